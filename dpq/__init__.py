@@ -1,0 +1,54 @@
+"""A delayed priority queue with visibility timeouts on Redis, for work against rate limits."""
+
+import logging
+
+from dpq.errors import (
+    ConfigurationError,
+    DPQError,
+    DuplicateTaskError,
+    LeaseLostError,
+    PayloadError,
+    RateLimited,
+    Signal,
+    TaskNotFoundError,
+)
+from dpq.models import (
+    DeadTask,
+    OnDuplicate,
+    Order,
+    Popped,
+    Problem,
+    Push,
+    QueueStats,
+    Task,
+    TaskState,
+)
+from dpq.policy import Backoff
+from dpq.queue import DPQ, DeadLetters
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DPQ",
+    "Backoff",
+    "ConfigurationError",
+    "DPQError",
+    "DeadLetters",
+    "DeadTask",
+    "DuplicateTaskError",
+    "LeaseLostError",
+    "OnDuplicate",
+    "Order",
+    "PayloadError",
+    "Popped",
+    "Problem",
+    "Push",
+    "QueueStats",
+    "RateLimited",
+    "Signal",
+    "Task",
+    "TaskNotFoundError",
+    "TaskState",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

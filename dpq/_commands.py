@@ -1,0 +1,459 @@
+"""Every operation as data: which script, which keys, which arguments, how to read the reply.
+
+`Commands` checks arguments, converts seconds to milliseconds and encodes payloads. It does no I/O: the
+shells (`DPQ`, `AsyncDPQ`) send what it builds. An operation of several round trips is a generator that
+yields commands and is sent their results.
+"""
+
+import random
+import secrets
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from dpq import _replies
+from dpq._arguments import MAX_BATCH, MAX_NAME_BYTES, label, milliseconds, one_line, queue_label, whole_number
+from dpq._keys import STORAGE_FORMAT, key_of
+from dpq._replies import Batch
+from dpq._scripts import Script, script
+from dpq.codec import Codec
+from dpq.errors import ConfigurationError, TaskNotFoundError
+from dpq.models import DeadTask, Order, Problem, Push, QueueStats, Task, TaskState
+from dpq.order import encode_priority
+from dpq.policy import Backoff
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+Steps = Generator["Command[Any]", Any, T]
+"""An operation of several round trips: yields commands, is sent their results, returns its own."""
+
+UPKEEP_BATCH = 200
+"""Tasks moved by one step of upkeep: 1 to 2 ms of the server's time. Source: benchmarks/README.md."""
+
+PUSH_BATCH = 200
+"""Tasks in one round trip of push_many: under 5 ms of the server's time. Source: benchmarks/README.md."""
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Payload bytes in one round trip, either way: a larger reply would hold up other clients."""
+
+PAGE = 100
+"""Tasks in one round trip of reading, checking or purging."""
+
+MAX_ATTEMPTS = 1_000_000
+
+CHECKED_PARTS = ("meta", "ready", "delayed", "invisible", "waiting", "dead", "payload", "keys", "groups")
+
+_MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
+
+
+@dataclass(frozen=True, slots=True)
+class Command(Generic[T]):
+    """One call of one script, as a value."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: Sequence[str | bytes | int | float]
+    parse: Callable[[Any], T]
+
+
+def _same(reply: Any) -> Any:
+    return reply
+
+
+class Commands(Generic[P]):
+    """Builds the commands of one queue. The arguments are those of `DPQ`."""
+
+    def __init__(
+        self,
+        queue_name: str,
+        *,
+        payload_type: Any,
+        default_visibility: float,
+        default_max_attempts: int,
+        order: Order | None,
+        aging: float | None,
+        backoff: Backoff,
+        max_payload_bytes: int,
+        dead_max_tasks: int | None,
+        dead_max_age: float | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self.queue_name = queue_label(queue_name)
+        self.payload_type = payload_type
+        self.default_visibility = default_visibility
+        self.default_max_attempts = whole_number(
+            "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
+        )
+        self.backoff = backoff
+        self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
+        self.named = _named_settings(order, aging, dead_max_tasks, dead_max_age)
+        self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
+        self._clock = clock
+        self._keys: dict[str, tuple[str, ...]] = {}
+        if not isinstance(backoff, Backoff):
+            raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
+
+    def _command(
+        self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
+    ) -> Command[T]:
+        called = script(name)
+        keys = self._keys.get(name)
+        if keys is None:
+            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
+            self._keys[name] = keys
+        return Command(called, keys, args, parse)
+
+    def _now(self) -> int | str:
+        return self._clock() if self._clock else ""
+
+    # Settings of the queue
+
+    def open(self) -> Steps[dict[str, str]]:
+        """Agree with the server on what belongs to the queue, and make the queue known."""
+        settings: dict[str, str] = yield self.configure()
+        yield self.register()
+        return settings
+
+    def configure(self) -> Command[dict[str, str]]:
+        """Write the settings that this client names and nobody has named before; read all."""
+        flat = [text for pair in self.named.items() for text in pair]
+        return self._command("configure", [STORAGE_FORMAT, *flat], self._agree)
+
+    def _agree(self, reply: list[bytes]) -> dict[str, str]:
+        settings = _replies.read_settings(reply)
+        if settings["format"] != str(STORAGE_FORMAT):
+            raise ConfigurationError(
+                f"queue {self.queue_name!r} is stored in format {settings['format']}, and this DPQ "
+                f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
+            )
+        for name, value in self.named.items():
+            if settings.get(name, value) != value:
+                raise ConfigurationError(
+                    f"{name} is {value}, but queue {self.queue_name!r} has {name} {settings[name]}: "
+                    "leave it out to follow the queue, or use another queue"
+                )
+        together = {**self.named, **settings}
+        if together.get("order") == "lifo" and float(together.get("aging", 0)):
+            raise ConfigurationError(
+                f"order is lifo and aging is {together['aging']} in queue {self.queue_name!r}: last in, "
+                "first out cannot age; leave out one of them"
+            )
+        return settings
+
+    def register(self) -> Command[Any]:
+        """Put the queue into the registry that daemons and the CLI read."""
+        return self._command("register", [self.queue_name], _same)
+
+    def drop(self) -> Steps[None]:
+        """Remove the queue whole, and from the registry."""
+        yield self._command("drop", [], _same)
+        yield self._command("unregister", [self.queue_name], _same)
+
+    # Adding
+
+    def push(self, push: Push[P]) -> Steps[str]:
+        """Add one task."""
+        ids: list[str] = yield from self._push([self._prepare(push)])
+        return ids[0]
+
+    def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
+        """Add any number of tasks, a bounded batch in each round trip."""
+        ids: list[str] = []
+        batch: list[_Prepared] = []
+        size = 0
+        for prepared in map(self._prepare, pushes):
+            size += len(prepared[1])
+            if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
+                ids += yield from self._push(batch)
+                batch, size = [], len(prepared[1])
+            batch.append(prepared)
+        if batch:
+            ids += yield from self._push(batch)
+        return ids
+
+    def _push(self, batch: list["_Prepared"]) -> Steps[list[str]]:
+        random_text = secrets.token_urlsafe(9 * len(batch))
+        ids = [random_text[i : i + 12] for i in range(0, len(random_text), 12)]
+        args: list[Any] = [self._now()]
+        for task_id, (spec, body, _) in zip(ids, batch, strict=True):
+            args += (task_id, spec, body)
+        keys = [key for _, _, key in batch]
+        fresh: bool = yield self._command("push", args, partial(_replies.read_ids, ids, keys))
+        if fresh:  # the queue is new, or was dropped since this client opened it
+            yield from self.open()
+        return ids
+
+    def _prepare(self, push: Push[P]) -> "_Prepared":
+        priority, residual = encode_priority(push.priority)
+        delay = milliseconds("delay", push.delay) if push.delay != 0 else 0
+        expires = 0 if push.expires_in is None else milliseconds("expires_in", push.expires_in, least=0.001)
+        attempts = self.default_max_attempts
+        if push.max_attempts is not None:
+            attempts = whole_number("max_attempts", push.max_attempts, 1, MAX_ATTEMPTS)
+        mode = _MODES.get(push.on_duplicate)
+        if mode is None:
+            raise ConfigurationError(
+                f"on_duplicate is {push.on_duplicate!r}: it must be one of {', '.join(_MODES)}"
+            )
+        group = "" if push.group is None else label("group", push.group)
+        key = "" if push.key is None else label("key", push.key)
+        spec = f"{attempts} {delay} {priority} {expires} {residual} {mode}\t{group}\t{key}"
+        return spec, self.codec.encode(push.payload), key
+
+    # Taking
+
+    def pop(self, most: int, visibility: float | None, *, woken: bool) -> Steps[Batch[P]]:
+        """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read."""
+        ms = self._visibility_ms
+        if visibility is not None:
+            ms = milliseconds("visibility", visibility, least=0.001)
+        whole_number("max_tasks", most, 1, MAX_BATCH)
+        args = [self._now(), most, ms, BATCH_BYTES, UPKEEP_BATCH, int(woken)]
+        while True:
+            command = self._command("pop", args, partial(_replies.read_batch, self.codec))
+            batch: Batch[P] = yield command
+            for task, error in batch.unreadable:
+                yield self.bury(task, f"payload: {error}")
+            if batch.tasks or not (batch.again or batch.unreadable):
+                return batch
+
+    # Ending or going on with a delivery
+
+    def ack_many(self, tasks: Sequence[Task[P]]) -> Steps[list[bool]]:
+        """Finish tasks."""
+        done: list[bool] = []
+        for batch in _batches(tasks, MAX_BATCH):
+            args: list[Any] = [self._now()]
+            for task in batch:
+                args += (task.id, task.token)
+            read = partial(_replies.read_acks, [task.id for task in batch])
+            done += yield self._command("ack", args, read)
+        return done
+
+    def _of_holder(self, script_name: str, action: str, task: Task[P], *args: Any) -> Command[int]:
+        read = _replies.read_lease(action, task.id)
+        return self._command(script_name, [self._now(), task.id, task.token, *args], read)
+
+    def extend(self, task: Task[P], seconds: float) -> Command[int]:
+        """Keep a lease alive."""
+        ms = milliseconds("seconds", seconds, least=0.001)
+        return self._of_holder("extend", "extend", task, ms)
+
+    def set_visibility(self, task: Task[P], seconds: float) -> Command[int]:
+        """Hide a task, uncounted."""
+        return self._of_holder("set_visibility", "set_visibility of", task, milliseconds("seconds", seconds))
+
+    def release(self, task: Task[P], delay: float, priority: float | None) -> Command[int]:
+        """Give a task back, uncounted."""
+        text, residual = ("", "") if priority is None else encode_priority(priority)
+        return self._of_holder("release", "release", task, milliseconds("delay", delay), text, residual)
+
+    def fail(self, task: Task[P], error: object, delay: float | None) -> Command[int]:
+        """Count a failed attempt."""
+        if delay is None:
+            delay = self.backoff.delay(task.attempt, random.random())  # noqa: S311 - spreads load, no secret
+        message = "" if error is None else one_line(error)
+        return self._of_holder("fail", "fail", task, milliseconds("delay", delay), message)
+
+    def bury(self, task: Task[P], reason: object) -> Command[int]:
+        """Give a task up."""
+        return self._of_holder("bury", "bury", task, one_line(reason))
+
+    # Looking and changing
+
+    def get(self, task_id: str) -> Command[Task[P]]:
+        """Look at one task."""
+
+        def read(reply: list[Any]) -> Task[P]:
+            found = _replies.read_stored(self.codec, [task_id], reply)[0]
+            if found is None:
+                raise TaskNotFoundError(task_id, self.queue_name, "get")
+            return found
+
+        return self._command("get", [_id(task_id)], read)
+
+    def peek(self, count: int, state: TaskState) -> Steps[list[Task[P]]]:
+        """Look at the first tasks of one state."""
+        whole_number("n", count, 0, 10**9)
+        tasks: list[Task[P]] = []
+        while len(tasks) < count:
+            page = yield self._page(state, len(tasks), min(PAGE, count - len(tasks)))
+            if not page:
+                break
+            tasks += page
+        return tasks
+
+    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
+        read = partial(_replies.read_page, self.codec, state)
+        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+
+    def stats(self) -> Command[QueueStats]:
+        """Count."""
+        return self._command("stats", [self._now()], _replies.read_stats)
+
+    def update(self, task_id: str, priority: float | None, delay: float | None) -> Command[None]:
+        """Change a live task in place."""
+        if priority is None and delay is None:
+            raise ConfigurationError("update changes nothing: give priority, delay or both")
+        text, residual = ("", "") if priority is None else encode_priority(priority)
+        wait = "" if delay is None else milliseconds("delay", delay)
+        read = _replies.read_change("update", task_id, self.queue_name)
+        return self._command("update", [self._now(), _id(task_id), text, residual, wait], read)
+
+    def cancel(self, task_id: str) -> Command[None]:
+        """Remove a live task."""
+        read = _replies.read_change("cancel", task_id, self.queue_name)
+        return self._command("cancel", [_id(task_id)], read)
+
+    # The whole queue
+
+    def pause(self, seconds: float | None) -> Command[Any]:
+        """Stop handing out tasks."""
+        ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
+        return self._command("pause", [self._now(), ms], _same)
+
+    def resume(self) -> Command[Any]:
+        """Hand out tasks again."""
+        return self._command("pause", [self._now(), 0], _same)
+
+    def delay_group(self, group: str, seconds: float) -> Command[Any]:
+        """Close a group, or open it."""
+        args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
+        return self._command("delay_group", args, _same)
+
+    def promote(self) -> Command[tuple[int, int | None]]:
+        """One bounded step of upkeep: how many it moved, and the ms until the next event."""
+        return self._command(
+            "promote", [self._now(), UPKEEP_BATCH], lambda reply: (reply[0], _replies.read_wait(reply[1]))
+        )
+
+    def next_event(self) -> Command[int | None]:
+        """The ms until the next event."""
+        return self._command("next_event", [self._now()], _replies.read_wait)
+
+    def purge(self, state: TaskState | None) -> Steps[int]:
+        """Remove the tasks of one state, or all; what comes in meanwhile may stay."""
+        # waiting before ready: a head that goes would make the next waiting task ready
+        order = ("waiting", "ready", "delayed", "invisible", "dead")
+        stats: QueueStats = yield self.stats()
+        removed = 0
+        for name in order if state is None else (state.value,):
+            left = getattr(stats, name)
+            while left > 0:
+                gone = yield self._command("purge", [name, min(left, PAGE)], _same)
+                if gone == 0:
+                    break
+                removed += gone
+                left -= gone
+        return removed
+
+    def check(self) -> Steps[list[Problem]]:
+        """Look at everything that is stored."""
+        problems: list[Problem] = []
+        for part in CHECKED_PARTS:
+            cursor = "0"
+            while True:
+                command = self._command("check", [part, cursor, PAGE], _replies.read_problems)
+                cursor, found = yield command
+                problems += found
+                if cursor == "0":
+                    break
+        return problems
+
+    # Dead letters
+
+    def dead_list(self, count: int, chosen: Callable[[DeadTask[P]], bool]) -> Steps[list[DeadTask[P]]]:
+        """The longest dead first."""
+        whole_number("n", count, 0, 10**9)
+        found: list[DeadTask[P]] = []
+        start = 0
+        while len(found) < count:
+            page = yield self._page(TaskState.DEAD, start, PAGE)
+            if not page:
+                break
+            found += filter(chosen, page)
+            start += len(page)
+        return found[:count]
+
+    def dead_replay(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
+    ) -> Steps[int]:
+        """Make dead tasks live, at most `rate` per second."""
+        if rate is not None and not (type(rate) in (int, float) and 0.001 <= rate <= 10**6):
+            raise ConfigurationError(f"rate is {rate!r}: it must be tasks per second from 0.001 to 1000000")
+        spacing = 1000 / rate if rate else 0.0
+
+        def replay(batch: Sequence[str], done: int) -> Command[int]:
+            return self._command("replay", [self._now(), done * spacing, spacing, *batch], _same)
+
+        return self._each_dead(ids, chosen, replay)
+
+    def dead_purge(self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]) -> Steps[int]:
+        """Remove dead tasks."""
+
+        def purge(batch: Sequence[str], _: int) -> Command[int]:
+            return self._command("purge", ["dead", len(batch), *batch], _same)
+
+        return self._each_dead(ids, chosen, purge)
+
+    def _each_dead(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        act: Callable[[Sequence[str], int], Command[int]],
+    ) -> Steps[int]:
+        done = 0
+        if ids is not None:
+            for batch in _batches([_id(task_id) for task_id in ids], PAGE):
+                done += yield act(batch, done)
+            return done
+        stats: QueueStats = yield self.stats()
+        start, left = 0, stats.dead  # what dies meanwhile stands behind them
+        while left > 0:
+            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
+            if not page:
+                break
+            batch = [task.id for task in page if chosen(task)]
+            gone = (yield act(batch, done)) if batch else 0
+            done += gone
+            start += len(page) - gone
+            left -= len(page)
+        return done
+
+
+_Prepared = tuple[str, bytes, str]
+"""A checked push: its spec (see push.lua), its payload, its key."""
+
+
+def _id(value: Any) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_BYTES or not value.isascii():
+        raise ConfigurationError(f"id is {value!r}: it must be the string that push returned")
+    return value
+
+
+def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    return (items[i : i + size] for i in range(0, len(items), size))
+
+
+def _named_settings(
+    order: Order | None, aging: float | None, dead_max_tasks: int | None, dead_max_age: float | None
+) -> dict[str, str]:
+    named: dict[str, str] = {}
+    if order is not None:
+        if order not in ("fifo", "lifo"):
+            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
+        named["order"] = order
+    if aging is not None:
+        number = isinstance(aging, int | float) and not isinstance(aging, bool)
+        if not (number and 0 <= aging <= 10**6):
+            raise ConfigurationError(
+                f"aging is {aging!r}: it must be points of priority per second from 0 to 1000000"
+            )
+        named["aging"] = repr(float(aging))
+    if dead_max_tasks is not None:
+        named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
+    if dead_max_age is not None:
+        named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
+    return named

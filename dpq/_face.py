@@ -1,0 +1,157 @@
+"""What both shells have in common: the arguments of a queue, checked once and readable ever after."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from dpq._commands import Commands
+from dpq.codec import DEFAULT_MAX_PAYLOAD_BYTES
+from dpq.errors import ConfigurationError
+from dpq.models import Order
+from dpq.policy import Backoff
+
+P = TypeVar("P")
+
+DEFAULT_VISIBILITY = 30.0
+"""Seconds of a lease: long enough for one slow request, short enough to come back soon after a crash."""
+
+DEFAULT_MAX_ATTEMPTS = 10
+"""Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
+
+
+class QueueFace(Generic[P]):
+    """The constructor and the read-only attributes of `DPQ`."""
+
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: Any = Any,
+        default_visibility: float = DEFAULT_VISIBILITY,
+        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        order: Order | None = None,
+        aging: float | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
+        dead_max_tasks: int | None = None,
+        dead_max_age: float | None = None,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        """Describe one queue. Nothing is sent before the first call, unless a setting is named.
+
+        Args:
+            redis: The caller's own client; it is used as it is and never closed.
+            queue_name: 1 to 200 bytes without braces or control characters.
+            payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push and pop.
+            default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
+            default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000.
+            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (at first FIFO).
+            aging: Points of priority that a task gains per second from the moment it is first due, 0 to
+                1 000 000; None follows the queue (at first 0). Static: nothing is ever rescored. Exactness
+                beyond 2^53 holds for 0 only; LIFO with aging is refused.
+            backoff: How long a failed task waits.
+            max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
+            dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
+            dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
+            clock: For tests only: the time in ms, instead of the server's.
+
+        `order`, `aging` and the two caps belong to the queue: the first client that names one writes it
+        to the server, at once.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or contradicts the queue.
+        """
+        self._commands: Commands[P] = Commands(
+            queue_name,
+            payload_type=payload_type,
+            default_visibility=default_visibility,
+            default_max_attempts=default_max_attempts,
+            order=order,
+            aging=aging,
+            backoff=backoff,
+            max_payload_bytes=max_payload_bytes,
+            dead_max_tasks=dead_max_tasks,
+            dead_max_age=dead_max_age,
+            clock=clock,
+        )
+        self._redis = redis
+        self._settings: dict[str, str] | None = None
+        wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
+        if not hasattr(redis, "execute_command"):
+            raise ConfigurationError(f"redis is {redis!r}: it must be a client; from_url() opens one")
+        if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
+            raise ConfigurationError(
+                f"redis is a {type(redis).__module__}.{type(redis).__name__}, and {type(self).__name__} "
+                f"needs {'an asyncio' if wanted else 'a blocking'} client"
+            )
+
+        self._start()
+
+    def _start(self) -> None:
+        """What a shell sets up after its arguments are checked."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.queue_name!r})"
+
+    def __bool__(self) -> bool:
+        """An empty queue is still a queue."""
+        return True
+
+    def _setting(self, name: str, default: str) -> str:
+        return (self._settings or self._commands.named).get(name, default)
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+        return self._redis
+
+    @property
+    def queue_name(self) -> str:
+        """The queue's name."""
+        return self._commands.queue_name
+
+    @property
+    def payload_type(self) -> Any:
+        """What payloads are validated against."""
+        return self._commands.payload_type
+
+    @property
+    def default_visibility(self) -> float:
+        """Seconds of a lease."""
+        return self._commands.default_visibility
+
+    @property
+    def default_max_attempts(self) -> int:
+        """Failed attempts until a task is dead."""
+        return self._commands.default_max_attempts
+
+    @property
+    def order(self) -> str:
+        """Which of equal priorities runs first, as far as this client knows: it asks at its first call."""
+        return self._setting("order", "fifo")
+
+    @property
+    def aging(self) -> float:
+        """Points of priority per second of waiting, as far as this client knows."""
+        return float(self._setting("aging", "0"))
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long a failed task waits."""
+        return self._commands.backoff
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The longest encoded payload."""
+        return self._commands.codec.max_bytes
+
+    @property
+    def dead_max_tasks(self) -> int:
+        """Dead letters kept at most, as far as this client knows."""
+        return int(self._setting("dead_max_tasks", "100000"))
+
+    @property
+    def dead_max_age(self) -> float:
+        """Seconds a dead letter is kept, as far as this client knows."""
+        return int(self._setting("dead_max_age", "7776000000")) / 1000

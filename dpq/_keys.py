@@ -1,0 +1,40 @@
+"""The name of every Redis key, and nowhere else. Knows no Redis and no task."""
+
+STORAGE_FORMAT = 1
+"""Raised by any change to a key, a field or a stored encoding; a queue keeps its own in `conf`."""
+
+REGISTRY = "{dpq}:queues"
+"""SET of the names of all queues on this server."""
+
+REGISTRY_TICK = "{dpq}:tick"
+"""The marker that tells one daemon of a queue that was not there before."""
+
+PARTS = (
+    "ready",
+    "delayed",
+    "invisible",
+    "waiting",
+    "groups",
+    "closed",
+    "payload",
+    "meta",
+    "dead",
+    "keys",
+    "conf",
+    "stats",
+    "seq",
+    "wake",
+    "tick",
+)
+"""What a queue is made of. The number of its keys does not grow with its tasks or groups."""
+
+
+_SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
+
+
+def key_of(queue_name: str, part: str) -> str:
+    """Name the key that a script's header calls `part`.
+
+    The braces keep all keys of one queue in one cluster slot, and the two that all queues share in another.
+    """
+    return _SHARED.get(part) or f"dpq:{{{queue_name}}}:{part}"

@@ -1,0 +1,268 @@
+"""Raw replies of the scripts -> results or errors. The one place that reads a stored record.
+
+Everything that comes in is what the client returned for a script: ints, bytes and lists of them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Generic, TypeVar
+
+from dpq.codec import Codec
+from dpq.errors import (
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    PayloadError,
+    TaskNotFoundError,
+)
+from dpq.models import DeadTask, Problem, QueueStats, Task, TaskState
+from dpq.order import decode_priority
+
+P = TypeVar("P")
+
+
+OLDEST_SERVER = (6, 2)
+"""The oldest server that the suite runs on; older ones cannot block for fractions of a second."""
+
+
+class Code(IntEnum):
+    """What a script answers when it refuses; the headers of the scripts name the same numbers."""
+
+    LEASE_LOST = -1
+    NOT_FOUND = -2
+    KEY_TAKEN = -3
+    OTHER_GROUP = -4
+    AGAIN = -5
+    RUNNING = -6
+
+
+@dataclass(frozen=True)
+class Batch(Generic[P]):
+    """What one pop brought.
+
+    Attributes:
+        tasks: Under a lease now.
+        unreadable: Leased too, but their payloads do not validate: to be buried.
+        again: Upkeep is not done: ask again at once.
+        next_event_ms: How long until time alone makes a task ready, or None when nothing is to come.
+    """
+
+    tasks: list[Task[P]]
+    unreadable: list[tuple[Task[Any], PayloadError]]
+    again: bool = False
+    next_event_ms: int | None = None
+
+
+def _moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _task(
+    kind: type[Task[P]],
+    task_id: bytes,
+    record: bytes,
+    payload: Any,
+    state: TaskState,
+    until: datetime | None,
+    **more: Any,
+) -> Task[P]:
+    head, group, key, _, error = record.decode("utf-8", "replace").split("\t", 4)
+    (token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued, _, _) = head.split(
+        " "
+    )
+    return kind(
+        id=task_id.decode(),
+        payload=payload,
+        priority=decode_priority(priority),
+        group=group or None,
+        key=key or None,
+        attempt=int(attempts) + 1,
+        max_attempts=int(max_attempts),
+        deliveries=int(deliveries),
+        deferrals=int(deferrals),
+        enqueued_at=_moment(int(enqueued)),
+        visible_until=until,
+        last_error=error or None,
+        state=state,
+        token=int(token),
+        **more,
+    )
+
+
+def stored_task(
+    codec: Codec[P], task_id: bytes, state: TaskState, until: bytes, record: bytes, body: bytes
+) -> Task[P]:
+    """A task that is looked at, in any state.
+
+    Raises:
+        PayloadError: The payload does not validate; of a dead task it is handed out as raw text.
+    """
+    when = _moment(int(float(until)))
+    if state is not TaskState.DEAD:
+        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
+        return _task(Task, task_id, record, codec.decode(body, task_id.decode()), state, visible)
+    try:
+        payload: Any = codec.decode(body, task_id.decode())
+    except PayloadError:
+        payload = body.decode("utf-8", "replace")
+    attempts = int(record.split(b" ", 2)[1])
+    reason = record.split(b"\t", 4)[3].decode("utf-8", "replace")
+    more = {"reason": reason, "attempts": attempts, "died_at": when}
+    return _task(DeadTask, task_id, record, payload, state, None, **more)
+
+
+def require_version(info: dict[str, Any]) -> None:
+    """Check what `INFO server` says.
+
+    Raises:
+        ConfigurationError: The server is older than Redis 6.2.
+    """
+    version = str(info.get("redis_version", "7"))
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
+        raise ConfigurationError(f"the server is Redis {version}: DPQ needs Redis 6.2 or newer, or Valkey")
+
+
+def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
+    """The reply of pop."""
+    first = int(reply[0])
+    if first == Code.AGAIN:
+        return Batch([], [], again=True)
+    if first == 0:
+        return Batch([], [], next_event_ms=read_wait(reply[1]))
+    tasks: list[Task[P]] = []
+    unreadable: list[tuple[Task[Any], PayloadError]] = []
+    until = _moment(first)
+    for task_id, record, body in _in_threes(reply[1:]):
+        try:
+            payload = codec.decode(body, task_id.decode())
+        except PayloadError as error:
+            unreadable.append((_task(Task, task_id, record, None, TaskState.INVISIBLE, until), error))
+        else:
+            tasks.append(_task(Task, task_id, record, payload, TaskState.INVISIBLE, until))
+    return Batch(tasks, unreadable)
+
+
+def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+
+
+def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
+    """The reply of push: puts the ids of the keys' holders where a push met one; is the queue new?
+
+    Raises:
+        DuplicateTaskError: A key is taken and the push forbids that.
+        ConfigurationError: A key's holder is in another group.
+    """
+    if reply[0] < 0:
+        key, holder = keys[reply[1] - 1], reply[2].decode()
+        if reply[0] == Code.KEY_TAKEN:
+            raise DuplicateTaskError(key, holder)
+        raise ConfigurationError(
+            f"key {key!r} belongs to task {holder} of another group: a task cannot change its group; "
+            "use another key, or cancel that task first"
+        )
+    for index, holder in zip(reply[1::2], reply[2::2], strict=True):
+        ids[index - 1] = holder.decode()
+    return bool(reply[0] == 1)
+
+
+def read_acks(ids: list[str], reply: list[int]) -> list[bool]:
+    """The reply of ack: whether each task was there to be removed.
+
+    Raises:
+        LeaseLostError: Another delivery has some of them; the others are acknowledged.
+    """
+    done = [True] * len(ids)
+    lost = []
+    for index, code in zip(reply[::2], reply[1::2], strict=True):
+        done[index - 1] = False
+        if code == Code.LEASE_LOST:
+            lost.append(ids[index - 1])
+    if lost:
+        raise LeaseLostError("ack", lost)
+    return done
+
+
+def read_lease(action: str, task_id: str) -> Callable[[int], int]:
+    """A reader for a call that needs the live token."""
+
+    def read(reply: int) -> int:
+        if reply == Code.LEASE_LOST:
+            raise LeaseLostError(action, [task_id])
+        return reply
+
+    return read
+
+
+def read_change(action: str, task_id: str, queue_name: str) -> Callable[[int], None]:
+    """A reader for a call that needs a live task."""
+
+    def read(reply: int) -> None:
+        if reply == Code.NOT_FOUND:
+            raise TaskNotFoundError(task_id, queue_name, action)
+        if reply == Code.RUNNING:
+            raise ConfigurationError(
+                f"task {task_id} is running: of a running task only the priority can change; "
+                "its holder can say set_visibility"
+            )
+
+    return read
+
+
+def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
+    """The reply of get: None for an id that is not stored."""
+    found: list[Task[P] | None] = []
+    for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
+        if state:
+            where = TaskState(state.decode())
+            found.append(stored_task(codec, task_id.encode(), where, until, record, body))
+        else:
+            found.append(None)
+    return found
+
+
+def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
+    """The reply of peek."""
+    return [
+        stored_task(codec, task_id, state, until, record, body)
+        for task_id, until, record, body in _in_fours(reply)
+    ]
+
+
+def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+
+
+def read_stats(reply: list[Any]) -> QueueStats:
+    """The reply of stats."""
+    ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
+    totals = {name.decode(): int(count) for name, count in zip(reply[6::2], reply[7::2], strict=True)}
+    return QueueStats(
+        ready=ready,
+        delayed=delayed,
+        invisible=invisible,
+        waiting=waiting,
+        dead=dead,
+        oldest_ready_seconds=None if oldest < 0 else oldest / 1000,
+        **totals,
+    )
+
+
+def read_wait(reply: int) -> int | None:
+    """Milliseconds until the next event, or None."""
+    return None if reply < 0 else int(reply)
+
+
+def read_settings(reply: list[bytes]) -> dict[str, str]:
+    """The reply of configure."""
+    texts = [text.decode() for text in reply]
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
+    """The reply of check: where to go on ("0" at the end), and what is broken here."""
+    texts = [text.decode("utf-8", "replace") for text in reply]
+    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
+    return texts[0], found

@@ -1,0 +1,147 @@
+"""Blocking on a wake-up marker, for a time that the client measures itself.
+
+A server lets go of timed-out blocked clients only at its own tick, up to 100 ms late. So the blocking read
+stays outstanding on a connection of its own, and this side watches the socket with a timer of its own.
+Must not decide anything about tasks: a wake-up only says "look again".
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+RECHECK_SECONDS = 5.0
+"""How long a waiter trusts in being woken. A lost wake-up costs at most this; the server's own limit on the
+block is the same, so a dead waiter swallows one wake-up at most. lua/_notice.lua names the same number."""
+
+_SHORTEST_BLOCK = 0.001  # 0 would block for ever
+_REPLY_TIMEOUT = 2.0  # seconds for what a live server answers at once
+_PAUSE_AFTER_FAULT = 0.1  # seconds; the pop that follows meets the same fault with its own retries
+
+
+class Waiter:
+    """One connection that blocks on one or more markers (one-member sorted sets).
+
+    Args:
+        client: Only its connection settings are used; its pool is left alone.
+        markers: Keys of the markers; in a cluster they must lie in one slot.
+    """
+
+    def __init__(self, client: Any, markers: Sequence[str]) -> None:
+        self._client = client
+        self._markers = tuple(markers)
+        pool = client.connection_pool
+        # RESP2 and no retries: nothing else may arrive on, or be sent again over, a blocked connection.
+        settings = {
+            **pool.connection_kwargs,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),
+            "health_check_interval": 0,
+            "socket_timeout": _REPLY_TIMEOUT,
+            "decode_responses": False,
+        }
+        self._connection: Any = pool.connection_class(**settings)
+        self._client_id = 0
+        self._blocked = False
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a marker, at most so long; True when one came, which this waiter then owns.
+
+        A fault of the connection ends the wait early: the caller looks again anyway.
+        """
+        until = time.monotonic() + seconds
+        try:
+            while (left := until - time.monotonic()) > 0:
+                if not self._blocked:
+                    self._block(min(left, RECHECK_SECONDS))
+                if not self._connection.can_read(timeout=left):
+                    return False
+                if self._read():
+                    return True
+        except (RedisConnectionError, RedisTimeoutError):
+            self.close()
+            time.sleep(max(0.0, min(_PAUSE_AFTER_FAULT, until - time.monotonic())))
+        return False
+
+    def withdraw(self, *, hand_on: bool = False) -> None:
+        """Stop waiting. A marker that came too late for this waiter is handed on to the next one.
+
+        Args:
+            hand_on: Wake another waiter in any case.
+        """
+        try:
+            if self._blocked:
+                self._client.execute_command("CLIENT UNBLOCK", self._client_id)
+                hand_on = self._read() or hand_on
+            if hand_on:
+                self._client.execute_command("ZADD", self._markers[0], 0, "w")
+        except (RedisConnectionError, RedisTimeoutError):
+            self.close()
+
+    def close(self) -> None:
+        """Drop the connection; the next wait opens it again."""
+        self._blocked = False
+        self._client_id = 0
+        self._connection.disconnect()
+
+    def _block(self, seconds: float) -> None:
+        if not self._client_id:
+            self._connection.send_command("CLIENT", "ID")
+            self._client_id = int(self._connection.read_response())
+        timeout = f"{max(seconds, _SHORTEST_BLOCK):.3f}"
+        self._connection.send_command("BZPOPMIN", *self._markers, timeout)
+        self._blocked = True
+
+    def _read(self) -> bool:
+        reply = self._connection.read_response(disable_decoding=True)
+        self._blocked = False
+        return reply is not None
+
+
+class Waiters:
+    """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
+
+    def __init__(self, client: Any, markers: Sequence[str]) -> None:
+        self._client = client
+        self._markers = markers
+        self._idle: deque[Waiter] = deque()
+        self._pid = os.getpid()
+
+    def take(self) -> "_Taken":
+        """Use a waiter for one wait: `with waiters.take() as waiter`."""
+        if self._pid != os.getpid():  # after a fork the connections belong to the parent
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            waiter = self._idle.pop()
+        except IndexError:
+            waiter = Waiter(self._client, self._markers)
+        return _Taken(self._idle, waiter)
+
+    def close(self) -> None:
+        """Close the connections that nobody is waiting on."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class _Taken:
+    def __init__(self, idle: deque[Waiter], waiter: Waiter) -> None:
+        self._idle = idle
+        self._waiter = waiter
+
+    def __enter__(self) -> Waiter:
+        return self._waiter
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._idle.append(self._waiter)
+        else:
+            self._waiter.close()

@@ -1,0 +1,113 @@
+"""Every error DPQ raises itself, and the signals a handler may raise.
+
+    DPQError
+      ConfigurationError (ValueError)   bad argument or setting: names the value and its bound
+      PayloadError       (ValueError)   a payload cannot be encoded, decoded or validated
+      DuplicateTaskError                the key is taken and on_duplicate="error"
+      TaskNotFoundError                 no such live task in this queue
+      LeaseLostError                    the token is not the live one
+
+    Signal
+      RateLimited                       the limit was hit: give the task back, uncounted
+
+Errors of the Redis client pass through unwrapped: callers already handle them.
+"""
+
+from collections.abc import Sequence
+
+__all__ = [
+    "ConfigurationError",
+    "DPQError",
+    "DuplicateTaskError",
+    "LeaseLostError",
+    "PayloadError",
+    "RateLimited",
+    "Signal",
+    "TaskNotFoundError",
+]
+
+
+class DPQError(Exception):
+    """Base of every error that DPQ raises itself."""
+
+
+class ConfigurationError(DPQError, ValueError):
+    """An argument or a setting is out of its bounds; nothing was changed."""
+
+
+class PayloadError(DPQError, ValueError):
+    """A payload cannot be encoded, decoded or validated.
+
+    Attributes:
+        task_id: The stored task, or None when nothing was stored yet.
+    """
+
+    def __init__(self, message: str, *, task_id: str | None = None) -> None:
+        super().__init__(message)
+        self.task_id = task_id
+
+
+class DuplicateTaskError(DPQError):
+    """A push with `on_duplicate="error"` met a key that is taken; nothing was changed.
+
+    Attributes:
+        key: The unique key.
+        task_id: The task that holds it.
+    """
+
+    def __init__(self, key: str, task_id: str) -> None:
+        super().__init__(
+            f"key {key!r} is taken by task {task_id}: wait for its end, or choose another on_duplicate"
+        )
+        self.key = key
+        self.task_id = task_id
+
+
+class TaskNotFoundError(DPQError):
+    """The queue holds no live task with this id.
+
+    Attributes:
+        task_id: The id that was asked for.
+    """
+
+    def __init__(self, task_id: str, queue_name: str, action: str) -> None:
+        super().__init__(
+            f"cannot {action} task {task_id!r}: queue {queue_name!r} holds no such live task "
+            "(acknowledged, cancelled, dead, or never pushed here)"
+        )
+        self.task_id = task_id
+        self.action = action
+
+
+class LeaseLostError(DPQError):
+    """The delivery is over: somebody else has popped the task, or it was settled otherwise.
+
+    Nothing was changed by the call.
+
+    Attributes:
+        task_id: The task (the first of them, for `ack_many`).
+        action: The call that was refused.
+        task_ids: Every task of the call whose lease is lost.
+    """
+
+    def __init__(self, action: str, task_ids: Sequence[str]) -> None:
+        more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
+        super().__init__(
+            f"cannot {action} task {task_ids[0]}{more}: this delivery's token is no longer the live "
+            "one (the lease ran out and another consumer has the task, or it was settled before)"
+        )
+        self.task_id = task_ids[0]
+        self.task_ids = tuple(task_ids)
+        self.action = action
+
+
+class Signal(Exception):
+    """Base of what a handler raises to say how its task goes on."""
+
+
+class RateLimited(Signal):
+    """The limit was hit: give the task back, uncounted, for `retry_after` seconds."""
+
+    def __init__(self, retry_after: float) -> None:
+        super().__init__(f"rate limited: again in {retry_after} s")
+        self.retry_after = retry_after

@@ -1,0 +1,37 @@
+-- _bury: into the dead letters, which are capped by number and age.
+-- Wants: now, payload, meta, dead, keys, conf, stats; read, write (_record).
+-- Gives: forget(id, task); bury(id, task, reason); trim(most), which drops what is over the caps
+--        (unless the queue says otherwise 100 000 tasks and 90 days).
+local function forget(id, task)
+  redis.call('HDEL', payload, id)
+  redis.call('HDEL', meta, id)
+  if task.key ~= '' then
+    redis.call('HDEL', keys, task.key)
+  end
+end
+
+local function trim(most)
+  local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
+  local surplus = redis.call('ZCARD', dead) - (caps[1] or 100000)
+  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (caps[2] or 7776000000), 'LIMIT', 0, most)
+  if surplus > #drop then
+    drop = redis.call('ZRANGE', dead, 0, math.min(surplus, most) - 1)
+  end
+  for _, id in ipairs(drop) do
+    redis.call('ZREM', dead, id)
+    local raw = redis.call('HGET', meta, id)
+    forget(id, raw and read(raw) or { key = '' })
+  end
+  if #drop > 0 then
+    redis.call('HINCRBY', stats, 'dropped', #drop)
+  end
+  return #drop
+end
+
+local function bury(id, task, reason)
+  task.reason = reason
+  redis.call('HSET', meta, id, write(task))
+  redis.call('ZADD', dead, now, id)
+  redis.call('HINCRBY', stats, 'buried', 1)
+  trim(2)
+end

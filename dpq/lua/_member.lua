@@ -1,0 +1,12 @@
+-- _member: what a member of ready or waiting says. Gives: split(set, member) -> id, order, group.
+local function split(set, member)
+  local group
+  if set == waiting then
+    group, member = string.match(member, '^([^\t]*)\t%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x(.*)$')
+  end
+  if set == waiting or set == ready then
+    local length = string.byte(member) == 49 and 16 or 19
+    return string.sub(member, length + 1), string.sub(member, 1, length), group
+  end
+  return member
+end

@@ -1,0 +1,26 @@
+-- _merge: what a push does to the task that holds its key.
+-- Wants: now, invisible, payload, meta, dead; read (_record); revise (_revise).
+-- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
+local function merge(id, spec, body)
+  local task = read(redis.call('HGET', meta, id))
+  local max, wait, priority, expires, residual, mode = string.match(spec,
+    '^(%d+) (%d+) (%S+) (%d+) (%d+) (%l)\t')
+  expires = expires == '0' and '0' or string.format('%.0f', now + expires)
+  local died = redis.call('ZSCORE', dead, id)
+  if mode == 'r' then
+    local old, new = tonumber(task.priority), tonumber(priority)
+    if not died and (new > old or new == old and residual .. string.sub(task.order, -15) < task.order) then
+      revise(id, task, priority, residual)
+    end
+  elseif mode ~= 'k' then
+    redis.call('HSET', payload, id, body)
+    if mode == 'a' and redis.call('ZSCORE', invisible, id) then
+      task.again, task.max, task.expires = string.format('%.0f', now + wait), max, expires
+    elseif died then
+      task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
+      task.max, task.expires, task.reason, task.error = max, expires, '', ''
+      task.enqueued, task.wait = string.format('%.0f', now), wait
+    end
+    revise(id, task, priority, residual, wait)
+  end
+end

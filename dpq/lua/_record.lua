@@ -1,0 +1,14 @@
+-- _record: a task's record as a table, and back. Layout: docs/design.md, "The record".
+local function read(raw)
+  local task = {}
+  task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, task.max,
+    task.wait, task.priority, task.enqueued, task.expires, task.order,
+    task.group, task.key, task.reason, task.error = string.match(raw,
+    '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%d+)\t([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
+  return task
+end
+local function write(task)
+  return table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery,
+    task.again, task.max, task.wait, task.priority, task.enqueued, task.expires, task.order }, ' ')
+    .. '\t' .. table.concat({ task.group, task.key, task.reason, task.error }, '\t')
+end

@@ -1,0 +1,57 @@
+-- _upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
+-- Wants: now, delayed, invisible, closed, meta, stats; read, write (_record); enter, succeed, admit
+--        (_place); bury (_bury).
+-- Gives: upkeep(most), which says how many it moved; as many as `most` means: call again.
+local function upkeep(most)
+  local function due(set)
+    local members = redis.call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, most)
+    if #members > 0 then
+      most = most - #members
+      redis.call('ZREMRANGEBYRANK', set, 0, #members - 1)
+      return members, set ~= closed and redis.call('HMGET', meta, unpack(members))
+    end
+    return members
+  end
+  local before, records = most, {}
+
+  local ids, raws = due(invisible)
+  for i, id in ipairs(ids) do
+    local task = raws[i] and read(raws[i])
+    if task then
+      if task.delivery == '-' or task.delivery == 'd' then
+        task.attempts = task.attempts + 1
+        task.delivery = task.delivery == '-' and 'x' or 'X'
+      end
+      if task.attempts >= tonumber(task.max) then
+        bury(id, task, 'lease expired')
+      else
+        enter(id, task)
+        records[#records + 1] = id
+        records[#records + 1] = write(task)
+      end
+    end
+  end
+  if #ids > 0 then
+    redis.call('HINCRBY', stats, 'expired_leases', #ids)
+  end
+  if #records > 0 then
+    redis.call('HSET', meta, unpack(records))
+  end
+
+  ids, raws = due(delayed)
+  for i, id in ipairs(ids) do
+    local task = raws[i] and read(raws[i])
+    if task then
+      if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
+        bury(id, task, 'expired')
+      else
+        enter(id, task)
+      end
+    end
+  end
+
+  for _, group in ipairs(due(closed)) do
+    succeed(group)
+  end
+  return before - most, admit()
+end

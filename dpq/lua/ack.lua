@@ -1,0 +1,92 @@
+-- ack: finished work leaves the queue, from whatever state it is in while its token is live.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  payload    HASH    id -> bytes
+-- KEYS[8]  meta       HASH    id -> record
+-- KEYS[9]  dead       ZSET    id -> when, ms
+-- KEYS[10] keys       HASH    unique key -> id
+-- KEYS[11] conf       HASH    settings
+-- KEYS[12] stats      HASH    running totals
+-- KEYS[13] seq        STRING  the last place or token given
+-- KEYS[14] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[15] tick       ZSET    the marker that daemons block on
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2..]            a task: id, token, ...
+--
+-- Returns {index, code, ...} for the tasks that this call did not finish: 0 it was gone already (a
+-- retried ack), -1 another delivery has it. {} when all are done. A task that was asked to run again
+-- (push, mode a) comes back as a new one.
+-- Lost reply: the second call finds the tasks gone, and answers 0 for them.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local conf, stats, seq, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local now, args = ARGV[1], ARGV
+
+local ids, reply, gone, late = {}, {}, {}, {}
+for i = 2, #args, 2 do
+  ids[#ids + 1] = args[i]
+end
+local raws = redis.call('HMGET', meta, unpack(ids))
+for i, id in ipairs(ids) do
+  local raw = raws[i]
+  local token, again, key = string.match(raw or '', '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t[^\t]*\t([^\t]*)')
+  if token ~= args[2 * i + 1] then
+    reply[#reply + 1] = i
+    reply[#reply + 1] = (not raw or token == '0') and 0 or -1
+  elseif again ~= '0' or redis.call('ZREM', invisible, id) == 0 then
+    late[id] = raw
+  else
+    gone[#gone + 1] = id
+    if key ~= '' then
+      redis.call('HDEL', keys, key)
+    end
+  end
+end
+
+if next(late) then
+  -- @include _now
+  -- @include _record
+  -- @include _place
+  -- @include _notice
+  for id, raw in pairs(late) do
+    local task = read(raw)
+    leave(id, task)
+    if task.again == '0' then
+      gone[#gone + 1] = id
+      if task.key ~= '' then
+        redis.call('HDEL', keys, task.key)
+      end
+    else
+      local due = math.max(task.again - now, 0)
+      local place = redis.call('INCR', seq)
+      if redis.call('HGET', conf, 'order') == 'lifo' then
+        place = 999999999999999 - place
+      end
+      task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
+      task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
+      task.enqueued, task.wait, task.error = string.format('%.0f', now), due, ''
+      redis.call('HSET', meta, id, write(task))
+      redis.call('HINCRBY', stats, 'pushed', 1)
+      redis.call('HINCRBY', stats, 'acked', 1)
+      if due > 0 then
+        redis.call('ZADD', delayed, now + due, id)
+        notice(due)
+      else
+        enter(id, task)
+      end
+    end
+  end
+  if admit() > 0 then
+    redis.call('ZADD', wake, 0, 'w')
+  end
+end
+if #gone > 0 then
+  redis.call('HDEL', payload, unpack(gone))
+  redis.call('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
+end
+return reply

@@ -1,0 +1,100 @@
+-- check: look for broken invariants in a bounded part of the stored data. Nothing can move meanwhile,
+-- so what it reports is so.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  payload    HASH    id -> bytes
+-- KEYS[8]  meta       HASH    id -> record
+-- KEYS[9]  dead       ZSET    id -> when, ms
+-- KEYS[10] keys       HASH    unique key -> id
+-- KEYS[11] conf       HASH    settings
+-- ARGV[1]  part       ready, delayed, invisible, waiting, dead, meta, payload, keys or groups
+-- ARGV[2]  cursor     0 to begin
+-- ARGV[3]  count      entries to look at, about
+--
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
+-- Lost reply: safe to send again.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local conf = KEYS[11]
+local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
+
+-- @include _record
+-- @include _place
+-- @include _member
+local reply = {}
+local function problem(kind, subject, detail)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
+end
+
+local function look_at_task(id, raw)
+  local task = read(raw)
+  if not task.error then
+    return problem('bad record', id, raw)
+  end
+  local states, member = {}, task.order .. id
+  for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
+    states[#states + 1] = redis.call('ZSCORE', set, id) and name or nil
+  end
+  local score = redis.call('ZSCORE', ready, member)
+  if score then
+    states[#states + 1] = 'ready'
+    if tonumber(score) ~= score_of(task) then
+      problem('wrong score', id, score)
+    elseif task.group ~= '' and string.match(redis.call('HGET', groups, task.group) or '', ' (.*)$') ~= member then
+      problem('not the head', id, task.group)
+    end
+  end
+  if task.group ~= '' and redis.call('ZSCORE', waiting, behind(task.group, score_of(task), member)) then
+    states[#states + 1] = 'waiting'
+  end
+  if #states ~= 1 then
+    problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
+  end
+  if redis.call('HEXISTS', payload, id) == 0 then
+    problem('no payload', id)
+  end
+  if task.key ~= '' and redis.call('HGET', keys, task.key) ~= id then
+    problem('key lost', id, task.key)
+  end
+end
+
+local function look_at_group(group, head)
+  local score, member = string.match(head, '^(%S+) (.*)$')
+  if tonumber(redis.call('ZSCORE', ready, member or '') or 'nan') ~= tonumber(score) then
+    problem('head not ready', group, head)
+  elseif redis.call('ZSCORE', closed, group) then
+    problem('closed group with a head', group, head)
+  end
+end
+
+local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
+  meta = meta, payload = payload, keys = keys, groups = groups })[part]
+local hash = set == meta or set == payload or set == keys or set == groups
+local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+reply[1] = page[1]
+for i = 1, #page[2], 2 do
+  local name, value = page[2][i], page[2][i + 1]
+  if set == meta then
+    look_at_task(name, value)
+  elseif set == groups then
+    look_at_group(name, value)
+  else
+    local id, order, group = split(set, set == keys and value or name)
+    local raw = redis.call('HGET', meta, id)
+    if not raw then
+      problem('no record', id, 'in ' .. part)
+    elseif set == keys and read(raw).key ~= name then
+      problem('key of another task', id, name)
+    elseif order and read(raw).order ~= order then
+      problem('stale place', id, name)
+    elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
+      problem('no head', id, group)
+    end
+  end
+end
+return reply

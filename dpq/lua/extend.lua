@@ -1,0 +1,40 @@
+-- extend: a lease now ends later, or earlier. A delivery whose lease ran out takes it again as long
+-- as nobody else has popped the task.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] tick       ZSET    the marker that daemons block on
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  id
+-- ARGV[3]  token      of the delivery that holds the lease
+-- ARGV[4]  ms         the lease from now
+--
+-- Returns the new lease end, ms; -1 when the token is not the live one or the delivery is settled
+-- (nothing changed).
+-- Lost reply: safe to send again, the second answer stands.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tick = KEYS[11]
+local now, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local verb = ''
+
+-- @include _now
+-- @include _record
+-- @include _fence
+-- @include _place
+-- @include _notice
+if not redis.call('ZSCORE', invisible, id) then
+  leave(id, task)
+end
+redis.call('ZADD', invisible, now + ms, id)
+notice(ms)
+admit()
+return now + ms

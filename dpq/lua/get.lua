@@ -1,0 +1,39 @@
+-- get: look at tasks by their ids.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  payload    HASH    id -> bytes
+-- KEYS[6]  meta       HASH    id -> record
+-- KEYS[7]  dead       ZSET    id -> when, ms
+-- ARGV[1..]            ids
+--
+-- Returns {state, until, record, payload} for each, flat; state is "" for an unknown id. `until` is when
+-- a delayed task is due, a lease ends or a dead task died, ms, or 0.
+-- Lost reply: safe to send again.
+local ready, delayed, invisible, waiting, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, dead = KEYS[6], KEYS[7]
+local args = ARGV
+
+-- @include _record
+local reply = {}
+for _, id in ipairs(args) do
+  local raw, state, when = redis.call('HGET', meta, id), '', '0'
+  if raw then
+    for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
+      local score = redis.call('ZSCORE', set, id)
+      if score then
+        state, when = name, score
+      end
+    end
+    if state == '' then
+      state = redis.call('ZSCORE', ready, read(raw).order .. id) and 'ready' or 'waiting'
+    end
+  end
+  reply[#reply + 1] = state
+  reply[#reply + 1] = when
+  reply[#reply + 1] = raw or ''
+  reply[#reply + 1] = raw and redis.call('HGET', payload, id) or ''
+end
+return reply

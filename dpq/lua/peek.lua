@@ -1,0 +1,37 @@
+-- peek: look at the first tasks of one state, in its own order.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  payload    HASH    id -> bytes
+-- KEYS[6]  meta       HASH    id -> record
+-- KEYS[7]  dead       ZSET    id -> when, ms
+-- ARGV[1]  state      ready, delayed, invisible, waiting or dead
+-- ARGV[2]  start      the first rank, from 0
+-- ARGV[3]  most       tasks at most
+-- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
+--
+-- Returns {id, until, record, payload} for each, flat; `until` as in get.
+-- Lost reply: safe to send again.
+local ready, delayed, invisible, waiting, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, dead = KEYS[6], KEYS[7]
+local state, start, most, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+
+-- @include _member
+local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
+local set, reply = sets[state], {}
+local members = redis.call('ZRANGE', set, start, start + most - 1, 'WITHSCORES')
+for i = 1, #members, 2 do
+  local id = split(set, members[i])
+  local body = redis.call('HGET', payload, id) or ''
+  max_bytes = max_bytes - #body
+  if max_bytes < 0 and i > 1 then
+    break
+  end
+  reply[#reply + 1] = id
+  reply[#reply + 1] = (set == ready or set == waiting) and '0' or members[i + 1]
+  reply[#reply + 1] = redis.call('HGET', meta, id) or ''
+  reply[#reply + 1] = body
+end
+return reply

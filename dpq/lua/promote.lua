@@ -1,0 +1,37 @@
+-- promote: one bounded step of upkeep: what is due becomes ready, what is over the caps of the dead
+-- letters goes.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  payload    HASH    id -> bytes
+-- KEYS[8]  meta       HASH    id -> record
+-- KEYS[9]  dead       ZSET    id -> when, ms
+-- KEYS[10] keys       HASH    unique key -> id
+-- KEYS[11] conf       HASH    settings
+-- KEYS[12] stats      HASH    running totals
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  batch      steps at most
+--
+-- Returns {moved, ms until the next event or -1}; call again while moved reaches batch.
+-- Lost reply: safe to send again; the second call moves what is due then.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local conf, stats, wake = KEYS[11], KEYS[12], KEYS[13]
+local now, batch = ARGV[1], tonumber(ARGV[2])
+
+-- @include _now
+-- @include _record
+-- @include _place
+-- @include _bury
+-- @include _upkeep
+-- @include _next
+local moved, admitted = upkeep(batch)
+if admitted > 0 then
+  redis.call('ZADD', wake, 0, 'w')
+end
+return { math.max(moved, trim(batch)), next_event() }

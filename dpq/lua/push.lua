@@ -1,0 +1,114 @@
+-- push: add tasks, all or none, ready or delayed.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  payload    HASH    id -> bytes
+-- KEYS[8]  meta       HASH    id -> record
+-- KEYS[9]  dead       ZSET    id -> when, ms
+-- KEYS[10] keys       HASH    unique key -> id
+-- KEYS[11] conf       HASH    settings
+-- KEYS[12] stats      HASH    running totals
+-- KEYS[13] seq        STRING  the last place or token given
+-- KEYS[14] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[15] tick       ZSET    the marker that daemons block on
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2..]           a task: id, spec, payload. The spec is "max delay expires_in priority residual
+--                     mode", TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
+--                     r(aise_priority), a(gain, for rerun) or e(rror)
+--
+-- Returns {status, index, holder, ...}: 0 done, 1 done and the first push of this queue, -3 the key is
+-- taken (mode e), -4 the key's holder is in another group; a refusal changes nothing. Each index names a
+-- push that met a holder of its key, with the holder's id.
+-- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
+-- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local conf, stats, seq, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local now, args = ARGV[1], ARGV
+
+-- @include _now
+-- @include _record
+-- @include _place
+-- @include _notice
+-- @include _revise
+-- @include _merge
+local ids, holders, claims, fresh = {}, {}, {}, 0
+for i = 2, #args, 3 do
+  ids[#ids + 1] = args[i]
+end
+local known = redis.call('HMGET', meta, unpack(ids))
+for i = 1, #ids do
+  local spec = args[3 * i]
+  if not known[i] then
+    fresh = fresh + 1
+    if string.byte(spec, -1) ~= 9 then -- it ends in a key
+      local mode, group, key = string.match(spec, '(%l)\t([^\t]*)\t(.*)$')
+      local claim = claims[key]
+      local holder = claim and claim.id or redis.call('HGET', keys, key)
+      if not holder then
+        claims[key] = { id = ids[i], group = group }
+      elseif mode == 'e' then
+        return { -3, i, holder }
+      elseif group ~= (claim or read(redis.call('HGET', meta, holder))).group then
+        return { -4, i, holder }
+      else
+        holders[i], fresh = holder, fresh - 1
+      end
+    end
+  end
+end
+
+local lifo = redis.call('HGET', conf, 'order') == 'lifo'
+local place = fresh > 0 and redis.call('INCRBY', seq, fresh) - fresh or 1
+local reply, stamp = { place == 0 and 1 or 0 }, string.format(' %.0f ', now)
+local metas, payloads, delays = {}, {}, {}
+for i, id in ipairs(ids) do
+  if not known[i] and not holders[i] then
+    local head, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
+      '^(%d+ (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
+    place = place + 1
+    local order = string.format('%s%015.0f', residual, lifo and 999999999999999 - place or place)
+    if expires ~= '0' then
+      expires = string.format('%.0f', now + expires)
+    end
+    metas[#metas + 1] = id
+    metas[#metas + 1] = '0 0 0 0 - 0 ' .. head .. stamp .. expires .. ' ' .. order .. '\t' .. tail .. '\t\t'
+    payloads[#payloads + 1] = id
+    payloads[#payloads + 1] = args[3 * i + 1]
+    if wait ~= '0' then
+      delays[#delays + 1] = now + wait
+      delays[#delays + 1] = id
+    else
+      enter(id, { group = group, order = order, enqueued = now, wait = 0, priority = priority })
+    end
+  end
+end
+if fresh > 0 then
+  redis.call('HSET', meta, unpack(metas))
+  redis.call('HSET', payload, unpack(payloads))
+  redis.call('HINCRBY', stats, 'pushed', fresh)
+end
+for key, claim in pairs(claims) do
+  redis.call('HSET', keys, key, claim.id)
+end
+if #delays > 0 then
+  redis.call('ZADD', delayed, unpack(delays))
+  notice(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] - now)
+end
+admit()
+
+for i, id in ipairs(ids) do
+  if holders[i] then
+    merge(holders[i], args[3 * i], args[3 * i + 1])
+    reply[#reply + 1] = i
+    reply[#reply + 1] = holders[i]
+  end
+end
+if admit() > 0 then
+  redis.call('ZADD', wake, 0, 'w')
+end
+return reply

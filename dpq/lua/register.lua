@@ -1,0 +1,16 @@
+-- register: make a queue known to daemons and to the CLI.
+--
+-- KEYS[1]  queues      SET   names
+-- KEYS[2]  queues_tick ZSET  the marker that tells one daemon of a new queue
+-- ARGV[1]  name
+--
+-- Returns 1 when the queue is new here, else 0.
+-- Lost reply: safe to send again.
+local queues, queues_tick = KEYS[1], KEYS[2]
+local name = ARGV[1]
+
+local new = redis.call('SADD', queues, name)
+if new == 1 then
+  redis.call('ZADD', queues_tick, 0, 'w')
+end
+return new

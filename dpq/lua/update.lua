@@ -1,0 +1,43 @@
+-- update: change a live task in place. Of a running one only the priority can change.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] tick       ZSET    the marker that daemons block on
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  id
+-- ARGV[3]  priority   as text, or "" to keep it
+-- ARGV[4]  residual   what the double of the priority lost
+-- ARGV[5]  wait       ms from now until it is ready, or "" to keep that
+--
+-- Returns 1; -2 when no live task has this id, -6 when a delay was asked of a running task (nothing
+-- changed).
+-- Lost reply: safe to send again; a delay then counts from the second call.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tick = KEYS[11]
+local now, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+
+-- @include _now
+-- @include _record
+-- @include _place
+-- @include _notice
+-- @include _revise
+local raw = redis.call('HGET', meta, id)
+if not raw or redis.call('ZSCORE', dead, id) then
+  return -2
+elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
+  return -6
+end
+revise(id, read(raw), priority ~= '' and priority, residual, wait ~= '' and wait)
+if admit() > 0 then
+  redis.call('ZADD', wake, 0, 'w')
+end
+return 1

@@ -1,0 +1,178 @@
+"""What the library hands out and takes in: frozen data without a connection inside."""
+
+from collections.abc import Callable
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, SkipValidation
+
+__all__ = [
+    "DeadTask",
+    "OnDuplicate",
+    "Order",
+    "Popped",
+    "Problem",
+    "Push",
+    "QueueStats",
+    "Task",
+    "TaskState",
+]
+
+P = TypeVar("P")
+
+OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
+"""What a push does when its key is taken."""
+
+Order = Literal["fifo", "lifo"]
+"""Which of equal priorities runs first: the first or the last one in."""
+
+
+class TaskState(StrEnum):
+    """Where a stored task is. Every task is in exactly one state."""
+
+    READY = "ready"
+    DELAYED = "delayed"
+    INVISIBLE = "invisible"
+    WAITING = "waiting"
+    DEAD = "dead"
+
+
+class Task(BaseModel, Generic[P]):
+    """A task as it was at the moment of the call that returned it.
+
+    Attributes:
+        id: Made by the client that pushed it.
+        payload: The validated payload.
+        priority: Bigger runs first; an int stays an int.
+        group: What shares a limit with it, or None.
+        key: Its unique key, or None.
+        attempt: The number of this try, from 1; tries that were given back do not count.
+        max_attempts: How many may fail before the task is dead.
+        deliveries: How often it has been popped, this time included.
+        deferrals: How many of the deliveries ended, uncounted, at a limit.
+        enqueued_at: When it was pushed, by the server's clock, UTC.
+        visible_until: When the lease ends, or a delayed task is due, UTC; None in other states.
+        last_error: What the last failure said, or None.
+        state: Where it is.
+        token: Proof of this delivery; grows with every delivery of the queue. 0 before the first.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    payload: SkipValidation[P]
+    priority: int | float
+    group: str | None
+    key: str | None
+    attempt: int
+    max_attempts: int
+    deliveries: int
+    deferrals: int
+    enqueued_at: datetime
+    visible_until: datetime | None
+    last_error: str | None
+    state: TaskState
+    token: int
+
+
+class DeadTask(Task[P], Generic[P]):
+    """A task in the dead letters.
+
+    Attributes:
+        payload: The payload; the raw JSON text when it cannot be validated.
+        reason: Why it is dead: `attempts spent`, `lease expired` (of the last attempt), `expired` (not
+            started in time), `payload missing`, or what the caller of `bury` said.
+        attempts: How many attempts have failed.
+        died_at: When, by the server's clock, UTC.
+    """
+
+    reason: str
+    attempts: int
+    died_at: datetime
+
+
+class Popped(NamedTuple, Generic[P]):
+    """A leased task and what may be done with it, or three times None when there is nothing to do.
+
+    Attributes:
+        task: The task.
+        on_success: `on_success()` is `ack(task)`.
+        set_visibility: `set_visibility(seconds)` hides it, uncounted, for so long.
+    """
+
+    task: Task[P] | None
+    on_success: Callable[[], Any]  # None beside a None task; typed for use after that check
+    set_visibility: Callable[[float], Any]
+
+
+class Push(BaseModel, Generic[P]):
+    """One push of `push_many`; the arguments are those of `push`, and are checked there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    payload: SkipValidation[P]
+    priority: SkipValidation[int | float] = 0
+    delay: SkipValidation[float] = 0
+    group: SkipValidation[str | None] = None
+    key: SkipValidation[str | None] = None
+    on_duplicate: SkipValidation[OnDuplicate] = "keep"
+    max_attempts: SkipValidation[int | None] = None
+    expires_in: SkipValidation[float | None] = None
+
+
+class QueueStats(BaseModel):
+    """How many tasks are in each state, and running totals since the queue began.
+
+    Attributes:
+        ready: Could be popped now (of each group, only the first).
+        delayed: Not due yet.
+        invisible: Under a lease.
+        waiting: Behind the first of their group, or in a closed group.
+        dead: In the dead letters.
+        pushed: Tasks that entered; pushes that met their key do not count.
+        popped: Deliveries.
+        acked: Finished.
+        failed: Calls of `fail`.
+        deferred: Deliveries given back by `set_visibility`.
+        expired_leases: Leases that ran out.
+        buried: Tasks that went to the dead letters, for whatever reason.
+        replayed: Dead tasks made live again.
+        dropped: Dead letters removed by the caps on number and age.
+        oldest_ready_seconds: How long the oldest ready task has been due, or None. Exact while there are
+            at most 100 different priorities; with more, the oldest of the 100 best and of the worst.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    ready: int
+    delayed: int
+    invisible: int
+    waiting: int
+    dead: int
+    pushed: int = 0
+    popped: int = 0
+    acked: int = 0
+    failed: int = 0
+    deferred: int = 0
+    expired_leases: int = 0
+    buried: int = 0
+    replayed: int = 0
+    dropped: int = 0
+    oldest_ready_seconds: float | None = None
+
+
+class Problem(BaseModel):
+    """A broken invariant found by `check()`.
+
+    Attributes:
+        kind: What is wrong, in a few words.
+        subject: The task's id, or the group's name.
+        detail: What was found there.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    subject: str
+    detail: str = ""

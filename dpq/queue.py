@@ -1,0 +1,595 @@
+"""DPQ, the blocking shell: sends what `Commands` builds, and waits.
+
+Data flows one way: caller -> queue -> command -> script -> reply. Nothing here decides about tasks.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar, cast
+
+from redis.client import NEVER_DECODE
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq._arguments import milliseconds, task_state
+from dpq._commands import Command, Steps
+from dpq._face import QueueFace
+from dpq._keys import key_of
+from dpq._replies import Batch, require_version
+from dpq._wait import RECHECK_SECONDS, Waiters
+from dpq.connect import Opened, open_url
+from dpq.errors import LeaseLostError, RateLimited
+from dpq.models import (
+    DeadTask,
+    OnDuplicate,
+    Popped,
+    Problem,
+    Push,
+    QueueStats,
+    Task,
+    TaskState,
+)
+
+__all__ = ["DPQ", "DeadLetters"]
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+class DPQ(QueueFace[P]):
+    """A delayed priority queue with visibility timeouts.
+
+    One object serves any number of threads. A client library may send a call again when the reply is
+    lost; every script is safe to send again, and each method says what it means.
+    """
+
+    _opened: Opened | None = None
+    _waiters: Waiters
+
+    def _start(self) -> None:
+        self._waiters = Waiters(self._redis, [key_of(self.queue_name, "wake")])
+        if self._commands.named:
+            self._open()
+
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Self:
+        """Open a queue by URL, with a client of its own that has safe timeouts and retries.
+
+        Args:
+            url: `redis://`, `rediss://`, `unix://`, `embedded:` (a private, throw-away server) or
+                `embedded:DIR` (a durable one, shared by all processes that open DIR).
+            queue_name: As for `DPQ`.
+            settings: The keyword arguments of `DPQ`.
+
+        Raises:
+            ConfigurationError: The URL or an argument is wrong.
+        """
+        opened = open_url(url)
+        try:
+            queue = cls(opened.client, queue_name, **settings)
+        except BaseException:
+            opened.close()
+            raise
+        queue._opened = opened
+        return queue
+
+    def close(self) -> None:
+        """Close the connections that this object opened; a caller's client stays open."""
+        self._waiters.close()
+        if self._opened:
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Sending
+
+    def _send(self, command: Command[T]) -> T:
+        script, keys, args = command.script, command.keys, command.args
+        send = self._redis.execute_command
+        try:
+            reply = send("EVALSHA", script.sha, len(keys), *keys, *args, **{NEVER_DECODE: True})
+        except NoScriptError:
+            reply = send("EVAL", script.text, len(keys), *keys, *args, **{NEVER_DECODE: True})
+        return command.parse(reply)
+
+    def _run(self, command: Command[T]) -> T:
+        if self._settings is None:
+            self._open()
+        return self._send(command)
+
+    def _drive(self, steps: Steps[T]) -> T:
+        if self._settings is None:
+            self._open()
+        try:
+            command = next(steps)
+            while True:
+                command = steps.send(self._send(command))
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def _open(self) -> None:
+        """Check the server, and agree with the queue on its settings: once, before the first call."""
+        try:
+            require_version(self._redis.info("server"))
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
+        except ResponseError:
+            log.debug("%s: the server does not say its version", self.queue_name)
+        steps, reply = self._commands.open(), None
+        try:
+            while True:
+                reply = self._send(steps.send(reply))
+        except StopIteration as end:
+            self._settings = end.value
+
+    def _server_label(self) -> str:
+        if self._opened:
+            return self._opened.label
+        pool = getattr(self._redis, "connection_pool", None)
+        settings = getattr(pool, "connection_kwargs", {})
+        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
+
+    # Adding
+
+    def push(
+        self,
+        payload: P,
+        priority: float = 0,
+        delay: float = 0,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "keep",
+        max_attempts: int | None = None,
+        expires_in: float | None = None,
+    ) -> str:
+        """Add a task, ready now or after `delay`.
+
+        Args:
+            payload: What JSON can say, or what the queue's `payload_type` takes.
+            priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
+            delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
+            group: What it shares a limit with: 1 to 200 bytes.
+            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes.
+            on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its payload,
+                priority and delay in place (of a running task the delay is left out); `raise_priority` to
+                the higher; `rerun` it once more after its ack when it is running, else update; or
+                `error`. A dead holder is revived by `update` and `rerun`.
+            max_attempts: Failed attempts until it is dead; None takes the queue's default.
+            expires_in: Seconds within which it must start, else it is dead with the reason `expired`.
+
+        Returns:
+            The task's id, or that of the key's holder. A retry by the client library is harmless; a push
+            that the caller repeats needs a `key`.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or the key's holder is in another group.
+            PayloadError: The payload has no JSON form, is too long or does not fit the type.
+            DuplicateTaskError: The key is taken and `on_duplicate="error"`. Nothing changed.
+
+        Source: docs/design.md, "Order" and "Keys".
+        """
+        task = Push[Any](
+            payload=payload,
+            priority=priority,
+            delay=delay,
+            group=group,
+            key=key,
+            on_duplicate=on_duplicate,
+            max_attempts=max_attempts,
+            expires_in=expires_in,
+        )
+        return self._drive(self._commands.push(task))
+
+    def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
+        """Add any number of tasks, up to 200 in a round trip.
+
+        Each batch is checked whole before anything of it is written: all of it or nothing is added.
+
+        Returns:
+            The ids, in the order given.
+
+        Raises:
+            As `push`. Batches before the refused one stay.
+        """
+        return self._drive(self._commands.push_many(pushes))
+
+    # Taking
+
+    def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P]:
+        """Take the best ready task under a lease.
+
+        Args:
+            timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait, None
+                waits for ever.
+            visibility: Seconds of the lease, from 0.001; None takes the queue's default.
+
+        Returns:
+            `(task, on_success, set_visibility)`, or three times None. A pop whose reply is lost costs a
+            lease and an attempt: the task comes back when the lease ends.
+
+        Source: docs/design.md, "Waiting".
+        """
+        tasks = self._take(1, timeout, visibility)
+        if not tasks:
+            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
+        task = tasks[0]
+        return Popped(task, partial(self.ack, task), partial(self.set_visibility, task))
+
+    def pop_many(
+        self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
+    ) -> list[Task[P]]:
+        """Take up to `max_tasks` (1 to 1000, and up to 4 MiB of payloads) of the best, in one round trip.
+
+        `timeout` and `visibility` are those of `pop`; it waits for the first task only.
+        """
+        return self._take(max_tasks, timeout, visibility)
+
+    def _take(self, most: int, timeout: float | None, visibility: float | None) -> list[Task[P]]:
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        batch = self._drive(self._commands.pop(most, visibility, woken=False))
+        if batch.tasks or timeout == 0:
+            return batch.tasks
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._waiters.take() as waiter:
+            while not batch.tasks:
+                wait = _seconds_to_wait(batch, until)
+                if wait <= 0:
+                    break
+                waiter.wait(wait)
+                batch = self._drive(self._commands.pop(most, visibility, woken=True))
+            soon = batch.next_event_ms is not None and batch.next_event_ms < RECHECK_SECONDS * 1000
+            waiter.withdraw(hand_on=soon)
+        return batch.tasks
+
+    @contextmanager
+    def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Task[P] | None]:
+        """Pop a task for the body of a `with`, and settle it at the end.
+
+        A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other error fails
+        it and propagates; KeyboardInterrupt and SystemExit release it. While the body runs, the lease is
+        extended at a third of its time.
+
+        Yields:
+            The task, or None when there is nothing to do.
+
+        Raises:
+            LeaseLostError: At a clean end, when another consumer has got the task meanwhile.
+        """
+        task = self._take(1, timeout, visibility)
+        if not task:
+            yield None
+            return
+        heartbeat = _Heartbeat(self, task[0], visibility or self.default_visibility)
+        try:
+            yield task[0]
+        except RateLimited as signal:
+            heartbeat.stop()
+            self.set_visibility(task[0], signal.retry_after)
+        except BaseException as error:
+            heartbeat.stop()
+            try:
+                if isinstance(error, Exception):
+                    self.fail(task[0], f"{type(error).__name__}: {error}")
+                else:
+                    self.release(task[0])
+            except LeaseLostError:
+                log.warning("%s: lease of %s lost before its body failed", self.queue_name, task[0].id)
+            raise
+        else:
+            heartbeat.stop()
+            self.ack(task[0])
+
+    # Ending or going on with a delivery
+
+    def ack(self, task: Task[P]) -> bool:
+        """Finish a task: it is gone, from whatever state it is in while its token is live.
+
+        Returns:
+            False when it was gone already (a retried ack).
+
+        Raises:
+            LeaseLostError: Another delivery has it. Nothing changed.
+        """
+        return self._drive(self._commands.ack_many([task]))[0]
+
+    def ack_many(self, tasks: Sequence[Task[P]]) -> list[bool]:
+        """Finish tasks, up to 1000 in a round trip.
+
+        Returns:
+            For each task what `ack` returns.
+
+        Raises:
+            LeaseLostError: Other deliveries have some of a batch; its other tasks are finished.
+        """
+        return self._drive(self._commands.ack_many(tasks))
+
+    def extend(self, task: Task[P], seconds: float) -> datetime:
+        """Go on working: the lease now ends `seconds` (0.001 to 10 years) from now.
+
+        A crash after it still counts as an attempt. A retry sets the same time once more.
+
+        Returns:
+            The new end of the lease, UTC.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing changed.
+        """
+        return datetime.fromtimestamp(self._run(self._commands.extend(task, seconds)) / 1000, UTC)
+
+    def set_visibility(self, task: Task[P], seconds: float) -> None:
+        """Hide a task for `seconds` (0 to 10 years) from now; this delivery is no failed attempt.
+
+        Meanwhile the task is DELAYED; the holder may still ack or extend it until somebody else has
+        popped it. Counts one deferral, however often it is called in one delivery.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing changed.
+        """
+        self._run(self._commands.set_visibility(task, seconds))
+
+    def release(self, task: Task[P], delay: float = 0, *, priority: float | None = None) -> None:
+        """Give a task back, not counted; it keeps its place among equal priorities.
+
+        Args:
+            task: What pop returned.
+            delay: Seconds until it is ready, from 0 to 10 years.
+            priority: A new priority, or None to keep it.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing changed.
+        """
+        self._run(self._commands.release(task, delay, priority))
+
+    def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
+        """Count a failed attempt: the task comes back, or is dead when its attempts are spent.
+
+        Args:
+            task: What pop returned.
+            error: Kept as `last_error`, up to 1000 characters.
+            delay: Seconds until the next attempt; None takes the queue's backoff.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `release` or `bury` came first. Nothing
+                changed.
+        """
+        self._run(self._commands.fail(task, error, delay))
+
+    def bury(self, task: Task[P], reason: object) -> None:
+        """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
+
+        Raises:
+            LeaseLostError: The token is not the live one, or `fail` or `release` came first. Nothing
+                changed.
+        """
+        self._run(self._commands.bury(task, reason))
+
+    # Looking and changing
+
+    def get(self, task_id: str) -> Task[P]:
+        """Look at a task; a dead one is a `DeadTask`.
+
+        Raises:
+            TaskNotFoundError: Nothing is stored under this id.
+            PayloadError: The stored payload of a live task does not fit the type.
+        """
+        return self._run(self._commands.get(task_id))
+
+    def peek(self, n: int = 10, state: TaskState | str = TaskState.READY) -> list[Task[P]]:
+        """Look at the first `n` tasks of one state, best or soonest first, without touching them."""
+        return self._drive(self._commands.peek(n, task_state(state)))
+
+    def size(self) -> int:
+        """Count the live tasks: ready, delayed, invisible and waiting."""
+        stats = self.stats()
+        return stats.ready + stats.delayed + stats.invisible + stats.waiting
+
+    def __len__(self) -> int:
+        return self.size()
+
+    def stats(self) -> QueueStats:
+        """Count the tasks of each state, and read the running totals, in one round trip."""
+        return self._run(self._commands.stats())
+
+    def update(self, task_id: str, *, priority: float | None = None, delay: float | None = None) -> None:
+        """Change a live task in place. Of a running one only the priority can change, for its return.
+
+        Raises:
+            TaskNotFoundError: No live task has this id. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or a delay was given for a running task.
+        """
+        self._run(self._commands.update(task_id, priority, delay))
+
+    def cancel(self, task_id: str) -> None:
+        """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
+
+        Raises:
+            TaskNotFoundError: No live task has this id.
+        """
+        self._run(self._commands.cancel(task_id))
+
+    # The whole queue
+
+    def pause(self, seconds: float | None = None) -> None:
+        """Stop handing out tasks to anybody, for `seconds` or until `resume`."""
+        self._run(self._commands.pause(seconds))
+
+    def resume(self) -> None:
+        """Hand out tasks again."""
+        self._run(self._commands.resume())
+
+    def purge(self, state: TaskState | str | None = None) -> int:
+        """Remove the tasks of one state, or of all, dead ones included, in bounded steps.
+
+        Returns:
+            How many went. What is pushed meanwhile may stay.
+        """
+        return self._drive(self._commands.purge(None if state is None else task_state(state)))
+
+    def drop(self) -> None:
+        """Remove the queue whole: tasks, settings, totals and its name in the registry."""
+        self._drive(self._commands.drop())
+        self._settings = None
+
+    def delay_group(self, group: str, seconds: float) -> None:
+        """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
+
+        One entry moves, however many tasks wait in the group.
+        """
+        self._run(self._commands.delay_group(group, seconds))
+
+    @property
+    def dead(self) -> "DeadLetters[P]":
+        """The dead letters."""
+        return DeadLetters(self)
+
+    def promote(self) -> int:
+        """Do one bounded step of upkeep; a pop does the same before it takes anything.
+
+        Returns:
+            How many tasks and groups it moved.
+        """
+        return self._run(self._commands.promote())[0]
+
+    def next_event(self) -> float | None:
+        """Seconds until time alone makes a task ready (0 when it has), or None when nothing is to come."""
+        wait = self._run(self._commands.next_event())
+        return None if wait is None else wait / 1000
+
+    def check(self) -> list[Problem]:
+        """Look for broken invariants in all that is stored, in bounded steps.
+
+        Each step sees one moment, so a busy queue gives no false alarms.
+        """
+        return self._drive(self._commands.check())
+
+
+class DeadLetters(Generic[P]):
+    """The dead letters of one queue: `q.dead`."""
+
+    def __init__(self, queue: DPQ[P]) -> None:
+        self._queue = queue
+
+    def list(
+        self,
+        n: int = 100,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+    ) -> list[DeadTask[P]]:
+        """List up to `n` dead tasks, the longest dead first.
+
+        Args:
+            n: At most so many.
+            reason: Only those with this reason.
+            group: Only those of this group.
+            where: Only those for which it is true.
+        """
+        commands = self._queue._commands
+        return self._queue._drive(commands.dead_list(n, _chosen(reason, group, where)))
+
+    def replay(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+        rate: float | None = None,
+    ) -> int:
+        """Make dead tasks live again, with all their attempts before them and their old places.
+
+        Args:
+            ids: One id or several; None for all that the filters choose.
+            reason: Only those with this reason.
+            group: Only those of this group.
+            where: Only those for which it is true.
+            rate: Tasks per second, from 0.001: they come due one after the other. None: all at once.
+
+        Returns:
+            How many came back. An id that is not dead is passed over, so a retry is harmless.
+        """
+        commands = self._queue._commands
+        return self._queue._drive(commands.dead_replay(_ids(ids), _chosen(reason, group, where), rate))
+
+    def purge(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        reason: str | None = None,
+        group: str | None = None,
+        where: Callable[[DeadTask[P]], bool] | None = None,
+    ) -> int:
+        """Remove dead tasks for good; the arguments are those of `replay`.
+
+        Returns:
+            How many went.
+        """
+        commands = self._queue._commands
+        return self._queue._drive(commands.dead_purge(_ids(ids), _chosen(reason, group, where)))
+
+
+def _ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
+    if ids is None:
+        return None
+    return [ids] if isinstance(ids, str) else list(ids)
+
+
+def _chosen(
+    reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
+) -> Callable[[DeadTask[P]], bool]:
+    return lambda task: (
+        (reason is None or task.reason == reason)
+        and (group is None or task.group == group)
+        and (where is None or where(task))
+    )
+
+
+def _seconds_to_wait(batch: Batch[P], until: float | None) -> float:
+    wait = RECHECK_SECONDS
+    if batch.next_event_ms is not None:
+        wait = min(wait, batch.next_event_ms / 1000)
+    return wait if until is None else min(wait, until - time.monotonic())
+
+
+class _Heartbeat:
+    """Extends one lease at a third of its time until it is stopped or the lease is lost."""
+
+    def __init__(self, queue: DPQ[P], task: Task[P], seconds: float) -> None:
+        self._stopped = threading.Event()
+        self._queue = queue
+        self._task = task
+        self._seconds = seconds
+        self._thread = threading.Thread(target=self._beat, name=f"dpq-lease-{task.id}", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def _beat(self) -> None:
+        while not self._stopped.wait(self._seconds / 3):
+            try:
+                self._queue.extend(self._task, self._seconds)
+            except LeaseLostError:
+                log.warning("%s: lease of %s lost", self._queue.queue_name, self._task.id)
+                return
+            except RedisError:
+                log.warning("%s: cannot extend %s now", self._queue.queue_name, self._task.id, exc_info=True)
