@@ -43,7 +43,9 @@ def whole_number(name: str, value: Any, low: int, high: int) -> int:
 def label(name: str, value: Any) -> str:
     """Check the name of a group or a unique key."""
     if not isinstance(value, str) or not value:
-        raise ConfigurationError(f"{name} is {value!r}: it must be a string of 1 to {MAX_NAME_BYTES} bytes")
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be a string of 1 to {MAX_NAME_BYTES} bytes"
+        )
     if value.isascii() and value.isprintable() and len(value) <= MAX_NAME_BYTES:
         return value
     try:
@@ -51,7 +53,9 @@ def label(name: str, value: Any) -> str:
     except UnicodeEncodeError:
         raise ConfigurationError(f"{name} is {value!r}: it is not valid Unicode") from None
     if size > MAX_NAME_BYTES:
-        raise ConfigurationError(f"{name} is {size} bytes ({value[:40]!r}...): at most {MAX_NAME_BYTES}")
+        raise ConfigurationError(
+            f"{name} is {size} bytes ({value[:40]!r}...): at most {MAX_NAME_BYTES}"
+        )
     if any(unicodedata.category(character) == "Cc" for character in value):
         raise ConfigurationError(f"{name} is {value!r}: control characters are not allowed")
     return value
@@ -66,7 +70,9 @@ def queue_label(value: Any) -> str:
 
 def one_line(text: object) -> str:
     """Cut a text that is kept with a task to its bound, without control characters."""
-    line = "".join(c if unicodedata.category(c) != "Cc" else " " for c in str(text)[:MAX_TEXT_CHARACTERS])
+    line = "".join(
+        c if unicodedata.category(c) != "Cc" else " " for c in str(text)[:MAX_TEXT_CHARACTERS]
+    )
     return line.encode("utf-8", "replace").decode()
 
 
@@ -75,4 +81,6 @@ def task_state(value: Any) -> TaskState:
     try:
         return TaskState(value)
     except ValueError:
-        raise ConfigurationError(f"state is {value!r}: it must be one of {', '.join(TaskState)}") from None
+        raise ConfigurationError(
+            f"state is {value!r}: it must be one of {', '.join(TaskState)}"
+        ) from None

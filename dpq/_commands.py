@@ -13,7 +13,15 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from dpq import _replies
-from dpq._arguments import MAX_BATCH, MAX_NAME_BYTES, label, milliseconds, one_line, queue_label, whole_number
+from dpq._arguments import (
+    MAX_BATCH,
+    MAX_NAME_BYTES,
+    label,
+    milliseconds,
+    one_line,
+    queue_label,
+    whole_number,
+)
 from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._replies import Batch
 from dpq._scripts import Script, script
@@ -43,7 +51,17 @@ PAGE = 100
 
 MAX_ATTEMPTS = 1_000_000
 
-CHECKED_PARTS = ("meta", "ready", "delayed", "invisible", "waiting", "dead", "payload", "keys", "groups")
+CHECKED_PARTS = (
+    "meta",
+    "ready",
+    "delayed",
+    "invisible",
+    "waiting",
+    "dead",
+    "payload",
+    "keys",
+    "groups",
+)
 
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
@@ -188,7 +206,11 @@ class Commands(Generic[P]):
     def _prepare(self, push: Push[P]) -> "_Prepared":
         priority, residual = encode_priority(push.priority)
         delay = milliseconds("delay", push.delay) if push.delay != 0 else 0
-        expires = 0 if push.expires_in is None else milliseconds("expires_in", push.expires_in, least=0.001)
+        expires = (
+            0
+            if push.expires_in is None
+            else milliseconds("expires_in", push.expires_in, least=0.001)
+        )
         attempts = self.default_max_attempts
         if push.max_attempts is not None:
             attempts = whole_number("max_attempts", push.max_attempts, 1, MAX_ATTEMPTS)
@@ -243,12 +265,16 @@ class Commands(Generic[P]):
 
     def set_visibility(self, task: Task[P], seconds: float) -> Command[int]:
         """Hide a task, uncounted."""
-        return self._of_holder("set_visibility", "set_visibility of", task, milliseconds("seconds", seconds))
+        return self._of_holder(
+            "set_visibility", "set_visibility of", task, milliseconds("seconds", seconds)
+        )
 
     def release(self, task: Task[P], delay: float, priority: float | None) -> Command[int]:
         """Give a task back, uncounted."""
         text, residual = ("", "") if priority is None else encode_priority(priority)
-        return self._of_holder("release", "release", task, milliseconds("delay", delay), text, residual)
+        return self._of_holder(
+            "release", "release", task, milliseconds("delay", delay), text, residual
+        )
 
     def fail(self, task: Task[P], error: object, delay: float | None) -> Command[int]:
         """Count a failed attempt."""
@@ -326,7 +352,9 @@ class Commands(Generic[P]):
     def promote(self) -> Command[tuple[int, int | None]]:
         """One bounded step of upkeep: how many it moved, and the ms until the next event."""
         return self._command(
-            "promote", [self._now(), UPKEEP_BATCH], lambda reply: (reply[0], _replies.read_wait(reply[1]))
+            "promote",
+            [self._now(), UPKEEP_BATCH],
+            lambda reply: (reply[0], _replies.read_wait(reply[1])),
         )
 
     def next_event(self) -> Command[int | None]:
@@ -364,7 +392,9 @@ class Commands(Generic[P]):
 
     # Dead letters
 
-    def dead_list(self, count: int, chosen: Callable[[DeadTask[P]], bool]) -> Steps[list[DeadTask[P]]]:
+    def dead_list(
+        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[list[DeadTask[P]]]:
         """The longest dead first."""
         whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
@@ -382,7 +412,9 @@ class Commands(Generic[P]):
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second."""
         if rate is not None and not (type(rate) in (int, float) and 0.001 <= rate <= 10**6):
-            raise ConfigurationError(f"rate is {rate!r}: it must be tasks per second from 0.001 to 1000000")
+            raise ConfigurationError(
+                f"rate is {rate!r}: it must be tasks per second from 0.001 to 1000000"
+            )
         spacing = 1000 / rate if rate else 0.0
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:
@@ -390,7 +422,9 @@ class Commands(Generic[P]):
 
         return self._each_dead(ids, chosen, replay)
 
-    def dead_purge(self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]) -> Steps[int]:
+    def dead_purge(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[int]:
         """Remove dead tasks."""
 
         def purge(batch: Sequence[str], _: int) -> Command[int]:

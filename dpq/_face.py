@@ -79,7 +79,9 @@ class QueueFace(Generic[P]):
         self._settings: dict[str, str] | None = None
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
-            raise ConfigurationError(f"redis is {redis!r}: it must be a client; from_url() opens one")
+            raise ConfigurationError(
+                f"redis is {redis!r}: it must be a client; from_url() opens one"
+            )
         if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
             raise ConfigurationError(
                 f"redis is a {type(redis).__module__}.{type(redis).__name__}, and {type(self).__name__} "

@@ -69,8 +69,8 @@ def _task(
     **more: Any,
 ) -> Task[P]:
     head, group, key, _, error = record.decode("utf-8", "replace").split("\t", 4)
-    (token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued, _, _) = head.split(
-        " "
+    (token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued, _, _) = (
+        head.split(" ")
     )
     return kind(
         id=task_id.decode(),
@@ -121,7 +121,9 @@ def require_version(info: dict[str, Any]) -> None:
     """
     version = str(info.get("redis_version", "7"))
     if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
-        raise ConfigurationError(f"the server is Redis {version}: DPQ needs Redis 6.2 or newer, or Valkey")
+        raise ConfigurationError(
+            f"the server is Redis {version}: DPQ needs Redis 6.2 or newer, or Valkey"
+        )
 
 
 def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
@@ -138,7 +140,9 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
         try:
             payload = codec.decode(body, task_id.decode())
         except PayloadError as error:
-            unreadable.append((_task(Task, task_id, record, None, TaskState.INVISIBLE, until), error))
+            unreadable.append(
+                (_task(Task, task_id, record, None, TaskState.INVISIBLE, until), error)
+            )
         else:
             tasks.append(_task(Task, task_id, record, payload, TaskState.INVISIBLE, until))
     return Batch(tasks, unreadable)
@@ -238,7 +242,9 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
 def read_stats(reply: list[Any]) -> QueueStats:
     """The reply of stats."""
     ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
-    totals = {name.decode(): int(count) for name, count in zip(reply[6::2], reply[7::2], strict=True)}
+    totals = {
+        name.decode(): int(count) for name, count in zip(reply[6::2], reply[7::2], strict=True)
+    }
     return QueueStats(
         ready=ready,
         delayed=delayed,

@@ -75,4 +75,6 @@ class Codec(Generic[P]):
                 return cast("P", from_json(body))
             return self._adapter.validate_json(body)
         except ValueError as error:
-            raise PayloadError(f"the stored payload cannot be read: {error}", task_id=task_id) from error
+            raise PayloadError(
+                f"the stored payload cannot be read: {error}", task_id=task_id
+            ) from error

@@ -92,7 +92,10 @@ class DPQ(QueueFace[P]):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -259,7 +262,9 @@ class DPQ(QueueFace[P]):
         return batch.tasks
 
     @contextmanager
-    def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Task[P] | None]:
+    def lease(
+        self, timeout: float | None = 0, visibility: float | None = None
+    ) -> Iterator[Task[P] | None]:
         """Pop a task for the body of a `with`, and settle it at the end.
 
         A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other error fails
@@ -290,7 +295,9 @@ class DPQ(QueueFace[P]):
                 else:
                     self.release(task[0])
             except LeaseLostError:
-                log.warning("%s: lease of %s lost before its body failed", self.queue_name, task[0].id)
+                log.warning(
+                    "%s: lease of %s lost before its body failed", self.queue_name, task[0].id
+                )
             raise
         else:
             heartbeat.stop()
@@ -407,7 +414,9 @@ class DPQ(QueueFace[P]):
         """Count the tasks of each state, and read the running totals, in one round trip."""
         return self._run(self._commands.stats())
 
-    def update(self, task_id: str, *, priority: float | None = None, delay: float | None = None) -> None:
+    def update(
+        self, task_id: str, *, priority: float | None = None, delay: float | None = None
+    ) -> None:
         """Change a live task in place. Of a running one only the priority can change, for its return.
 
         Raises:
@@ -527,7 +536,9 @@ class DeadLetters(Generic[P]):
             How many came back. An id that is not dead is passed over, so a retry is harmless.
         """
         commands = self._queue._commands
-        return self._queue._drive(commands.dead_replay(_ids(ids), _chosen(reason, group, where), rate))
+        return self._queue._drive(
+            commands.dead_replay(_ids(ids), _chosen(reason, group, where), rate)
+        )
 
     def purge(
         self,
@@ -592,4 +603,6 @@ class _Heartbeat:
                 log.warning("%s: lease of %s lost", self._queue.queue_name, self._task.id)
                 return
             except RedisError:
-                log.warning("%s: cannot extend %s now", self._queue.queue_name, self._task.id, exc_info=True)
+                log.warning(
+                    "%s: cannot extend %s now", self._queue.queue_name, self._task.id, exc_info=True
+                )

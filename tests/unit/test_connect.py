@@ -1,0 +1,298 @@
+"""URLs become clients that never wait for long, and passwords are never shown."""
+
+import contextlib
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.connect import (
+    CONNECT_TIMEOUT_S,
+    RETRIES,
+    SOCKET_TIMEOUT_S,
+    connect,
+    mask,
+    open_url,
+)
+from dpq.errors import ConfigurationError
+
+UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
+SLOW_MACHINE_S = 1.5
+
+
+def options(client: Redis) -> dict[str, object]:
+    """Return the settings of a connection of the client's, none being open."""
+    connection = client.connection_pool.make_connection()
+    return {
+        "socket_timeout": connection.socket_timeout,
+        "socket_connect_timeout": connection.socket_connect_timeout,
+        "db": connection.db,
+        "decodes": connection.encoder.decode_responses,
+        "retries": connection.retry.get_retries(),
+        "health_check_interval": connection.health_check_interval,
+    }
+
+
+# --- Settings
+
+
+@pytest.mark.parametrize("url", ["redis://host", "rediss://host:1", "unix:///run/x.sock"])
+def test_every_timeout_is_explicit(url: str) -> None:
+    """None of redis-py's own timeouts and retries is left in force, whatever the scheme."""
+    with connect(url) as client:
+        assert options(client) == {
+            "socket_timeout": SOCKET_TIMEOUT_S,
+            "socket_connect_timeout": CONNECT_TIMEOUT_S,
+            "db": 0,
+            "decodes": False,
+            "retries": RETRIES,
+            "health_check_interval": 0,
+        }
+
+
+@pytest.mark.parametrize("url", ["redis://host", "unix:///run/x.sock"])
+def test_query_parameters_go_before_the_defaults_except_decoding(url: str) -> None:
+    """A user's own timeout and database win; replies stay bytes, because scripts need them."""
+    query = "socket_timeout=3&socket_connect_timeout=0.5&db=2&decode_responses=True"
+    with connect(f"{url}?{query}") as client:
+        assert options(client) == {
+            "socket_timeout": 3,
+            "socket_connect_timeout": 0.5,
+            "db": 2,
+            "decodes": False,
+            "retries": RETRIES,
+            "health_check_interval": 0,
+        }
+
+
+def test_the_database_may_be_the_path() -> None:
+    """`redis://host/3` is database 3."""
+    with connect("redis://host/3") as client:
+        assert options(client)["db"] == 3
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "host:6379",
+        "http://host",
+        "redis+cluster://host",
+        "redis://host:port",
+        "redis://host:99999",
+        "redis://host/name",
+        "redis://host?db=-1",
+        "redis://host?db=x",
+        "redis://host?socket_timeout=0",
+        "redis://host?socket_timeout=nan",
+        "redis://host?socket_connect_timeout=-1",
+        "redis://host?no_such_option=1",
+        "redis://host?protocol=9",
+        "redis://[half",
+        "unix://",
+        "unix:///x?max_connections=-1",
+        None,
+        b"redis://host",
+    ],
+)
+def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(url: str) -> None:
+    """The error is a ConfigurationError at opening, shows the URL and lists the schemes."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_url(url)
+    assert mask(url) in str(caught.value)
+    for scheme in ("redis://", "rediss://", "unix://", "embedded:"):
+        assert scheme in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://u:s3cret@h/name", "redis://:s3cret", "http://:s3cret@h"])
+def test_an_error_never_shows_the_password(url: str) -> None:
+    """Neither the message nor a chained cause holds it."""
+    with pytest.raises(ConfigurationError) as caught:
+        open_url(url)
+    assert "s3cret" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__
+
+
+# --- Masking
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://user:s3cret@host:6379/0?db=1", "redis://user:***@host:6379/0?db=1"),
+        ("redis://:s3cret@host", "redis://:***@host"),
+        ("redis://:s3@cret@host", "redis://:***@host"),
+        ("redis://:s3/?#cret//@host", "redis://:***@host"),
+        ("redis://:s3cret", "redis://:***"),
+        ("redis:s3cret@host", "redis:***@host"),
+        ("user:s3cret@host", "user:***@host"),
+        ("unix:///a.sock?password=s3cret&db=1", "unix:///a.sock?password=***&db=1"),
+        ("rediss://h?ssl_password=s3cret", "rediss://h?ssl_password=***"),
+        ("host:6380,password=s3cret,ssl=True", "host:6380,password=***"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://[::1]:6379/0", "redis://[::1]:6379/0"),
+        ("embedded:/var/lib/x", "embedded:/var/lib/x"),
+        ("", ""),
+        (None, "<NoneType>"),
+    ],
+)
+def test_a_masked_url_shows_all_but_the_password(url: str, shown: str) -> None:
+    """What is no secret stays readable; a malformed URL is masked rather too much."""
+    assert mask(url) == shown
+
+
+@given(st.text(), st.from_regex(r"[^\s&%]{8,20}", fullmatch=True), st.text())
+@example("redis://", "p@ss//:word", "h")
+def test_no_garbage_reveals_a_password_or_raises(before: str, password: str, after: str) -> None:
+    """Between a colon and an at-sign, nothing survives, whatever stands around."""
+    shown = mask(f"redis://{before}:{password}@{after}")
+    assert password not in shown.removesuffix(after)
+    mask(before)
+
+
+# --- Unreachable servers
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Expect a connection error within the promised time."""
+    begin = time.monotonic()
+    with pytest.raises((RedisConnectionError, RedisTimeoutError)):
+        yield
+    assert time.monotonic() - begin < UNREACHABLE_S + SLOW_MACHINE_S
+
+
+@pytest.fixture
+def silent() -> Iterator[socket.socket]:
+    """A TCP port that accepts and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(16)
+        yield listener
+
+
+@pytest.fixture
+def blackhole() -> Iterator[tuple[str, int]]:
+    """An address that swallows SYNs: its backlog is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()
+
+
+def test_a_closed_port_is_reported_in_time() -> None:
+    """A refused connection is tried again shortly, then reported."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        with connect(f"redis://127.0.0.1:{unused.getsockname()[1]}") as client, reported():
+            client.ping()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_port_that_never_answers_is_reported_in_time(silent: socket.socket, scheme: str) -> None:
+    """The handshake, TLS included, belongs to connecting: it does not wait the socket timeout."""
+    with connect(f"{scheme}://127.0.0.1:{silent.getsockname()[1]}") as client, reported():
+        client.ping()
+
+
+def test_a_unix_socket_that_never_answers_is_reported_in_time() -> None:
+    """So is a unix socket on which nobody accepts."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as directory, socket.socket(socket.AF_UNIX) as s:
+        path = Path(directory) / "s"
+        s.bind(str(path))
+        s.listen(4)
+        with connect(f"unix://{path}") as client, reported():
+            client.ping()
+
+
+def test_a_missing_unix_socket_is_reported_in_time() -> None:
+    """A path without a socket is reported like a closed port."""
+    with connect("unix:///tmp/dpq-no-such.sock") as client, reported():
+        client.ping()
+
+
+@pytest.mark.parametrize("addresses", [1, 3])
+def test_an_address_that_swallows_packets_is_reported_in_time(
+    blackhole: tuple[str, int], monkeypatch: pytest.MonkeyPatch, addresses: int
+) -> None:
+    """All addresses of a name share one bound."""
+    entry = (socket.AF_INET, socket.SOCK_STREAM, 6, "", blackhole)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: [entry] * addresses)
+    with connect(f"redis://name:{blackhole[1]}") as client, reported():
+        client.ping()
+
+
+def test_a_second_address_is_tried_when_the_first_swallows_packets(
+    blackhole: tuple[str, int], silent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name whose first address is dead still reaches the second."""
+    entries = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", address)
+        for address in (blackhole, silent.getsockname())
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: entries)
+    with connect("redis://name") as client, reported():
+        client.ping()
+    silent.settimeout(5)
+    silent.accept()[0].close()
+
+
+# --- Against a server
+
+
+def test_an_embedded_server_lives_until_its_client_is_closed() -> None:
+    """`open_url("embedded:")` owns the server: closing, even twice, ends it."""
+    opened = open_url("embedded:")
+    assert opened.label == "embedded:"
+    assert opened.server
+    assert opened.client.set("key", "value")
+    assert opened.client.get("key") == b"value"
+    assert options(opened.client)["retries"] == RETRIES
+    opened.close()
+    opened.close()
+    assert not opened.server.directory.exists()
+
+
+def test_a_connected_client_waits_the_socket_timeout_for_a_reply() -> None:
+    """The short patience is for connecting only: a slow reply has its own time."""
+    opened = open_url("embedded:")
+    with contextlib.closing(opened):
+        connection = opened.client.connection_pool.get_connection()
+        assert connection._get_socket().gettimeout() == SOCKET_TIMEOUT_S
+        opened.client.connection_pool.release(connection)
+
+
+def test_a_dropped_connection_is_replaced_without_an_error() -> None:
+    """A command on a connection that the server has closed is sent again on a new one."""
+    opened = open_url("embedded:")
+    with (
+        contextlib.closing(opened),
+        Redis.from_url(opened.server.url if opened.server else "") as a,
+    ):
+        before = opened.client.client_id()
+        a.client_kill_filter(_id=str(before))
+        assert opened.client.client_id() != before
+
+
+def test_a_wrong_password_is_the_servers_error() -> None:
+    """Redis' own errors pass through unwrapped, with the password in none of them."""
+    opened = open_url("embedded:")
+    with contextlib.closing(opened):
+        url = opened.server.url.replace("unix://", "unix://user:s3cret@") if opened.server else ""
+        with connect(url) as client, pytest.raises(RedisConnectionError) as caught:
+            client.ping()
+        assert "s3cret" not in str(caught.value)
