@@ -24,7 +24,8 @@ from dpq.models import (
     TaskState,
 )
 from dpq.policy import Backoff
-from dpq.queue import DPQ, DeadLetters
+from dpq.queue import DPQ, DeadLetters, known_queues
+from dpq.scheduler import Scheduler
 
 __version__ = "0.1.0"
 
@@ -45,10 +46,12 @@ __all__ = [
     "Push",
     "QueueStats",
     "RateLimited",
+    "Scheduler",
     "Signal",
     "Task",
     "TaskNotFoundError",
     "TaskState",
+    "known_queues",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

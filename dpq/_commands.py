@@ -1,8 +1,8 @@
 """Every operation as data: which script, which keys, which arguments, how to read the reply.
 
-`Commands` checks arguments, converts seconds to milliseconds and encodes payloads. It does no I/O: the
-shells (`DPQ`, `AsyncDPQ`) send what it builds. An operation of several round trips is a generator that
-yields commands and is sent their results.
+`Commands` checks arguments, converts seconds to milliseconds and encodes payloads. It does no I/O:
+the shells (`DPQ`, `AsyncDPQ`) send what it builds. An operation of several round trips is a
+generator that yields commands and is sent their results.
 """
 
 import random
@@ -38,10 +38,10 @@ Steps = Generator["Command[Any]", Any, T]
 """An operation of several round trips: yields commands, is sent their results, returns its own."""
 
 UPKEEP_BATCH = 200
-"""Tasks moved by one step of upkeep: 1 to 2 ms of the server's time. Source: benchmarks/README.md."""
+"""Tasks moved by one step of upkeep: 1 to 2 ms of server time. Source: benchmarks/README.md."""
 
 PUSH_BATCH = 200
-"""Tasks in one round trip of push_many: under 5 ms of the server's time. Source: benchmarks/README.md."""
+"""Tasks in one round trip of push_many: under 5 ms of server time. Source: benchmarks/README.md."""
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Payload bytes in one round trip, either way: a larger reply would hold up other clients."""
@@ -149,14 +149,14 @@ class Commands(Generic[P]):
         for name, value in self.named.items():
             if settings.get(name, value) != value:
                 raise ConfigurationError(
-                    f"{name} is {value}, but queue {self.queue_name!r} has {name} {settings[name]}: "
-                    "leave it out to follow the queue, or use another queue"
+                    f"{name} is {value}, but queue {self.queue_name!r} has {name} "
+                    f"{settings[name]}: leave it out to follow the queue, or use another queue"
                 )
         together = {**self.named, **settings}
         if together.get("order") == "lifo" and float(together.get("aging", 0)):
             raise ConfigurationError(
-                f"order is lifo and aging is {together['aging']} in queue {self.queue_name!r}: last in, "
-                "first out cannot age; leave out one of them"
+                f"order is lifo and aging is {together['aging']} in queue {self.queue_name!r}: "
+                "last in, first out cannot age; leave out one of them"
             )
         return settings
 
@@ -279,7 +279,8 @@ class Commands(Generic[P]):
     def fail(self, task: Task[P], error: object, delay: float | None) -> Command[int]:
         """Count a failed attempt."""
         if delay is None:
-            delay = self.backoff.delay(task.attempt, random.random())  # noqa: S311 - spreads load, no secret
+            chance = random.random()  # noqa: S311 - spreads load, guards nothing
+            delay = self.backoff.delay(task.attempt, chance)
         message = "" if error is None else one_line(error)
         return self._of_holder("fail", "fail", task, milliseconds("delay", delay), message)
 

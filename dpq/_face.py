@@ -1,4 +1,4 @@
-"""What both shells have in common: the arguments of a queue, checked once and readable ever after."""
+"""What both shells have in common: a queue's arguments, checked once and readable after."""
 
 import inspect
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from dpq.policy import Backoff
 P = TypeVar("P")
 
 DEFAULT_VISIBILITY = 30.0
-"""Seconds of a lease: long enough for one slow request, short enough to come back soon after a crash."""
+"""Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
 
 DEFAULT_MAX_ATTEMPTS = 10
 """Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
@@ -43,21 +43,23 @@ class QueueFace(Generic[P]):
         Args:
             redis: The caller's own client; it is used as it is and never closed.
             queue_name: 1 to 200 bytes without braces or control characters.
-            payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push and pop.
+            payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
+                and pop.
             default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000.
-            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (at first FIFO).
-            aging: Points of priority that a task gains per second from the moment it is first due, 0 to
-                1 000 000; None follows the queue (at first 0). Static: nothing is ever rescored. Exactness
-                beyond 2^53 holds for 0 only; LIFO with aging is refused.
+            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (at first
+                FIFO).
+            aging: Points of priority that a task gains per second from the moment it is first due,
+                0 to 1 000 000; None follows the queue (at first 0). Static: nothing is ever
+                rescored. Exactness beyond 2^53 holds for 0 only; LIFO with aging is refused.
             backoff: How long a failed task waits.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
             dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
             clock: For tests only: the time in ms, instead of the server's.
 
-        `order`, `aging` and the two caps belong to the queue: the first client that names one writes it
-        to the server, at once.
+        `order`, `aging` and the two caps belong to the queue: the first client that names one
+        writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -84,8 +86,8 @@ class QueueFace(Generic[P]):
             )
         if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
             raise ConfigurationError(
-                f"redis is a {type(redis).__module__}.{type(redis).__name__}, and {type(self).__name__} "
-                f"needs {'an asyncio' if wanted else 'a blocking'} client"
+                f"redis is a {type(redis).__module__}.{type(redis).__name__}, and "
+                f"{type(self).__name__} needs {'an asyncio' if wanted else 'a blocking'} client"
             )
 
         self._start()
@@ -130,7 +132,7 @@ class QueueFace(Generic[P]):
 
     @property
     def order(self) -> str:
-        """Which of equal priorities runs first, as far as this client knows: it asks at its first call."""
+        """Which of equal priorities runs first, as far as this client knows (it asks once)."""
         return self._setting("order", "fifo")
 
     @property

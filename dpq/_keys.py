@@ -35,6 +35,7 @@ _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 def key_of(queue_name: str, part: str) -> str:
     """Name the key that a script's header calls `part`.
 
-    The braces keep all keys of one queue in one cluster slot, and the two that all queues share in another.
+    The braces keep all keys of one queue in one cluster slot, and the two that all queues share in
+    another.
     """
     return _SHARED.get(part) or f"dpq:{{{queue_name}}}:{part}"

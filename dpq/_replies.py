@@ -46,7 +46,8 @@ class Batch(Generic[P]):
         tasks: Under a lease now.
         unreadable: Leased too, but their payloads do not validate: to be buried.
         again: Upkeep is not done: ask again at once.
-        next_event_ms: How long until time alone makes a task ready, or None when nothing is to come.
+        next_event_ms: How long until time alone makes a task ready, or None when nothing is to
+            come.
     """
 
     tasks: list[Task[P]]
@@ -164,8 +165,8 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
         if reply[0] == Code.KEY_TAKEN:
             raise DuplicateTaskError(key, holder)
         raise ConfigurationError(
-            f"key {key!r} belongs to task {holder} of another group: a task cannot change its group; "
-            "use another key, or cancel that task first"
+            f"key {key!r} belongs to task {holder} of another group: a task cannot "
+            "change its group; use another key, or cancel that task first"
         )
     for index, holder in zip(reply[1::2], reply[2::2], strict=True):
         ids[index - 1] = holder.decode()

@@ -1,8 +1,8 @@
 """Blocking on a wake-up marker, for a time that the client measures itself.
 
-A server lets go of timed-out blocked clients only at its own tick, up to 100 ms late. So the blocking read
-stays outstanding on a connection of its own, and this side watches the socket with a timer of its own.
-Must not decide anything about tasks: a wake-up only says "look again".
+A server lets go of timed-out blocked clients only at its own tick, up to 100 ms late. So the
+blocking read stays outstanding on a connection of its own, and this side watches the socket with a
+timer of its own. Must not decide anything about tasks: a wake-up only says "look again".
 """
 
 import os
@@ -18,8 +18,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 RECHECK_SECONDS = 5.0
-"""How long a waiter trusts in being woken. A lost wake-up costs at most this; the server's own limit on the
-block is the same, so a dead waiter swallows one wake-up at most. lua/_notice.lua names the same number."""
+"""How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
+wake-up costs at most this, and a dead waiter swallows one at most. lua/_notice.lua has it in ms."""
 
 _SHORTEST_BLOCK = 0.001  # 0 would block for ever
 _REPLY_TIMEOUT = 2.0  # seconds for what a live server answers at once
@@ -38,7 +38,8 @@ class Waiter:
         self._client = client
         self._markers = tuple(markers)
         pool = client.connection_pool
-        # RESP2 and no retries: nothing else may arrive on, or be sent again over, a blocked connection.
+        # RESP2 and no retries: nothing else may arrive on, or be sent again over, a blocked
+        # connection.
         settings = {
             **pool.connection_kwargs,
             "protocol": 2,

@@ -30,7 +30,8 @@ class Codec(Generic[P]):
     def __init__(self, payload_type: Any, max_bytes: int) -> None:
         if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_PAYLOAD_BYTES:
             raise ConfigurationError(
-                f"max_payload_bytes is {max_bytes!r}: it must be an int from 1 to {MAX_PAYLOAD_BYTES}"
+                f"max_payload_bytes is {max_bytes!r}: it must be an int from 1 to "
+                f"{MAX_PAYLOAD_BYTES}"
             )
         self.max_bytes = max_bytes
         self._adapter: TypeAdapter[P] | None = None

@@ -57,7 +57,8 @@ class DuplicateTaskError(DPQError):
 
     def __init__(self, key: str, task_id: str) -> None:
         super().__init__(
-            f"key {key!r} is taken by task {task_id}: wait for its end, or choose another on_duplicate"
+            f"key {key!r} is taken by task {task_id}: wait for its end, "
+            "or choose another on_duplicate"
         )
         self.key = key
         self.task_id = task_id
@@ -93,8 +94,9 @@ class LeaseLostError(DPQError):
     def __init__(self, action: str, task_ids: Sequence[str]) -> None:
         more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
         super().__init__(
-            f"cannot {action} task {task_ids[0]}{more}: this delivery's token is no longer the live "
-            "one (the lease ran out and another consumer has the task, or it was settled before)"
+            f"cannot {action} task {task_ids[0]}{more}: this delivery's token is no longer "
+            "the live one (the lease ran out and another consumer has the task, or it was settled "
+            "before)"
         )
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)

@@ -81,8 +81,8 @@ class DeadTask(Task[P], Generic[P]):
 
     Attributes:
         payload: The payload; the raw JSON text when it cannot be validated.
-        reason: Why it is dead: `attempts spent`, `lease expired` (of the last attempt), `expired` (not
-            started in time), `payload missing`, or what the caller of `bury` said.
+        reason: Why it is dead: `attempts spent`, `lease expired` (of the last attempt), `expired`
+            (not started in time), `payload missing`, or what the caller of `bury` said.
         attempts: How many attempts have failed.
         died_at: When, by the server's clock, UTC.
     """
@@ -139,8 +139,9 @@ class QueueStats(BaseModel):
         buried: Tasks that went to the dead letters, for whatever reason.
         replayed: Dead tasks made live again.
         dropped: Dead letters removed by the caps on number and age.
-        oldest_ready_seconds: How long the oldest ready task has been due, or None. Exact while there are
-            at most 100 different priorities; with more, the oldest of the 100 best and of the worst.
+        oldest_ready_seconds: How long the oldest ready task has been due, or None. Exact while
+            there are at most 100 different priorities; with more, the oldest of the 100 best and of
+            the worst.
     """
 
     model_config = ConfigDict(frozen=True)

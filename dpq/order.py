@@ -1,9 +1,9 @@
 """A priority as an exact, sortable key.
 
-A sorted set compares scores as doubles, and a double holds every integer only up to 2^53. So the score
-is minus the priority as a double, and the member starts with the residual: what the double lost, as
-decimal digits that sort the better priority first. Equal priorities, `3` and `3.0` among them, get equal
-keys, and the server's sequence decides.
+A sorted set compares scores as doubles, and a double holds every integer only up to 2^53. So the
+score is minus the priority as a double, and the member starts with the residual: what the double
+lost, as decimal digits that sort the better priority first. Equal priorities, `3` and `3.0` among
+them, get equal keys, and the server's sequence decides.
 """
 
 import math

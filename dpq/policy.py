@@ -14,8 +14,8 @@ _BOUNDS = {"base": (0, 86_400), "factor": (1, 1000), "cap": (0, 31_536_000), "ji
 class Backoff:
     """How long a failed task waits for its next attempt: exponential, capped, with jitter.
 
-    The n-th failure waits `base * factor ** (n - 1)` seconds, at most `cap`, less a random share of up to
-    `jitter`, so that tasks which failed together do not come back together.
+    The n-th failure waits `base * factor ** (n - 1)` seconds, at most `cap`, less a random share of
+    up to `jitter`, so that tasks which failed together do not come back together.
 
     Attributes:
         base: Seconds after the first failure, from 0 to 86 400.

@@ -21,7 +21,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._arguments import milliseconds, task_state
 from dpq._commands import Command, Steps
 from dpq._face import QueueFace
-from dpq._keys import key_of
+from dpq._keys import REGISTRY, key_of
 from dpq._replies import Batch, require_version
 from dpq._wait import RECHECK_SECONDS, Waiters
 from dpq.connect import Opened, open_url
@@ -37,7 +37,7 @@ from dpq.models import (
     TaskState,
 )
 
-__all__ = ["DPQ", "DeadLetters"]
+__all__ = ["DPQ", "DeadLetters", "known_queues"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ T = TypeVar("T")
 class DPQ(QueueFace[P]):
     """A delayed priority queue with visibility timeouts.
 
-    One object serves any number of threads. A client library may send a call again when the reply is
-    lost; every script is safe to send again, and each method says what it means.
+    One object serves any number of threads. A client library may send a call again when the reply
+    is lost; every script is safe to send again, and each method says what it means.
     """
 
     _opened: Opened | None = None
@@ -126,7 +126,7 @@ class DPQ(QueueFace[P]):
             return cast("T", end.value)
 
     def _open(self) -> None:
-        """Check the server, and agree with the queue on its settings: once, before the first call."""
+        """Check the server, and agree with the queue on its settings, once."""
         try:
             require_version(self._redis.info("server"))
         except (RedisConnectionError, RedisTimeoutError) as error:
@@ -169,19 +169,21 @@ class DPQ(QueueFace[P]):
             delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
             group: What it shares a limit with: 1 to 200 bytes.
             key: Makes the task unique while it is stored, dead included: 1 to 200 bytes.
-            on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its payload,
-                priority and delay in place (of a running task the delay is left out); `raise_priority` to
-                the higher; `rerun` it once more after its ack when it is running, else update; or
-                `error`. A dead holder is revived by `update` and `rerun`.
+            on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its
+                payload, priority and delay in place (of a running task the delay is left out);
+                `raise_priority` to the higher; `rerun` it once more after its ack when it is
+                running, else update; or `error`. A dead holder is revived by `update` and `rerun`.
             max_attempts: Failed attempts until it is dead; None takes the queue's default.
-            expires_in: Seconds within which it must start, else it is dead with the reason `expired`.
+            expires_in: Seconds within which it must start, else it is dead with the reason
+                `expired`.
 
         Returns:
-            The task's id, or that of the key's holder. A retry by the client library is harmless; a push
-            that the caller repeats needs a `key`.
+            The task's id, or that of the key's holder. A retry by the client library is harmless; a
+            push that the caller repeats needs a `key`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the key's holder is in another group.
+            ConfigurationError: An argument is out of its bounds, or the key's holder is in another
+                group.
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
             DuplicateTaskError: The key is taken and `on_duplicate="error"`. Nothing changed.
 
@@ -218,13 +220,13 @@ class DPQ(QueueFace[P]):
         """Take the best ready task under a lease.
 
         Args:
-            timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait, None
-                waits for ever.
+            timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
+                None waits for ever.
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
 
         Returns:
-            `(task, on_success, set_visibility)`, or three times None. A pop whose reply is lost costs a
-            lease and an attempt: the task comes back when the lease ends.
+            `(task, on_success, set_visibility)`, or three times None. A pop whose reply is lost
+            costs a lease and an attempt: the task comes back when the lease ends.
 
         Source: docs/design.md, "Waiting".
         """
@@ -237,7 +239,8 @@ class DPQ(QueueFace[P]):
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
     ) -> list[Task[P]]:
-        """Take up to `max_tasks` (1 to 1000, and up to 4 MiB of payloads) of the best, in one round trip.
+        """Take up to `max_tasks` (1 to 1000, and up to 4 MiB of payloads) of the best, in one round
+        trip.
 
         `timeout` and `visibility` are those of `pop`; it waits for the first task only.
         """
@@ -267,9 +270,9 @@ class DPQ(QueueFace[P]):
     ) -> Iterator[Task[P] | None]:
         """Pop a task for the body of a `with`, and settle it at the end.
 
-        A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other error fails
-        it and propagates; KeyboardInterrupt and SystemExit release it. While the body runs, the lease is
-        extended at a third of its time.
+        A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other
+        error fails it and propagates; KeyboardInterrupt and SystemExit release it. While the body
+        runs, the lease is extended at a third of its time.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -336,7 +339,8 @@ class DPQ(QueueFace[P]):
             The new end of the lease, UTC.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing changed.
+            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+                changed.
         """
         return datetime.fromtimestamp(self._run(self._commands.extend(task, seconds)) / 1000, UTC)
 
@@ -347,7 +351,8 @@ class DPQ(QueueFace[P]):
         popped it. Counts one deferral, however often it is called in one delivery.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing changed.
+            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+                changed.
         """
         self._run(self._commands.set_visibility(task, seconds))
 
@@ -360,7 +365,8 @@ class DPQ(QueueFace[P]):
             priority: A new priority, or None to keep it.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing changed.
+            LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
+                changed.
         """
         self._run(self._commands.release(task, delay, priority))
 
@@ -373,8 +379,8 @@ class DPQ(QueueFace[P]):
             delay: Seconds until the next attempt; None takes the queue's backoff.
 
         Raises:
-            LeaseLostError: The token is not the live one, or `release` or `bury` came first. Nothing
-                changed.
+            LeaseLostError: The token is not the live one, or `release` or `bury` came first.
+                Nothing changed.
         """
         self._run(self._commands.fail(task, error, delay))
 
@@ -382,8 +388,8 @@ class DPQ(QueueFace[P]):
         """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
 
         Raises:
-            LeaseLostError: The token is not the live one, or `fail` or `release` came first. Nothing
-                changed.
+            LeaseLostError: The token is not the live one, or `fail` or `release` came first.
+                Nothing changed.
         """
         self._run(self._commands.bury(task, reason))
 
@@ -399,7 +405,7 @@ class DPQ(QueueFace[P]):
         return self._run(self._commands.get(task_id))
 
     def peek(self, n: int = 10, state: TaskState | str = TaskState.READY) -> list[Task[P]]:
-        """Look at the first `n` tasks of one state, best or soonest first, without touching them."""
+        """Look at the first `n` tasks of one state, best or soonest first."""
         return self._drive(self._commands.peek(n, task_state(state)))
 
     def size(self) -> int:
@@ -417,11 +423,13 @@ class DPQ(QueueFace[P]):
     def update(
         self, task_id: str, *, priority: float | None = None, delay: float | None = None
     ) -> None:
-        """Change a live task in place. Of a running one only the priority can change, for its return.
+        """Change a live task in place. Of a running one only the priority can change, for its
+        return.
 
         Raises:
             TaskNotFoundError: No live task has this id. Nothing changed.
-            ConfigurationError: An argument is out of its bounds, or a delay was given for a running task.
+            ConfigurationError: An argument is out of its bounds, or a delay was given for a running
+                task.
         """
         self._run(self._commands.update(task_id, priority, delay))
 
@@ -477,7 +485,7 @@ class DPQ(QueueFace[P]):
         return self._run(self._commands.promote())[0]
 
     def next_event(self) -> float | None:
-        """Seconds until time alone makes a task ready (0 when it has), or None when nothing is to come."""
+        """Seconds until time alone makes a task ready, or None when nothing is to come."""
         wait = self._run(self._commands.next_event())
         return None if wait is None else wait / 1000
 
@@ -487,6 +495,12 @@ class DPQ(QueueFace[P]):
         Each step sees one moment, so a busy queue gives no false alarms.
         """
         return self._drive(self._commands.check())
+
+
+def known_queues(redis: Any) -> list[str]:
+    """List the names of all queues on a server, in alphabetical order."""
+    names = redis.execute_command("SMEMBERS", REGISTRY, **{NEVER_DECODE: True})
+    return sorted(name.decode() for name in names)
 
 
 class DeadLetters(Generic[P]):
@@ -530,7 +544,8 @@ class DeadLetters(Generic[P]):
             reason: Only those with this reason.
             group: Only those of this group.
             where: Only those for which it is true.
-            rate: Tasks per second, from 0.001: they come due one after the other. None: all at once.
+            rate: Tasks per second, from 0.001: they come due one after the other. None: all at
+                once.
 
         Returns:
             How many came back. An id that is not dead is passed over, so a retry is harmless.

@@ -292,7 +292,8 @@ def _ensure_running(
             deadline = max(deadline, time.monotonic() + START_S)
         if time.monotonic() > deadline:
             raise ConfigurationError(
-                f"no answer from the server in {directory} within {START_S:g} s; {_log_tail(directory)}"
+                f"no answer from the server in {directory} within {START_S:g} s; "
+                f"{_log_tail(directory)}"
             )
         time.sleep(POLL_S)
 

@@ -1,0 +1,155 @@
+"""The scheduler daemon: due tasks become ready, expired leases come back, though no consumer looks.
+
+Pop does all of this by itself, so a daemon is a comfort and not a need: it keeps the counts true
+and wakes waiting consumers while nobody pops. Any number may run at once; what is right is decided
+in the scripts. Must not hold a lock or a task.
+"""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from dpq._keys import REGISTRY_TICK, key_of
+from dpq._wait import RECHECK_SECONDS, Waiter
+from dpq.connect import open_url
+from dpq.errors import ConfigurationError
+from dpq.queue import DPQ, known_queues
+
+__all__ = ["Scheduler", "run_daemon"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.1
+"""After the first fault of the server; doubled with each that follows."""
+
+LONGEST_PAUSE_SECONDS = 5.0
+"""Between attempts to reach a server that is away: as long as a lost wake-up may cost."""
+
+STOP_CHECK_SECONDS = 0.5
+"""How often a sleeping daemon looks whether it is to stop; the server hears nothing of it."""
+
+
+class Scheduler:
+    """Does the upkeep of some or all queues of one server.
+
+    Args:
+        redis: The caller's client, which is never closed.
+        queue_names: The queues to look after; None means all that are known, new ones included.
+    """
+
+    def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
+        self._redis = redis
+        self._named = None if queue_names is None else tuple(dict.fromkeys(queue_names))
+        self._queues: dict[str, DPQ[Any]] = {}
+        self._refused: set[str] = set()
+        self._waiter: Waiter | None = None
+        self._wait_seconds = 0.0
+        self._stopping = threading.Event()
+        for name in self._named or ():
+            self._queues[name] = DPQ(redis, name)
+
+    def run_once(self) -> int:
+        """Do one bounded step for each queue.
+
+        Returns:
+            How many tasks and groups moved; call again at once until it is 0.
+
+        Raises:
+            RedisError: The server is away or refuses; nothing is lost, call again later.
+        """
+        self._look_for_queues()
+        moved, soonest = 0, RECHECK_SECONDS
+        for name, queue in self._queues.items():
+            if name in self._refused:
+                continue
+            try:
+                count, next_event_ms = queue._run(queue._commands.promote())
+            except ConfigurationError as error:  # stored by a newer DPQ: not ours to touch
+                log.error("%s: left alone: %s", name, error)  # noqa: TRY400 - no fault of the program
+                self._refused.add(name)
+                continue
+            if count:
+                log.info("%s: moved %d", name, count)
+            if next_event_ms is not None:
+                soonest = min(soonest, next_event_ms / 1000)
+            moved += count
+        self._wait_seconds = soonest
+        return moved
+
+    def run(self) -> None:
+        """Go on until `stop`: step while there is work, then sleep until the next event."""
+        pause = 0.0
+        log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
+        while not self._stopping.is_set():
+            try:
+                if self.run_once() == 0:
+                    self._sleep()
+                if pause:
+                    log.info("scheduler: the server is back")
+                pause = 0.0
+            except RedisError as error:
+                pause = min(LONGEST_PAUSE_SECONDS, pause * 2 or FIRST_PAUSE_SECONDS)
+                log.warning("scheduler: again in %.1f s: %s", pause, error)
+                self._stopping.wait(pause)
+        if self._waiter:
+            self._waiter.withdraw()
+            self._waiter.close()
+        log.info("scheduler: stopped")
+
+    def stop(self) -> None:
+        """Let `run` end after the step it is in; for any thread, and for a signal handler."""
+        self._stopping.set()
+
+    def _look_for_queues(self) -> None:
+        known = self._named if self._named is not None else tuple(known_queues(self._redis))
+        if known == tuple(self._queues) and self._waiter:
+            return
+        for name in known:
+            if name not in self._queues:
+                log.info("%s: found", name)
+        self._queues = {name: self._queues.get(name) or DPQ(self._redis, name) for name in known}
+        self._refused &= set(known)
+        if self._waiter:
+            self._waiter.withdraw()
+            self._waiter.close()
+        markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in known)]
+        self._waiter = Waiter(self._redis, markers)
+
+    def _sleep(self) -> None:
+        until = time.monotonic() + self._wait_seconds
+        while self._waiter and not self._stopping.is_set():
+            left = until - time.monotonic()
+            if left <= 0 or self._waiter.wait(min(left, STOP_CHECK_SECONDS)):
+                return
+
+
+def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:
+    """Run a scheduler until SIGTERM or SIGINT; the second signal ends it the hard way.
+
+    Args:
+        url: Of the server, as for `DPQ.from_url`.
+        queue_names: The queues to look after; None means all that are known.
+
+    Raises:
+        ConfigurationError: The URL or a name is wrong.
+    """
+    opened = open_url(url)
+    scheduler = Scheduler(opened.client, queue_names)
+
+    def stop(number: int, _: FrameType | None) -> None:
+        log.info("scheduler: %s, stopping", signal.Signals(number).name)
+        signal.signal(number, signal.SIG_DFL)
+        scheduler.stop()
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    try:
+        scheduler.run()
+    finally:
+        opened.close()
