@@ -8,9 +8,8 @@ generator that yields commands and is sent their results.
 import random
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import (
@@ -27,7 +26,7 @@ from dpq._replies import Batch
 from dpq._scripts import Script, script
 from dpq.codec import Codec
 from dpq.errors import ConfigurationError, TaskNotFoundError
-from dpq.models import DeadTask, Order, Problem, Push, QueueStats, Task, TaskState
+from dpq.models import DeadTask, OnDuplicate, Order, Problem, Push, QueueStats, Task, TaskState
 from dpq.order import encode_priority
 from dpq.policy import Backoff
 
@@ -58,6 +57,7 @@ CHECKED_PARTS = (
     "invisible",
     "waiting",
     "dead",
+    "closed",
     "payload",
     "keys",
     "groups",
@@ -66,9 +66,8 @@ CHECKED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-@dataclass(frozen=True, slots=True)
-class Command(Generic[T]):
-    """One call of one script, as a value."""
+class Command(NamedTuple, Generic[T]):
+    """One call of one script, as a value (a tuple: it is made for every call)."""
 
     script: Script
     keys: tuple[str, ...]
@@ -171,9 +170,9 @@ class Commands(Generic[P]):
 
     # Adding
 
-    def push(self, push: Push[P]) -> Steps[str]:
-        """Add one task."""
-        ids: list[str] = yield from self._push([self._prepare(push)])
+    def push(self, payload: P, *arguments: Any) -> Steps[str]:
+        """Add one task; the other arguments are those of a `Push`, in its order."""
+        ids: list[str] = yield from self._push([self._prepare(payload, *arguments)])
         return ids[0]
 
     def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
@@ -181,7 +180,17 @@ class Commands(Generic[P]):
         ids: list[str] = []
         batch: list[_Prepared] = []
         size = 0
-        for prepared in map(self._prepare, pushes):
+        for push in pushes:
+            prepared = self._prepare(
+                push.payload,
+                push.priority,
+                push.delay,
+                push.group,
+                push.key,
+                push.on_duplicate,
+                push.max_attempts,
+                push.expires_in,
+            )
             size += len(prepared[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
                 ids += yield from self._push(batch)
@@ -197,32 +206,39 @@ class Commands(Generic[P]):
         args: list[Any] = [self._now()]
         for task_id, (spec, body, _) in zip(ids, batch, strict=True):
             args += (task_id, spec, body)
-        keys = [key for _, _, key in batch]
-        fresh: bool = yield self._command("push", args, partial(_replies.read_ids, ids, keys))
+        fresh: bool = yield self._command(
+            "push", args, lambda reply: _replies.read_ids(ids, [key for _, _, key in batch], reply)
+        )
         if fresh:  # the queue is new, or was dropped since this client opened it
             yield from self.open()
         return ids
 
-    def _prepare(self, push: Push[P]) -> "_Prepared":
-        priority, residual = encode_priority(push.priority)
-        delay = milliseconds("delay", push.delay) if push.delay != 0 else 0
-        expires = (
-            0
-            if push.expires_in is None
-            else milliseconds("expires_in", push.expires_in, least=0.001)
-        )
+    def _prepare(
+        self,
+        payload: P,
+        priority: float,
+        delay: float,
+        group: str | None,
+        key: str | None,
+        on_duplicate: OnDuplicate,
+        max_attempts: int | None,
+        expires_in: float | None,
+    ) -> "_Prepared":
+        text, residual = encode_priority(priority)
+        delay_ms = milliseconds("delay", delay) if delay != 0 else 0
+        expires = 0 if expires_in is None else milliseconds("expires_in", expires_in, least=0.001)
         attempts = self.default_max_attempts
-        if push.max_attempts is not None:
-            attempts = whole_number("max_attempts", push.max_attempts, 1, MAX_ATTEMPTS)
-        mode = _MODES.get(push.on_duplicate)
+        if max_attempts is not None:
+            attempts = whole_number("max_attempts", max_attempts, 1, MAX_ATTEMPTS)
+        mode = _MODES.get(on_duplicate)
         if mode is None:
             raise ConfigurationError(
-                f"on_duplicate is {push.on_duplicate!r}: it must be one of {', '.join(_MODES)}"
+                f"on_duplicate is {on_duplicate!r}: it must be one of {', '.join(_MODES)}"
             )
-        group = "" if push.group is None else label("group", push.group)
-        key = "" if push.key is None else label("key", push.key)
-        spec = f"{attempts} {delay} {priority} {expires} {residual} {mode}\t{group}\t{key}"
-        return spec, self.codec.encode(push.payload), key
+        group = "" if group is None else label("group", group)
+        key = "" if key is None else label("key", key)
+        spec = f"{attempts} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
+        return spec, self.codec.encode(payload), key
 
     # Taking
 

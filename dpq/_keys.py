@@ -22,7 +22,6 @@ PARTS = (
     "keys",
     "conf",
     "stats",
-    "seq",
     "wake",
     "tick",
 )

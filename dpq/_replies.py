@@ -4,10 +4,9 @@ Everything that comes in is what the client returned for a script: ints, bytes a
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.codec import Codec
 from dpq.errors import (
@@ -27,6 +26,9 @@ OLDEST_SERVER = (6, 2)
 """The oldest server that the suite runs on; older ones cannot block for fractions of a second."""
 
 
+_INVISIBLE = TaskState.INVISIBLE
+
+
 class Code(IntEnum):
     """What a script answers when it refuses; the headers of the scripts name the same numbers."""
 
@@ -38,8 +40,7 @@ class Code(IntEnum):
     RUNNING = -6
 
 
-@dataclass(frozen=True)
-class Batch(Generic[P]):
+class Batch(NamedTuple, Generic[P]):
     """What one pop brought.
 
     Attributes:
@@ -62,7 +63,7 @@ def _moment(milliseconds: int) -> datetime:
 
 def _task(
     kind: type[Task[P]],
-    task_id: bytes,
+    task_id: str,
     record: bytes,
     payload: Any,
     state: TaskState,
@@ -74,7 +75,7 @@ def _task(
         head.split(" ")
     )
     return kind(
-        id=task_id.decode(),
+        id=task_id,
         payload=payload,
         priority=decode_priority(priority),
         group=group or None,
@@ -93,7 +94,7 @@ def _task(
 
 
 def stored_task(
-    codec: Codec[P], task_id: bytes, state: TaskState, until: bytes, record: bytes, body: bytes
+    codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
     """A task that is looked at, in any state.
 
@@ -103,9 +104,9 @@ def stored_task(
     when = _moment(int(float(until)))
     if state is not TaskState.DEAD:
         visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
-        return _task(Task, task_id, record, codec.decode(body, task_id.decode()), state, visible)
+        return _task(Task, task_id, record, codec.decode(body, task_id), state, visible)
     try:
-        payload: Any = codec.decode(body, task_id.decode())
+        payload: Any = codec.decode(body, task_id)
     except PayloadError:
         payload = body.decode("utf-8", "replace")
     attempts = int(record.split(b" ", 2)[1])
@@ -129,7 +130,7 @@ def require_version(info: dict[str, Any]) -> None:
 
 def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     """The reply of pop."""
-    first = int(reply[0])
+    first = reply[0]
     if first == Code.AGAIN:
         return Batch([], [], again=True)
     if first == 0:
@@ -137,15 +138,15 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], PayloadError]] = []
     until = _moment(first)
-    for task_id, record, body in _in_threes(reply[1:]):
+    for i in range(1, len(reply), 3):
+        task_id = reply[i].decode()
         try:
-            payload = codec.decode(body, task_id.decode())
+            payload = codec.decode(reply[i + 2], task_id)
         except PayloadError as error:
-            unreadable.append(
-                (_task(Task, task_id, record, None, TaskState.INVISIBLE, until), error)
-            )
+            task = _task(Task, task_id, reply[i + 1], None, _INVISIBLE, until)
+            unreadable.append((task, error))
         else:
-            tasks.append(_task(Task, task_id, record, payload, TaskState.INVISIBLE, until))
+            tasks.append(_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until))
     return Batch(tasks, unreadable)
 
 
@@ -222,7 +223,7 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
     for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
         if state:
             where = TaskState(state.decode())
-            found.append(stored_task(codec, task_id.encode(), where, until, record, body))
+            found.append(stored_task(codec, task_id, where, until, record, body))
         else:
             found.append(None)
     return found
@@ -231,7 +232,7 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
     """The reply of peek."""
     return [
-        stored_task(codec, task_id, state, until, record, body)
+        stored_task(codec, task_id.decode(), state, until, record, body)
         for task_id, until, record, body in _in_fours(reply)
     ]
 

@@ -17,6 +17,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from dpq._link import own_connection
+
 RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
 wake-up costs at most this, and a dead waiter swallows one at most. lua/_notice.lua has it in ms."""
@@ -37,18 +39,12 @@ class Waiter:
     def __init__(self, client: Any, markers: Sequence[str]) -> None:
         self._client = client
         self._markers = tuple(markers)
-        pool = client.connection_pool
-        # RESP2 and no retries: nothing else may arrive on, or be sent again over, a blocked
-        # connection.
-        settings = {
-            **pool.connection_kwargs,
-            "protocol": 2,
-            "retry": Retry(NoBackoff(), 0),
-            "health_check_interval": 0,
-            "socket_timeout": _REPLY_TIMEOUT,
-            "decode_responses": False,
-        }
-        self._connection: Any = pool.connection_class(**settings)
+        self._connection: Any = own_connection(
+            client,
+            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
+            health_check_interval=0,
+            socket_timeout=_REPLY_TIMEOUT,
+        )
         self._client_id = 0
         self._blocked = False
 

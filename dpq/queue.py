@@ -15,13 +15,14 @@ from typing import Any, Generic, Self, TypeVar, cast
 
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
 from dpq._commands import Command, Steps
 from dpq._face import QueueFace
 from dpq._keys import REGISTRY, key_of
+from dpq._link import Link
 from dpq._replies import Batch, require_version
 from dpq._wait import RECHECK_SECONDS, Waiters
 from dpq.connect import Opened, open_url
@@ -53,9 +54,11 @@ class DPQ(QueueFace[P]):
     """
 
     _opened: Opened | None = None
+    _link: Link
     _waiters: Waiters
 
     def _start(self) -> None:
+        self._link = Link(self._redis)
         self._waiters = Waiters(self._redis, [key_of(self.queue_name, "wake")])
         if self._commands.named:
             self._open()
@@ -85,6 +88,7 @@ class DPQ(QueueFace[P]):
     def close(self) -> None:
         """Close the connections that this object opened; a caller's client stays open."""
         self._waiters.close()
+        self._link.close()
         if self._opened:
             self._opened.close()
 
@@ -102,13 +106,7 @@ class DPQ(QueueFace[P]):
     # Sending
 
     def _send(self, command: Command[T]) -> T:
-        script, keys, args = command.script, command.keys, command.args
-        send = self._redis.execute_command
-        try:
-            reply = send("EVALSHA", script.sha, len(keys), *keys, *args, **{NEVER_DECODE: True})
-        except NoScriptError:
-            reply = send("EVAL", script.text, len(keys), *keys, *args, **{NEVER_DECODE: True})
-        return command.parse(reply)
+        return command.parse(self._link.call(command))
 
     def _run(self, command: Command[T]) -> T:
         if self._settings is None:
@@ -189,17 +187,11 @@ class DPQ(QueueFace[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        task = Push[Any](
-            payload=payload,
-            priority=priority,
-            delay=delay,
-            group=group,
-            key=key,
-            on_duplicate=on_duplicate,
-            max_attempts=max_attempts,
-            expires_in=expires_in,
+        return self._drive(
+            self._commands.push(
+                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in
+            )
         )
-        return self._drive(self._commands.push(task))
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 200 in a round trip.

@@ -1,5 +1,5 @@
 -- _bury: into the dead letters, which are capped by number and age.
--- Wants: now, payload, meta, dead, keys, conf, stats; read, write (_record).
+-- Wants: now, stamp, payload, meta, dead, keys, conf, stats; read, write (_record).
 -- Gives: forget(id, task); bury(id, task, reason); trim(most), which drops what is over the caps
 --        (unless the queue says otherwise 100 000 tasks and 90 days).
 local function forget(id, task)
@@ -31,7 +31,7 @@ end
 local function bury(id, task, reason)
   task.reason = reason
   redis.call('HSET', meta, id, write(task))
-  redis.call('ZADD', dead, now, id)
+  redis.call('ZADD', dead, stamp, id)
   redis.call('HINCRBY', stats, 'buried', 1)
   trim(2)
 end

@@ -3,9 +3,10 @@
 -- Gives: enter(id, task), leave(id, task), succeed(group), shut(group); admit(), to be called after
 --        the last enter, which says how many tasks have become ready in this script.
 local arrivals, admitted = {}, 0
-local aging = tonumber(redis.call('HGET', conf, 'aging') or 0)
+local aging
 
 local function score_of(task)
+  aging = aging or tonumber(redis.call('HGET', conf, 'aging') or 0)
   return aging * (task.enqueued + task.wait) / 1000 - task.priority
 end
 
@@ -23,14 +24,15 @@ local function behind(group, score, member)
 end
 
 local function lead(group, score, member)
+  score = string.format('%.17g', score)
   redis.call('ZADD', ready, score, member)
-  redis.call('HSET', groups, group, string.format('%.17g ', score) .. member)
+  redis.call('HSET', groups, group, score .. ' ' .. member)
   admitted = admitted + 1
 end
 
 -- The best waiting task of a group becomes its head.
 local function succeed(group)
-  local heir = redis.call('ZRANGEBYLEX', waiting, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT', 0, 1)[1]
+  local heir = redis.call('ZRANGEBYLEX', waiting, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT', '0', '1')[1]
   if not heir then
     redis.call('HDEL', groups, group)
     return
@@ -50,7 +52,7 @@ local function shut(group)
   local best, first = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (.*)$')
   if first then
     redis.call('ZREM', ready, first)
-    redis.call('ZADD', waiting, 0, behind(group, tonumber(best), first))
+    redis.call('ZADD', waiting, '0', behind(group, tonumber(best), first))
     redis.call('HDEL', groups, group)
   end
 end
@@ -69,7 +71,7 @@ local function enter(id, task)
     best = nil
   end
   if best or redis.call('ZSCORE', closed, group) then
-    redis.call('ZADD', waiting, 0, behind(group, score, member))
+    redis.call('ZADD', waiting, '0', behind(group, score, member))
   else
     lead(group, score, member)
   end

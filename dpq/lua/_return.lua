@@ -7,6 +7,6 @@ else
   enter(id, task)
 end
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return 1

@@ -1,10 +1,12 @@
 -- _upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
--- Wants: now, delayed, invisible, closed, meta, stats; read, write (_record); enter, succeed, admit
---        (_place); bury (_bury).
--- Gives: upkeep(most), which says how many it moved; as many as `most` means: call again.
+-- Wants: now, stamp, delayed, invisible, closed, meta, conf, stats; read, write (_record); enter,
+--        succeed, admit (_place); bury (_bury); next_event (_next).
+-- Gives: upkeep(most), which says how many it moved (as many as `most` means: call again), and how many
+--        tasks became ready.
 local function upkeep(most)
+  local before, records = most, {}
   local function due(set)
-    local members = redis.call('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', 0, most)
+    local members = redis.call('ZRANGEBYSCORE', set, '-inf', stamp, 'LIMIT', '0', most)
     if #members > 0 then
       most = most - #members
       redis.call('ZREMRANGEBYRANK', set, 0, #members - 1)
@@ -12,7 +14,6 @@ local function upkeep(most)
     end
     return members
   end
-  local before, records = most, {}
 
   local ids, raws = due(invisible)
   for i, id in ipairs(ids) do
@@ -52,6 +53,14 @@ local function upkeep(most)
 
   for _, group in ipairs(due(closed)) do
     succeed(group)
+  end
+  if most > 0 then
+    local soonest = next_event()
+    if soonest then
+      redis.call('HSET', conf, 'next_event', string.format('%.0f', soonest))
+    else
+      redis.call('HDEL', conf, 'next_event')
+    end
   end
   return before - most, admit()
 end

@@ -12,9 +12,8 @@
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
 -- KEYS[12] stats      HASH    running totals
--- KEYS[13] seq        STRING  the last place or token given
--- KEYS[14] wake       ZSET    the marker that waiting consumers block on
--- KEYS[15] tick       ZSET    the marker that daemons block on
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[14] tick       ZSET    the marker that daemons block on
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...
 --
@@ -24,7 +23,7 @@
 -- Lost reply: the second call finds the tasks gone, and answers 0 for them.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, seq, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, args = ARGV[1], ARGV
 
 local ids, reply, gone, late = {}, {}, {}, {}
@@ -63,7 +62,7 @@ if next(late) then
       end
     else
       local due = math.max(task.again - now, 0)
-      local place = redis.call('INCR', seq)
+      local place = redis.call('HINCRBY', stats, 'pushed', '1')
       if redis.call('HGET', conf, 'order') == 'lifo' then
         place = 999999999999999 - place
       end
@@ -71,8 +70,7 @@ if next(late) then
       task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
       task.enqueued, task.wait, task.error = string.format('%.0f', now), due, ''
       redis.call('HSET', meta, id, write(task))
-      redis.call('HINCRBY', stats, 'pushed', 1)
-      redis.call('HINCRBY', stats, 'acked', 1)
+      redis.call('HINCRBY', stats, 'acked', '1')
       if due > 0 then
         redis.call('ZADD', delayed, now + due, id)
         notice(due)
@@ -82,7 +80,7 @@ if next(late) then
     end
   end
   if admit() > 0 then
-    redis.call('ZADD', wake, 0, 'w')
+    redis.call('ZADD', wake, '0', 'w')
   end
 end
 if #gone > 0 then

@@ -36,6 +36,6 @@ leave(id, task)
 task.delivery = verb
 bury(id, task, reason)
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return 1

@@ -36,6 +36,6 @@ if task.key ~= '' then
   redis.call('HDEL', keys, task.key)
 end
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return 1

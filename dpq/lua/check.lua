@@ -12,7 +12,7 @@
 -- KEYS[9]  dead       ZSET    id -> when, ms
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
--- ARGV[1]  part       ready, delayed, invisible, waiting, dead, meta, payload, keys or groups
+-- ARGV[1]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
 -- ARGV[2]  cursor     0 to begin
 -- ARGV[3]  count      entries to look at, about
 --
@@ -72,18 +72,23 @@ local function look_at_group(group, head)
   end
 end
 
+local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
-  meta = meta, payload = payload, keys = keys, groups = groups })[part]
+  closed = closed, meta = meta, payload = payload, keys = keys, groups = groups })[part]
 local hash = set == meta or set == payload or set == keys or set == groups
 local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 reply[1] = page[1]
+local first = redis.call('ZRANGE', hash and dead or set, 0, 0, 'WITHSCORES')
+if (set == delayed or set == invisible or set == closed) and first[2] and tonumber(first[2]) < (bound or 1 / 0) then
+  problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
+end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == meta then
     look_at_task(name, value)
   elseif set == groups then
     look_at_group(name, value)
-  else
+  elseif set ~= closed then
     local id, order, group = split(set, set == keys and value or name)
     local raw = redis.call('HGET', meta, id)
     if not raw then

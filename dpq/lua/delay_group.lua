@@ -31,6 +31,6 @@ elseif redis.call('ZREM', closed, group) == 1 then
   succeed(group)
 end
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return 1

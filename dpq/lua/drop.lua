@@ -12,9 +12,8 @@
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
 -- KEYS[12] stats      HASH    running totals
--- KEYS[13] seq        STRING  the last place or token given
--- KEYS[14] wake       ZSET    the marker that waiting consumers block on
--- KEYS[15] tick       ZSET    the marker that daemons block on
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[14] tick       ZSET    the marker that daemons block on
 --
 -- Returns how many keys there were.
 -- Lost reply: safe to send again.

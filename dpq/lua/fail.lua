@@ -44,7 +44,7 @@ redis.call('HINCRBY', stats, 'failed', 1)
 if task.attempts >= tonumber(task.max) then
   bury(id, task, 'attempts spent')
   if admit() > 0 then
-    redis.call('ZADD', wake, 0, 'w')
+    redis.call('ZADD', wake, '0', 'w')
   end
   return 1
 end

@@ -12,4 +12,5 @@ local now = ARGV[1]
 
 -- @include _now
 -- @include _next
-return next_event()
+local event = next_event()
+return event and math.max(event - now, 0) or -1

@@ -17,6 +17,6 @@ if ms == '0' then
 else
   redis.call('HSET', conf, 'paused_until', ms == 'inf' and ms or string.format('%.0f', now + ms))
 end
-redis.call('ZADD', wake, 0, 'w')
-redis.call('ZADD', tick, 0, 'w')
+redis.call('ZADD', wake, '0', 'w')
+redis.call('ZADD', tick, '0', 'w')
 return 1

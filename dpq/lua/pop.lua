@@ -12,9 +12,8 @@
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
 -- KEYS[12] stats      HASH    running totals
--- KEYS[13] seq        STRING  the last place or token given
--- KEYS[14] wake       ZSET    the marker that waiting consumers block on
--- KEYS[15] tick       ZSET    the marker that daemons block on
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[14] tick       ZSET    the marker that daemons block on
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms
@@ -27,79 +26,99 @@
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, seq, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, woken = tonumber(ARGV[5]), ARGV[6]
 
 -- @include _now
--- @include _record
--- @include _place
--- @include _bury
--- @include _upkeep
--- @include _next
--- @include _notice
-local paused = redis.call('HGET', conf, 'paused_until')
+local settings = redis.call('HMGET', conf, 'paused_until', 'next_event')
+local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 if paused and (paused == 'inf' or tonumber(paused) > now) then
   return { 0, paused == 'inf' and -1 or paused - now }
 end
-local moved = upkeep(batch)
-if moved >= batch then
-  return { -5 }
+if soonest and soonest <= now then
+  -- @include _record
+  -- @include _place
+  -- @include _bury
+  -- @include _next
+  -- @include _upkeep
+  moved = upkeep(batch)
+  soonest = tonumber(redis.call('HGET', conf, 'next_event') or '')
+  if moved >= batch then
+    return { -5 }
+  end
 end
 
-local lease_end, bytes, buried, token = now + visibility, 0, 0, nil
-local reply, leases, metas = { lease_end }, {}, {}
-local stride = redis.call('EXISTS', groups) == 1 and 1 or most -- a head's heir may be the next best
-while #leases < 2 * most and buried < batch and bytes <= max_bytes do
-  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #leases / 2))
+-- The heir of a group's head may be the next best, so heads are taken one by one.
+local stride, crown = most, nil
+if redis.call('EXISTS', groups) == 1 then
+  -- @include _place
+  stride, crown = 1, succeed
+end
+local metas, bodies, rotten, bytes = {}, {}, {}, 0
+while #bodies < most and #rotten < batch and bytes <= max_bytes do
+  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #bodies))
   if #popped == 0 then
     break
   end
-  token = token or redis.call('INCRBY', seq, most) - most
   for i = 1, #popped, 2 do
     local member = popped[i]
     local id = string.sub(member, string.byte(member) == 49 and 17 or 20)
     local raw, body = redis.call('HGET', meta, id), redis.call('HGET', payload, id)
-    local attempts, deliveries, deferrals, rest, expires, group = string.match(raw or '',
-      '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %d+\t([^\t]*).*)$')
     bytes = bytes + #(body or '')
-    if bytes > max_bytes and #leases > 0 then
+    if bytes > max_bytes and #bodies > 0 then
       redis.call('ZADD', ready, popped[i + 1], member)
     elseif raw then
+      local attempts, deliveries, deferrals, rest, expires, group = string.match(raw,
+        '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %d+\t([^\t]*).*)$')
       if not body then
-        bury(id, read(raw), 'payload missing')
-        buried = buried + 1
+        rotten[#rotten + 1] = { id, raw, 'payload missing' }
       elseif expires ~= '0' and deliveries == '0' and tonumber(expires) <= now then
-        bury(id, read(raw), 'expired')
-        buried = buried + 1
+        rotten[#rotten + 1] = { id, raw, 'expired' }
       else
-        token = token + 1
-        raw = string.format('%.0f ', token) .. attempts .. ' ' .. deliveries + 1 .. ' ' .. deferrals .. ' - ' .. rest
-        metas[#metas + 1], metas[#metas + 2] = id, raw
-        leases[#leases + 1], leases[#leases + 2] = lease_end, id
-        reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = id, raw, body
+        local n = #metas
+        metas[n + 1], metas[n + 2] = id, attempts .. ' ' .. deliveries + 1 .. ' ' .. deferrals .. ' - ' .. rest
+        bodies[#bodies + 1] = body
       end
       if group ~= '' then
-        succeed(group)
+        crown(group)
       end
     end
   end
 end
 
-if #leases > 0 then
+local reply = { now + visibility }
+if #bodies > 0 then
+  local token = redis.call('HINCRBY', stats, 'popped', #bodies) - #bodies
+  local leases, lease_end = {}, string.format('%.0f', now + visibility)
+  for i, body in ipairs(bodies) do
+    local id, raw, n = metas[2 * i - 1], string.format('%.0f ', token + i) .. metas[2 * i], #reply
+    metas[2 * i], leases[2 * i - 1], leases[2 * i] = raw, lease_end, id
+    reply[n + 1], reply[n + 2], reply[n + 3] = id, raw, body
+  end
   redis.call('HSET', meta, unpack(metas))
   redis.call('ZADD', invisible, unpack(leases))
-  redis.call('HINCRBY', stats, 'popped', #leases / 2)
-  notice(visibility)
+  if not soonest or now + visibility < soonest or visibility < 5000 then
+    -- @include _notice
+    notice(visibility)
+  end
 end
-if (woken == '1' or moved > 0) and redis.call('EXISTS', ready) == 1 then
-  redis.call('ZADD', wake, 0, 'w')
-elseif woken == '1' and #leases > 0 then
-  notice(next_event())
+if #rotten > 0 then
+  -- @include _record
+  -- @include _bury
+  for _, task in ipairs(rotten) do
+    bury(task[1], read(task[2]), task[3])
+  end
 end
-if #leases > 0 then
+if (woken == '1' or moved > 0) and redis.call('EXISTS', ready) == 1
+  or woken == '1' and #bodies > 0 and soonest and soonest < now + 5000 then
+  redis.call('ZADD', wake, '0', 'w')
+end
+if #bodies > 0 then
   return reply
-elseif buried > 0 then
+elseif #rotten > 0 then
   return { -5 }
 end
-return { 0, next_event() }
+-- @include _next
+local event = next_event()
+return { 0, event and math.max(event - now, 0) or -1 }

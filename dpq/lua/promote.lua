@@ -28,10 +28,12 @@ local now, batch = ARGV[1], tonumber(ARGV[2])
 -- @include _record
 -- @include _place
 -- @include _bury
--- @include _upkeep
 -- @include _next
+-- @include _upkeep
 local moved, admitted = upkeep(batch)
 if admitted > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
-return { math.max(moved, trim(batch)), next_event() }
+moved = math.max(moved, trim(batch))
+local event = next_event()
+return { moved, event and math.max(event - now, 0) or -1 }

@@ -51,6 +51,6 @@ for _, member in ipairs(members) do
   removed = removed + 1
 end
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return removed

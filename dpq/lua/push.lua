@@ -12,9 +12,8 @@
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
 -- KEYS[12] stats      HASH    running totals
--- KEYS[13] seq        STRING  the last place or token given
--- KEYS[14] wake       ZSET    the marker that waiting consumers block on
--- KEYS[15] tick       ZSET    the marker that daemons block on
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[14] tick       ZSET    the marker that daemons block on
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec is "max delay expires_in priority residual
 --                     mode", TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
@@ -27,16 +26,11 @@
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, seq, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, args = ARGV[1], ARGV
 
 -- @include _now
--- @include _record
--- @include _place
--- @include _notice
--- @include _revise
--- @include _merge
-local ids, holders, claims, fresh = {}, {}, {}, 0
+local ids, holders, claims, fresh, met = {}, {}, {}, 0, false
 for i = 2, #args, 3 do
   ids[#ids + 1] = args[i]
 end
@@ -53,62 +47,79 @@ for i = 1, #ids do
         claims[key] = { id = ids[i], group = group }
       elseif mode == 'e' then
         return { -3, i, holder }
-      elseif group ~= (claim or read(redis.call('HGET', meta, holder))).group then
+      elseif group ~= (claim and claim.group or string.match(redis.call('HGET', meta, holder), '\t([^\t]*)')) then
         return { -4, i, holder }
       else
-        holders[i], fresh = holder, fresh - 1
+        holders[i], fresh, met = holder, fresh - 1, true
       end
     end
   end
 end
 
-local lifo = redis.call('HGET', conf, 'order') == 'lifo'
-local place = fresh > 0 and redis.call('INCRBY', seq, fresh) - fresh or 1
-local reply, stamp = { place == 0 and 1 or 0 }, string.format(' %.0f ', now)
-local metas, payloads, delays = {}, {}, {}
+local settings = redis.call('HMGET', conf, 'order', 'aging')
+local lifo, static = settings[1] == 'lifo', tonumber(settings[2] or 0) == 0
+local place = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh
+local reply, metas, payloads, delays, plain, others = { place == 0 and 1 or 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not known[i] and not holders[i] then
     local head, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
       '^(%d+ (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
     place = place + 1
-    local order = string.format('%s%015.0f', residual, lifo and 999999999999999 - place or place)
+    local order = residual .. string.format('%015.0f', lifo and 999999999999999 - place or place)
     if expires ~= '0' then
       expires = string.format('%.0f', now + expires)
     end
-    metas[#metas + 1] = id
-    metas[#metas + 1] = '0 0 0 0 - 0 ' .. head .. stamp .. expires .. ' ' .. order .. '\t' .. tail .. '\t\t'
-    payloads[#payloads + 1] = id
-    payloads[#payloads + 1] = args[3 * i + 1]
+    local n = #metas
+    metas[n + 1], payloads[n + 1] = id, id
+    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. order .. '\t' .. tail .. '\t\t'
+    payloads[n + 2] = args[3 * i + 1]
     if wait ~= '0' then
-      delays[#delays + 1] = now + wait
+      delays[#delays + 1] = string.format('%.0f', now + wait)
       delays[#delays + 1] = id
+    elseif group == '' and static then
+      n = #plain
+      plain[n + 1], plain[n + 2] = 0 - priority, order .. id
     else
-      enter(id, { group = group, order = order, enqueued = now, wait = 0, priority = priority })
+      others[id] = { group = group, order = order, enqueued = now, wait = 0, priority = priority }
     end
   end
 end
 if fresh > 0 then
   redis.call('HSET', meta, unpack(metas))
   redis.call('HSET', payload, unpack(payloads))
-  redis.call('HINCRBY', stats, 'pushed', fresh)
 end
+if #plain > 0 then
+  redis.call('ZADD', ready, unpack(plain))
+end
+
+local admitted = #plain
 for key, claim in pairs(claims) do
   redis.call('HSET', keys, key, claim.id)
 end
-if #delays > 0 then
-  redis.call('ZADD', delayed, unpack(delays))
-  notice(redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2] - now)
-end
-admit()
-
-for i, id in ipairs(ids) do
-  if holders[i] then
-    merge(holders[i], args[3 * i], args[3 * i + 1])
-    reply[#reply + 1] = i
-    reply[#reply + 1] = holders[i]
+if #delays > 0 or met or next(others) then
+  -- @include _record
+  -- @include _place
+  -- @include _notice
+  -- @include _revise
+  -- @include _merge
+  for id, task in pairs(others) do
+    enter(id, task)
   end
+  if #delays > 0 then
+    redis.call('ZADD', delayed, unpack(delays))
+    notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
+  end
+  admit() -- all that is new stands where a later push of this batch may meet it
+  for i = 1, #ids do
+    if holders[i] then
+      merge(holders[i], args[3 * i], args[3 * i + 1])
+      reply[#reply + 1] = i
+      reply[#reply + 1] = holders[i]
+    end
+  end
+  admitted = admitted + admit()
 end
-if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+if admitted > 0 then
+  redis.call('ZADD', wake, '0', 'w')
 end
 return reply

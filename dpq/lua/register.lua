@@ -11,6 +11,6 @@ local name = ARGV[1]
 
 local new = redis.call('SADD', queues, name)
 if new == 1 then
-  redis.call('ZADD', queues_tick, 0, 'w')
+  redis.call('ZADD', queues_tick, '0', 'w')
 end
 return new

@@ -47,6 +47,6 @@ for i = 4, #args do
 end
 redis.call('HINCRBY', stats, 'replayed', replayed)
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return replayed

@@ -38,6 +38,6 @@ elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
 end
 revise(id, read(raw), priority ~= '' and priority, residual, wait ~= '' and wait)
 if admit() > 0 then
-  redis.call('ZADD', wake, 0, 'w')
+  redis.call('ZADD', wake, '0', 'w')
 end
 return 1

@@ -1,0 +1,47 @@
+# Every target stands alone: it makes the virtual environment it needs. `make help` lists them.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+# `--without-pip` and `pip --python`: Debian's python3 has venv and pip, but not ensurepip.
+INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
+          $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint bench soak clean
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+
+demo: $(VENV)/.run ## crawl the standard library under a rate limit, on the embedded server
+	$(BIN)/python examples/crawler.py $(ARGS)
+
+test: $(VENV)/.test ## run the suite on every real server found
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(ARGS)
+
+check: $(VENV)/.dev lint test ## what must pass before a commit: format, lint, types, tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
+	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: $(VENV)/.test ## the long version of the model-based tests
+	$(BIN)/python -m pytest tests/stateful --hypothesis-profile=soak --timeout=3600 $(ARGS)
+
+clean: ## remove the virtual environment and all caches
+	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+$(VENV)/.run: pyproject.toml
+	$(INSTALL) --editable '.[embedded,fast]'
+	@touch $@
+
+$(VENV)/.test: pyproject.toml
+	$(INSTALL) --editable '.[embedded,fast,test]'
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.dev: pyproject.toml
+	$(INSTALL) --editable '.[embedded,fast,test,dev]'
+	@touch $@ $(VENV)/.test $(VENV)/.run

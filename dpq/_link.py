@@ -1,0 +1,112 @@
+"""The shortest way to send a script: connections of our own to the caller's server.
+
+A pooled call of redis-py spends more time on its pool, its packing and its metrics than the server
+on the script: 22 us against 8 us for an empty one. Source: benchmarks/README.md, "The way to the
+server". So a plain `redis.Redis` gets a few connections beside its pool, made with its own settings.
+A fault there is handled by sending the call again through the client itself, with the client's own
+retries. Any other kind of client (subclasses, doubles, clusters) is used through its
+`execute_command` alone.
+"""
+
+import os
+import time
+from collections import deque
+from typing import Any
+
+from redis import Redis
+from redis.client import NEVER_DECODE
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq._commands import Command
+from dpq._scripts import Script
+
+TRUSTED_SECONDS = 1.0
+"""A connection that was idle for longer is first looked at: the server may have closed it."""
+
+
+def own_connection(client: Any, **changes: Any) -> Any:
+    """Make a connection with a client's settings that does not belong to its pool.
+
+    RESP2, so that nothing but replies arrives on it; scripts reply the same in both protocols.
+    """
+    pool = client.connection_pool
+    settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False, **changes}
+    return pool.connection_class(**settings)
+
+
+class Link:
+    """Sends commands to one server, for any number of threads."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._plain = type(client) is Redis and client.connection is None
+        self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
+        self._idle: deque[tuple[Any, float]] = deque()
+        self._pid = os.getpid()
+
+    def call(self, command: Command[Any]) -> Any:
+        """Run a command's script; the raw reply, bytes for every text.
+
+        Raises:
+            RedisError: As the client raises it, after the client's own retries.
+        """
+        if self._plain:
+            connection = self._take()
+            try:
+                connection.send_packed_command([self._pack(command)])
+                return connection.read_response(disable_decoding=True)
+            except NoScriptError:
+                pass
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                connection.disconnect()
+                retry = self._client.get_retry()
+                if retry is None or not retry.get_retries() or not retry.is_supported_error(error):
+                    raise
+            finally:
+                self._idle.append((connection, time.monotonic()))
+        return self._call_by_client(command)
+
+    def _call_by_client(self, command: Command[Any]) -> Any:
+        script, keys, args = command.script, command.keys, command.args
+        send = self._client.execute_command
+        try:
+            return send("EVALSHA", script.sha, len(keys), *keys, *args, **{NEVER_DECODE: True})
+        except NoScriptError:
+            return send("EVAL", script.text, len(keys), *keys, *args, **{NEVER_DECODE: True})
+
+    def close(self) -> None:
+        """Close the connections that nobody uses now."""
+        while self._idle:
+            self._idle.pop()[0].disconnect()
+
+    def _take(self) -> Any:
+        if self._pid != os.getpid():  # after a fork the connections belong to the parent
+            self._idle, self._pid = deque(), os.getpid()
+        try:
+            connection, since = self._idle.pop()
+        except IndexError:
+            return own_connection(self._client)
+        if time.monotonic() - since > TRUSTED_SECONDS and connection.can_read(timeout=0):
+            connection.disconnect()  # nothing is due here: it is the end of the stream
+        return connection
+
+    def _pack(self, command: Command[Any]) -> bytes:
+        head = self._heads.get((command.script, command.keys))
+        if head is None:
+            texts: tuple[str | int, ...] = ("EVALSHA", command.script.sha, len(command.keys), *command.keys)
+            head = (len(texts), b"".join(map(_bulk, texts)))
+            self._heads[command.script, command.keys] = head
+        size, packed = head
+        return b"*%d\r\n%b%b" % (
+            size + len(command.args),
+            packed,
+            b"".join(map(_bulk, command.args)),
+        )
+
+
+def _bulk(text: str | bytes | float) -> bytes:
+    if type(text) is not bytes:
+        text = str(text).encode()
+    return b"$%d\r\n%b\r\n" % (len(text), text)

@@ -1,0 +1,102 @@
+"""The command line of DPQ: `main` runs it, `app` is the typer application.
+
+The one place of the package that reads the environment or configures logging. A command parses,
+calls the library and prints; data goes to stdout, talk to stderr.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Annotated
+
+import typer
+
+import dpq
+from dpq.cli import change, consume, daemon, dead, look, produce
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
+from dpq.cli._shell import BareNumber, Program, log_to_stderr
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    cls=Program,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"dpq {dpq.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, help="Log to stderr; -vv more, errors with tracebacks."
+        ),
+    ] = 0,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """A delayed priority queue with visibility timeouts on Redis.
+
+    \b
+    Getting started, without a server of your own (dpq starts one that keeps its data in ./queue):
+      export DPQ_URL=embedded:./queue
+      dpq push '{"url": "https://example.org"}' --priority 17
+      dpq push '{"url": "https://example.org/later"}' --delay 10
+      dpq stats
+      dpq pop --wait              one line of JSON, with id and token
+      dpq ack ID TOKEN            done; a task that nobody finishes comes back
+      dpq push < tasks.ndjson     one task for each line
+
+    \b
+    Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.
+    """
+    log_to_stderr(ctx, verbose + (ctx.invoked_subcommand == "scheduler"))
+
+
+_command: Callable[..., None]
+
+_add = partial(app.command, rich_help_panel="Work")
+_add()(produce.push)
+_add(cls=BareNumber)(consume.pop)
+for _command in (consume.ack, consume.fail, consume.release, consume.bury, consume.extend):
+    _add(context_settings=TAKES_IDS)(_command)
+
+_add = partial(app.command, rich_help_panel="Look")
+_add()(look.peek)
+_add(context_settings=TAKES_IDS)(look.get)
+_add(cls=BareNumber)(look.stats)
+_add()(look.queues)
+_add()(look.check)
+
+_add = partial(app.command, rich_help_panel="Change")
+for _command in (change.update, change.cancel):
+    _add(context_settings=TAKES_IDS)(_command)
+for _command in (change.pause, change.resume, change.purge):
+    _add()(_command)
+app.add_typer(change.groups, name="group", rich_help_panel="Change")
+app.add_typer(dead.app, name="dead", rich_help_panel="Change")
+
+_add = partial(app.command, rich_help_panel="Upkeep")
+_add()(change.promote)
+_add()(daemon.scheduler)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit.
+
+    Args:
+        args: What follows the program's name; None takes it from the process.
+    """
+    app(None if args is None else list(args), prog_name="dpq")

@@ -1,0 +1,140 @@
+"""A stream of lines -> tasks in the queue, a slice at a time: memory stays bounded, whatever."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from redis.exceptions import RedisError
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+from dpq import DPQ, Push
+from dpq.cli._shell import Failed, errors, talk
+from dpq.errors import DPQError
+
+CHUNK_BYTES = 1024 * 1024
+"""Read at most so much at once; a pipe gives what it has, so no task waits for the next."""
+
+MAX_LINE_BYTES = 8 * 1024 * 1024
+"""A payload of 1 MiB, the queue's bound, fits even with every character escaped."""
+
+SLICE_LINES = 200
+"""What push_many sends in one round trip: so a slice is in the queue as a whole, or not at all."""
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""What some editors put in front of UTF-8."""
+
+Numbered = tuple[int, bytes]
+"""A line and its number, from 1."""
+
+
+def slices(stream: BinaryIO) -> Iterator[list[Numbered]]:
+    """Cut a stream into slices of lines that are not blank.
+
+    Raises:
+        Failed: A line is longer than any payload may be.
+    """
+    rest, number = b"", 0
+    while chunk := _read(stream):
+        *whole, rest = (rest + chunk).split(b"\n")
+        lines = list(enumerate(whole, number + 1))
+        number += len(whole)
+        yield from _filled(lines)
+        if len(rest) > MAX_LINE_BYTES:
+            raise Failed(f"line {number + 1} is longer than {MAX_LINE_BYTES} bytes")
+    yield from _filled([(number + 1, rest)])
+
+
+def _read(stream: BinaryIO) -> bytes:
+    read1: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    return read1(CHUNK_BYTES)
+
+
+def _filled(lines: list[Numbered]) -> Iterator[list[Numbered]]:
+    filled = [line for line in lines if line[1].strip()]
+    for start in range(0, len(filled), SLICE_LINES):
+        yield filled[start : start + SLICE_LINES]
+
+
+def push_lines(q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]]) -> None:
+    """Push every line of a stream and print the ids, in order.
+
+    Args:
+        q: Where to.
+        stream: Lines of JSON.
+        to_push: Makes a push of a line's value; a ValidationError says why it cannot.
+
+    Raises:
+        Failed: A line is refused; the tasks of the lines before it are in the queue.
+    """
+    done = 0
+    with _progress() as progress:
+        bar = progress.add_task("", total=_size(stream), done=0)
+        for lines in slices(stream):
+            pushes, refusal = _pushes(lines, to_push)
+            ids = _push(q, pushes, lines, done)
+            sys.stdout.write("".join(f"{task_id}\n" for task_id in ids))
+            sys.stdout.flush()
+            done += len(ids)
+            progress.update(bar, advance=sum(len(line) + 1 for _, line in lines), done=done)
+            if refusal:
+                raise Failed(f"{refusal}; {_before(done)}")
+    talk(f"pushed {done} tasks to {q.queue_name!r}")
+
+
+def _progress() -> Progress:
+    columns = (
+        TextColumn("{task.fields[done]} tasks pushed"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    # rich would lead what is printed meanwhile to its own stream: right on one terminal only
+    mixed = sys.stdout.isatty()
+    hidden = not errors.is_terminal
+    return Progress(*columns, console=errors, redirect_stdout=mixed, disable=hidden, transient=True)
+
+
+def _size(stream: BinaryIO) -> int | None:
+    """How many bytes will come, where that is known: of a file, not of a pipe."""
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _pushes(
+    lines: list[Numbered], to_push: Callable[[Any], Push[Any]]
+) -> tuple[list[Push[Any]], str]:
+    """The pushes up to the first bad line, and what is wrong with that."""
+    pushes: list[Push[Any]] = []
+    for number, line in lines:
+        try:
+            value = from_json(line.removeprefix(BYTE_ORDER_MARK))
+        except ValueError as error:
+            return pushes, f"line {number}: each line is one JSON value, and this is none: {error}"
+        try:
+            pushes.append(to_push(value))
+        except ValidationError as error:
+            fault = error.errors(include_url=False)[0]
+            name = ".".join(str(part) for part in fault["loc"]) or "--full takes objects"
+            return pushes, f"line {number}: {name}: {fault['msg']}"
+    return pushes, ""
+
+
+def _push(q: DPQ[Any], pushes: list[Push[Any]], lines: list[Numbered], done: int) -> list[str]:
+    where = f"lines {lines[0][0]} to {lines[-1][0]}"
+    try:
+        return q.push_many(pushes)
+    except DPQError as error:
+        raise Failed(f"{where}: {error}; none of them is pushed; {_before(done)}") from error
+    except RedisError as error:
+        raise Failed(f"{where}: {error}; they may be pushed or not; {_before(done)}") from error
+
+
+def _before(done: int) -> str:
+    return f"before that, {done} were pushed"

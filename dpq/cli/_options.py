@@ -1,0 +1,87 @@
+"""The options and arguments that several commands share.
+
+`--url` and `--queue` stand before the command or after it; the later one wins.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from dpq.connect import SCHEMES
+
+DEFAULT_URL = "redis://localhost:6379/0"
+DEFAULT_QUEUE = "default"
+
+TAKES_IDS = {"ignore_unknown_options": True}
+"""Context settings of commands that take ids: one id in 64 starts with "-". No short options."""
+
+
+def _inherit(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:
+    root, name = ctx.find_root(), str(param.name)
+    if ctx is root:
+        return value
+    if given(ctx, name):
+        root.params[name] = value
+    return str(root.params.get(name, value))
+
+
+def given(ctx: Any, name: str) -> bool:
+    """Does the command line itself name this option?"""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _number(text: str) -> float:
+    """Read an int as an int, however long: a double would lose its last digits."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+Url = Annotated[
+    str,
+    typer.Option(
+        envvar="DPQ_URL",
+        metavar="URL",
+        callback=_inherit,
+        help="The server: " + SCHEMES.replace("[", "\\[") + " (a private server that dpq starts).",
+        rich_help_panel="Where",
+    ),
+]
+Queue = Annotated[
+    str,
+    typer.Option(
+        envvar="DPQ_QUEUE",
+        metavar="NAME",
+        callback=_inherit,
+        help="The queue's name.",
+        rich_help_panel="Where",
+    ),
+]
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
+TaskIds = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead tasks.")]
+Token = Annotated[
+    int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Really delete: nothing asks again.")]
+Priority = Annotated[
+    float,
+    typer.Option(
+        parser=_number,
+        metavar="NUMBER",
+        help="Any int from -2^63 to 2^63-1 or finite float; bigger runs first.",
+    ),
+]
+NewPriority = Annotated[
+    float | None,
+    typer.Option(
+        parser=_number, metavar="NUMBER", help="The new priority.", show_default="unchanged"
+    ),
+]
+Delay = Annotated[float, typer.Option(metavar="SECONDS", help="Seconds until the task is ready.")]
+OfReason = Annotated[
+    str | None, typer.Option(help="Only tasks that died for this reason.", show_default="any")
+]
+OfGroup = Annotated[str | None, typer.Option(help="Only tasks of this group.", show_default="any")]

@@ -1,0 +1,125 @@
+"""Commands that change stored tasks or the whole queue: update, cancel, pause, purge and more."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, TaskState
+from dpq._commands import UPKEEP_BATCH
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    NewPriority,
+    Queue,
+    TaskId,
+    Url,
+    Yes,
+)
+from dpq.cli._shell import talk
+
+groups = typer.Typer(no_args_is_help=True, help="Close or open a group for all consumers.")
+
+GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+
+
+def update(
+    task_id: TaskId,
+    priority: NewPriority = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Ready so many seconds from now.", show_default="unchanged"
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Change a live task in place; of a running one only the priority, for its return."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.update(task_id, priority=priority, delay=delay)
+    talk(f"updated {task_id}")
+
+
+def cancel(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Remove a live task; its holder, if it runs, finds it gone."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.cancel(task_id)
+    talk(f"cancelled {task_id}")
+
+
+def pause(
+    seconds: Annotated[
+        float | None,
+        typer.Argument(metavar="[SECONDS]", help="For so long.", show_default="until resume"),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Stop handing out tasks to anybody."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.pause(seconds)
+    talk(f"paused {queue!r} " + ("until resume" if seconds is None else f"for {seconds:g} s"))
+
+
+def resume(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Hand out tasks again."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.resume()
+    talk(f"resumed {queue!r}")
+
+
+def purge(
+    state: Annotated[
+        TaskState | None, typer.Option(help="Only tasks of this state.", show_default="all")
+    ] = None,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="The queue whole: tasks, settings, totals, name.")
+    ] = False,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Remove tasks, dead ones included; prints how many. Needs --yes."""
+    if drop and state is not None:
+        raise typer.BadParameter("--drop takes the whole queue: leave out --state")
+    confirm(yes, f"removes {state or 'all'} tasks of {queue!r}{' and the queue' * drop}")
+    with DPQ[Any].from_url(url, queue) as q:
+        print(q.purge(state))
+        if drop:
+            q.drop()
+
+
+def confirm(yes: bool, what: str) -> None:
+    """Refuse to delete unless `--yes` was given."""
+    if not yes:
+        raise typer.BadParameter(f"this {what}: add --yes to do it", param_hint="--yes")
+
+
+def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Do all upkeep that is due, as pop and the scheduler do; prints how many tasks moved."""
+    moved = 0
+    with DPQ[Any].from_url(url, queue) as q:
+        while (step := q.promote()) >= UPKEEP_BATCH:
+            moved += step
+    print(moved + step)
+
+
+@groups.command("close")
+def close_group(
+    name: GroupName,
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="For so long from now.")],
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Hand out no task of this group for a while."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.delay_group(name, seconds)
+    talk(f"closed group {name!r} of {queue!r} for {seconds:g} s")
+
+
+@groups.command("open")
+def open_group(name: GroupName, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Hand out the tasks of this group again."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.delay_group(name, 0)
+    talk(f"opened group {name!r} of {queue!r}")

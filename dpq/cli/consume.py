@@ -1,0 +1,135 @@
+"""`dpq pop`, and what a holder of a lease may do with it: ack, fail, release, bury, extend."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, Task, TaskNotFoundError
+from dpq._face import DEFAULT_VISIBILITY
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    Delay,
+    NewPriority,
+    Queue,
+    TaskId,
+    Token,
+    Url,
+)
+from dpq.cli._shell import Failed, emit, talk
+
+
+def pop(
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most, to 1000.")] = 1,
+    wait: Annotated[
+        float,
+        typer.Option(
+            metavar="[SECONDS]", help="Wait so long for the first task; without a number, for ever."
+        ),
+    ] = 0,
+    visibility: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Nobody else gets the task for so long.")
+    ] = DEFAULT_VISIBILITY,
+    ack: Annotated[
+        bool, typer.Option("--ack", help="Finish each task once it is printed.")
+    ] = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Take the best ready task under a lease; prints it as one line of JSON, with id and token.
+
+    Ends with 1 when there is nothing to do.
+    """
+    timeout = None if wait == float("inf") else wait
+    with DPQ[Any].from_url(url, queue) as q:
+        tasks = q.pop_many(count, timeout, visibility)
+        for task in tasks:
+            emit(task.model_dump())
+        sys.stdout.flush()
+        if ack:
+            q.ack_many(tasks)
+    if not tasks:
+        raise Failed(f"no task is ready in {queue!r}")
+
+
+def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
+    try:
+        return q.get(task_id).model_copy(update={"token": token})
+    except TaskNotFoundError:
+        raise _gone(q, task_id) from None
+
+
+def _gone(q: DPQ[Any], task_id: str) -> Failed:
+    return Failed(f"task {task_id} is gone: finished or cancelled, or never in {q.queue_name!r}")
+
+
+def ack(
+    task_id: TaskId, token: Token, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
+) -> None:
+    """Finish a task: it is gone."""
+    with DPQ[Any].from_url(url, queue) as q:
+        if not q.ack(_held(q, task_id, token)):
+            raise _gone(q, task_id)
+    talk(f"finished {task_id}")
+
+
+def fail(
+    task_id: TaskId,
+    token: Token,
+    error: Annotated[
+        str | None,
+        typer.Option(help="What went wrong; kept with the task.", show_default="nothing"),
+    ] = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Seconds until the next attempt.", show_default="the backoff"
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Count a failed attempt: the task comes back, or is dead when its attempts are spent."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.fail(_held(q, task_id, token), error, delay)
+    talk(f"failed {task_id}")
+
+
+def release(
+    task_id: TaskId,
+    token: Token,
+    delay: Delay = 0,
+    priority: NewPriority = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Give a task back, not counted as an attempt; it keeps its place."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.release(_held(q, task_id, token), delay, priority=priority)
+    talk(f"released {task_id}")
+
+
+def bury(
+    task_id: TaskId,
+    token: Token,
+    reason: Annotated[str, typer.Option(help="Why; kept with the task.")] = "buried by hand",
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Give a task up: it goes to the dead letters."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.bury(_held(q, task_id, token), reason)
+    talk(f"buried {task_id}")
+
+
+def extend(
+    task_id: TaskId,
+    token: Token,
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="From now.")],
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Go on working: the lease ends so many seconds from now; prints when, UTC."""
+    with DPQ[Any].from_url(url, queue) as q:
+        print(q.extend(_held(q, task_id, token), seconds).isoformat())

@@ -1,0 +1,30 @@
+"""`dpq scheduler`: the daemon that does the upkeep while no consumer looks."""
+
+from typing import Annotated
+
+import typer
+
+from dpq.cli._options import DEFAULT_URL, Url, given
+from dpq.scheduler import run_daemon
+
+
+def scheduler(
+    ctx: typer.Context,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A queue to look after; give it once for each. DPQ_QUEUE does not count here.",
+            show_default="all known",
+            rich_help_panel="Where",
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Run the scheduler until SIGTERM or Ctrl-C: due tasks become ready, expired leases come back.
+
+    No consumer needs it, since pop does the same by itself. Any number may run at once.
+    """
+    root = ctx.find_root()
+    before = [str(root.params["queue"])] if given(root, "queue") else None
+    run_daemon(url, queue or before)

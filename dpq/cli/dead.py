@@ -1,0 +1,84 @@
+"""`dpq dead`: list, replay and purge the dead letters."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, TaskState
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    TAKES_IDS,
+    Json,
+    OfGroup,
+    OfReason,
+    Queue,
+    TaskIds,
+    Url,
+    Yes,
+)
+from dpq.cli.change import confirm
+from dpq.cli.look import show_tasks
+
+app = typer.Typer(no_args_is_help=True, help="The dead letters: list, replay or purge them.")
+
+
+@app.command("list")
+def list_dead(
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most.")] = 100,
+    reason: OfReason = None,
+    group: OfGroup = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show dead tasks with reason and last error, the longest dead first."""
+    with DPQ[Any].from_url(url, queue) as q:
+        show_tasks(queue, TaskState.DEAD, q.dead.list(count, reason=reason, group=group), json)
+
+
+@app.command(context_settings=TAKES_IDS)
+def replay(
+    ids: TaskIds = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead tasks.")] = False,
+    reason: OfReason = None,
+    group: OfGroup = None,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER", help="Tasks per second, one by one.", show_default="all at once"
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Make dead tasks live again, with all their attempts before them; prints how many."""
+    chosen = _chosen(ids, everything, reason, group)
+    with DPQ[Any].from_url(url, queue) as q:
+        print(q.dead.replay(**chosen, rate=rate))
+
+
+@app.command(context_settings=TAKES_IDS)
+def purge(
+    ids: TaskIds = None,
+    everything: Annotated[bool, typer.Option("--all", help="All dead tasks.")] = False,
+    reason: OfReason = None,
+    group: OfGroup = None,
+    yes: Yes = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Remove dead tasks for good; prints how many. Needs --yes."""
+    chosen = _chosen(ids, everything, reason, group)
+    confirm(yes, f"removes dead tasks of {queue!r}")
+    with DPQ[Any].from_url(url, queue) as q:
+        print(q.dead.purge(**chosen))
+
+
+def _chosen(
+    ids: list[str] | None, everything: bool, reason: str | None, group: str | None
+) -> dict[str, Any]:
+    ways = [bool(ids), everything, reason is not None or group is not None]
+    if sum(ways) != 1:
+        raise typer.BadParameter("give ids, or --all, or --reason and --group")
+    return {"ids": ids or None, "reason": reason, "group": group}

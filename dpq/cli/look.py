@@ -1,0 +1,117 @@
+"""Commands that look and change nothing: peek, get, stats, queues, check."""
+
+import sys
+import time
+from contextlib import closing, nullcontext
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+
+from dpq import DPQ, TaskState, known_queues
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, TaskId, Url
+from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
+from dpq.cli._shell import Failed, emit, tables, talk
+from dpq.connect import open_url
+
+
+def peek(
+    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most.")] = 10,
+    state: Annotated[TaskState, typer.Option(help="Which tasks.")] = TaskState.READY,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show the first tasks of one state, best or soonest first, without taking them."""
+    with DPQ[Any].from_url(url, queue) as q:
+        show_tasks(queue, state, q.peek(count, state), json)
+
+
+def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> None:
+    """Print tasks as lines of JSON or as a table; of none, say so."""
+    if json:
+        for task in tasks:
+            emit(task.model_dump())
+    elif tasks:
+        render = dead_tasks if state is TaskState.DEAD else live_tasks
+        tables().print(render(f"{state} in {queue}", tasks))
+    else:
+        talk(f"no task is {state} in {queue!r}")
+
+
+def get(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Show one task, in whatever state it is, as one line of JSON."""
+    with DPQ[Any].from_url(url, queue) as q:
+        emit(q.get(task_id).model_dump())
+
+
+def stats(
+    watch: Annotated[
+        float | None,
+        typer.Option(
+            metavar="[SECONDS]",
+            min=0.1,
+            help="Look again and again, so often, until Ctrl-C; without a number, each second.",
+            show_default="look once",
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show how many tasks are in each state, and the running totals."""
+    with DPQ[Any].from_url(url, queue) as q:
+        if json:
+            _stats_lines(q, watch)
+        elif watch is None:
+            tables().print(counts(queue, q.stats(), None, 0))
+        else:
+            _stats_live(q, watch)
+
+
+def _stats_lines(q: DPQ[Any], watch: float | None) -> None:
+    while True:
+        emit({"queue": q.queue_name, **q.stats().model_dump()})
+        if watch is None:
+            return
+        sys.stdout.flush()
+        time.sleep(watch)
+
+
+def _stats_live(q: DPQ[Any], seconds: float) -> None:
+    console, seen = tables(), q.stats()
+    table = counts(q.queue_name, seen, seen, seconds)
+    with (
+        Live(table, console=console, auto_refresh=False)
+        if console.is_terminal
+        else nullcontext() as live
+    ):
+        while True:
+            time.sleep(seconds)
+            before, seen = seen, q.stats()
+            table = counts(q.queue_name, seen, before, seconds)
+            live.update(table, refresh=True) if live else console.print(table)
+
+
+def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
+    """Show all queues that the server knows, and how many tasks each has."""
+    opened = open_url(url)
+    with closing(opened):
+        found = {name: DPQ(opened.client, name).stats() for name in known_queues(opened.client)}
+    if not found:
+        talk("no queue is known here")
+    elif not json:
+        tables().print(all_queues(found))
+    for name, stats in found.items() if json else ():
+        emit({"queue": name, **stats.model_dump()})
+
+
+def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Look for broken invariants in all that is stored; ends with 1 when there are any."""
+    with DPQ[Any].from_url(url, queue) as q:
+        problems = q.check()
+    for problem in problems:
+        emit(problem) if json else print(problem.kind, problem.subject, problem.detail, sep="\t")
+    if problems:
+        raise Failed(f"{len(problems)} problems in {queue!r}")
+    talk(f"no problems in {queue!r}")

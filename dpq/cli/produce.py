@@ -1,0 +1,120 @@
+"""`dpq push`: one task from the command line, or any number from a file or stdin."""
+
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from functools import partial
+from io import BytesIO
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from pydantic_core import from_json
+
+from dpq import DPQ, Push
+from dpq._face import DEFAULT_MAX_ATTEMPTS
+from dpq.cli._lines import push_lines
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
+
+
+class Duplicate(StrEnum):
+    """What a push does when its key is taken; typer needs an enum."""
+
+    KEEP = "keep"
+    UPDATE = "update"
+    RAISE_PRIORITY = "raise_priority"
+    RERUN = "rerun"
+    ERROR = "error"
+
+
+def push(
+    payload: Annotated[
+        str | None,
+        typer.Argument(metavar="[JSON]", help="One payload; without it, lines are read."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the lines are, one JSON payload on each (NDJSON); - is stdin.",
+            show_default="stdin",
+        ),
+    ] = None,
+    full: Annotated[
+        bool,
+        typer.Option(
+            "--full",
+            help="Each line is an object with push's arguments: payload, and if need be priority, "
+            "delay, group, key, on_duplicate, max_attempts, expires_in. The options are defaults.",
+        ),
+    ] = False,
+    priority: Priority = 0,
+    delay: Delay = 0,
+    group: Annotated[
+        str | None, typer.Option(help="What the task shares a limit with.", show_default="none")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            help="Makes the task unique while it is stored, dead included.", show_default="none"
+        ),
+    ] = None,
+    on_duplicate: Annotated[
+        Duplicate, typer.Option(help="What to do when the key is taken.")
+    ] = Duplicate.KEEP,
+    max_attempts: Annotated[
+        int, typer.Option(help="Failed attempts until the task is dead.")
+    ] = DEFAULT_MAX_ATTEMPTS,
+    expires_in: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Not started by then: dead, expired.", show_default="never"
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Add one task, or one for each line of a file or of stdin; prints the ids.
+
+    Lines go in while they come, so any number will do, from a file or a slow pipe.
+    A bad line ends it; the tasks of the lines before it are in the queue.
+    """
+    options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
+    options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
+    options |= {"expires_in": expires_in}
+    with _source(payload, file, full) as stream, DPQ[Any].from_url(url, queue) as q:
+        if payload is None:
+            push_lines(q, stream, partial(_full_push if full else _push, options))
+        else:
+            print(q.push(_value(payload), **options))
+
+
+def _source(payload: str | None, file: Path | None, full: bool) -> AbstractContextManager[BinaryIO]:
+    """Open what the lines come from: nothing when there is a payload."""
+    if payload is not None:
+        if full or file:
+            raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
+        _value(payload)  # refused before a server is asked
+        return BytesIO()
+    if file and file != Path("-"):
+        return file.open("rb")
+    if sys.stdin.isatty():
+        raise typer.BadParameter("give JSON, --file PATH, or lines of JSON on stdin")
+    return nullcontext(sys.stdin.buffer)
+
+
+def _value(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise typer.BadParameter(
+            f"it is no JSON: {error}; a string needs its quotes, as in '\"hello\"'",
+            param_hint="JSON",
+        ) from None
+
+
+def _push(options: dict[str, Any], value: Any) -> Push[Any]:
+    return Push[Any](payload=value, **options)
+
+
+def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
+    return Push[Any].model_validate({**options, **value} if isinstance(value, dict) else value)
