@@ -2,8 +2,8 @@
 
 A pooled call of redis-py spends more time on its pool, its packing and its metrics than the server
 on the script: 22 us against 8 us for an empty one. Source: benchmarks/README.md, "The way to the
-server". So a plain `redis.Redis` gets a few connections beside its pool, made with its own settings.
-A fault there is handled by sending the call again through the client itself, with the client's own
+server". So a plain `redis.Redis` gets a few connections beside its pool, with its own settings. A
+fault there is handled by sending the call again through the client itself, with the client's own
 retries. Any other kind of client (subclasses, doubles, clusters) is used through its
 `execute_command` alone.
 """
@@ -95,7 +95,7 @@ class Link:
     def _pack(self, command: Command[Any]) -> bytes:
         head = self._heads.get((command.script, command.keys))
         if head is None:
-            texts: tuple[str | int, ...] = ("EVALSHA", command.script.sha, len(command.keys), *command.keys)
+            texts = ("EVALSHA", command.script.sha, str(len(command.keys)), *command.keys)
             head = (len(texts), b"".join(map(_bulk, texts)))
             self._heads[command.script, command.keys] = head
         size, packed = head
