@@ -2,7 +2,7 @@
 
 import sys
 import time
-from contextlib import closing, nullcontext
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -79,18 +79,17 @@ def _stats_lines(q: DPQ[Any], watch: float | None) -> None:
 
 
 def _stats_live(q: DPQ[Any], seconds: float) -> None:
-    console, seen = tables(), q.stats()
-    table = counts(q.queue_name, seen, seen, seconds)
-    with (
-        Live(table, console=console, auto_refresh=False)
-        if console.is_terminal
-        else nullcontext() as live
-    ):
+    console, before = tables(), q.stats()
+    with Live(console=console, auto_refresh=False) as live:
         while True:
-            time.sleep(seconds)
-            before, seen = seen, q.stats()
+            seen = q.stats()
             table = counts(q.queue_name, seen, before, seconds)
-            live.update(table, refresh=True) if live else console.print(table)
+            if console.is_terminal:
+                live.update(table, refresh=True)
+            else:
+                console.print(table)
+            before = seen
+            time.sleep(seconds)
 
 
 def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
