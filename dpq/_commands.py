@@ -128,9 +128,10 @@ class Commands(Generic[P]):
     # Settings of the queue
 
     def open(self) -> Steps[dict[str, str]]:
-        """Agree with the server on what belongs to the queue, and make the queue known."""
+        """Agree with the server on what belongs to the queue; make a queue that is there known."""
         settings: dict[str, str] = yield self.configure()
-        yield self.register()
+        if "format" in settings:
+            yield self.register()
         return settings
 
     def configure(self) -> Command[dict[str, str]]:
@@ -140,9 +141,10 @@ class Commands(Generic[P]):
 
     def _agree(self, reply: list[bytes]) -> dict[str, str]:
         settings = _replies.read_settings(reply)
-        if settings["format"] != str(STORAGE_FORMAT):
+        stored_format = settings.get("format", str(STORAGE_FORMAT))
+        if stored_format != str(STORAGE_FORMAT):
             raise ConfigurationError(
-                f"queue {self.queue_name!r} is stored in format {settings['format']}, and this DPQ "
+                f"queue {self.queue_name!r} is stored in format {stored_format}, and this DPQ "
                 f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
             )
         for name, value in self.named.items():
@@ -230,7 +232,7 @@ class Commands(Generic[P]):
         attempts = self.default_max_attempts
         if max_attempts is not None:
             attempts = whole_number("max_attempts", max_attempts, 1, MAX_ATTEMPTS)
-        mode = _MODES.get(on_duplicate)
+        mode = _MODES.get(on_duplicate) if isinstance(on_duplicate, str) else None
         if mode is None:
             raise ConfigurationError(
                 f"on_duplicate is {on_duplicate!r}: it must be one of {', '.join(_MODES)}"

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from dpq._keys import REGISTRY_TICK, key_of
 from dpq._wait import RECHECK_SECONDS, Waiter
@@ -47,7 +47,6 @@ class Scheduler:
         self._redis = redis
         self._named = None if queue_names is None else tuple(dict.fromkeys(queue_names))
         self._queues: dict[str, DPQ[Any]] = {}
-        self._refused: set[str] = set()
         self._waiter: Waiter | None = None
         self._wait_seconds = 0.0
         self._stopping = threading.Event()
@@ -55,32 +54,32 @@ class Scheduler:
             self._queues[name] = DPQ(redis, name)
 
     def run_once(self) -> int:
-        """Do one bounded step for each queue.
+        """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
 
         Returns:
             How many tasks and groups moved; call again at once until it is 0.
 
         Raises:
-            RedisError: The server is away or refuses; nothing is lost, call again later.
+            RedisError: The server is away; nothing is lost, call again later.
         """
         self._look_for_queues()
-        moved, soonest = 0, RECHECK_SECONDS
-        for name, queue in self._queues.items():
-            if name in self._refused:
-                continue
-            try:
-                count, next_event_ms = queue._run(queue._commands.promote())
-            except ConfigurationError as error:  # stored by a newer DPQ: not ours to touch
-                log.error("%s: left alone: %s", name, error)  # noqa: TRY400 - no fault of the program
-                self._refused.add(name)
-                continue
-            if count:
-                log.info("%s: moved %d", name, count)
-            if next_event_ms is not None:
-                soonest = min(soonest, next_event_ms / 1000)
-            moved += count
-        self._wait_seconds = soonest
-        return moved
+        steps = [self._step(queue) for queue in self._queues.values()]
+        self._wait_seconds = min([RECHECK_SECONDS, *(wait for _, wait in steps)])
+        return sum(moved for moved, _ in steps)
+
+    def _step(self, queue: DPQ[Any]) -> tuple[int, float]:
+        """Promote in one queue: how many moved, and the seconds until the next event."""
+        try:
+            moved, wait_ms = queue._run(queue._commands.promote())
+        except ConfigurationError as error:  # stored by a newer DPQ: not ours to touch
+            log.error("%s: left alone: %s", queue.queue_name, error)  # noqa: TRY400 - no fault of ours
+            return 0, RECHECK_SECONDS
+        except ResponseError:
+            log.exception("%s: the server refuses the step", queue.queue_name)
+            return 0, RECHECK_SECONDS
+        if moved:
+            log.info("%s: moved %d", queue.queue_name, moved)
+        return moved, RECHECK_SECONDS if wait_ms is None else wait_ms / 1000
 
     def run(self) -> None:
         """Go on until `stop`: step while there is work, then sleep until the next event."""
@@ -114,7 +113,6 @@ class Scheduler:
             if name not in self._queues:
                 log.info("%s: found", name)
         self._queues = {name: self._queues.get(name) or DPQ(self._redis, name) for name in known}
-        self._refused &= set(known)
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
