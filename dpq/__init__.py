@@ -2,6 +2,7 @@
 
 import logging
 
+from dpq.dead import DeadLetters
 from dpq.errors import (
     ConfigurationError,
     DPQError,
@@ -24,7 +25,7 @@ from dpq.models import (
     TaskState,
 )
 from dpq.policy import Backoff
-from dpq.queue import DPQ, DeadLetters, known_queues
+from dpq.queue import DPQ, known_queues
 from dpq.scheduler import Scheduler
 
 __version__ = "0.1.0"

@@ -23,7 +23,7 @@ local function upkeep(most)
         task.attempts = task.attempts + 1
         task.delivery = task.delivery == '-' and 'x' or 'X'
       end
-      if task.attempts >= tonumber(task.max) then
+      if tonumber(task.attempts) >= tonumber(task.max) then
         bury(id, task, 'lease expired')
       else
         enter(id, task)

@@ -41,7 +41,7 @@ if task.delivery == '-' or task.delivery == 'd' then -- else the end of the leas
 end
 task.delivery, task.error = verb, message
 redis.call('HINCRBY', stats, 'failed', 1)
-if task.attempts >= tonumber(task.max) then
+if tonumber(task.attempts) >= tonumber(task.max) then
   bury(id, task, 'attempts spent')
   if admit() > 0 then
     redis.call('ZADD', wake, '0', 'w')

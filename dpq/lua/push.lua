@@ -92,7 +92,7 @@ if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))
 end
 
-local admitted = #plain
+local entered = #plain
 for key, claim in pairs(claims) do
   redis.call('HSET', keys, key, claim.id)
 end
@@ -117,9 +117,9 @@ if #delays > 0 or met or next(others) then
       reply[#reply + 1] = holders[i]
     end
   end
-  admitted = admitted + admit()
+  entered = entered + admit()
 end
-if admitted > 0 then
+if entered > 0 then
   redis.call('ZADD', wake, '0', 'w')
 end
 return reply
