@@ -59,10 +59,10 @@ class Link:
                 return connection.read_response(disable_decoding=True)
             except NoScriptError:
                 pass
-            except (RedisConnectionError, RedisTimeoutError) as error:
+            except (RedisConnectionError, RedisTimeoutError):
                 connection.disconnect()
                 retry = self._client.get_retry()
-                if retry is None or not retry.get_retries() or not retry.is_supported_error(error):
+                if retry is None or not retry.get_retries():
                     raise
             finally:
                 self._idle.append((connection, time.monotonic()))

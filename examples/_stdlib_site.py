@@ -1,0 +1,207 @@
+"""The site that crawler.py crawls: this Python's standard library, served under a strict limit.
+
+Every page is read from the real source files. `GET /asyncio.events` answers with the first line of
+the module's docstring, its number of lines and the modules that it imports. A module that is
+written in C has a page without imports; one that this Python does not carry is a 404; one that does
+not parse is a 422 with the parser's words; and what is beyond the limit is a 429 with Retry-After.
+"""
+
+import ast
+import json
+import math
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter
+from pathlib import Path
+from typing import NamedTuple
+
+STDLIB = Path(sysconfig.get_path("stdlib"))
+EXTENSIONS = Path(sysconfig.get_config_var("DESTSHARED") or STDLIB / "lib-dynload")
+UNPARSABLE = ("lib2to3/tests/data/*.py", "test/tokenizedata/bad*.py", "test/bad*.py")
+
+
+class Page(NamedTuple):
+    """What the site says about a module."""
+
+    status: int
+    imports: list[str]
+    text: str  # the docstring's first line, or what is wrong
+    lines: int = 0
+
+
+class Library(NamedTuple):
+    """The pages that a crawl from the start modules can reach, in breadth-first order.
+
+    Attributes:
+        pages: By module name.
+        broken: Start modules whose source does not parse: all that this build carries.
+        more: Pages that exist beyond the budget, at least.
+    """
+
+    pages: dict[str, Page]
+    broken: list[str]
+    more: int
+
+    def references(self) -> Counter[str]:
+        """Count the modules that import each module."""
+        return Counter(name for page in self.pages.values() for name in page.imports)
+
+
+def read_library(starts: Sequence[str], budget: int | None = None) -> Library:
+    """Read the start modules and all they lead to, breadth first, up to `budget` pages."""
+    pages, waiting, known = {}, deque(starts), set(starts)
+    while waiting and (budget is None or len(pages) < budget):
+        name = waiting.popleft()
+        pages[name] = read_page(name)
+        new = [found for found in pages[name].imports if found not in known]
+        known.update(new)
+        waiting.extend(new)
+    if waiting:
+        for name, page in pages.items():
+            pages[name] = page._replace(imports=[found for found in page.imports if found in pages])
+    broken = {
+        ".".join(file.relative_to(STDLIB).with_suffix("").parts): file
+        for pattern in UNPARSABLE
+        for file in sorted(STDLIB.glob(pattern))
+    }
+    unparsable = {name: page for name in broken if (page := read_page(name)).status == 422}
+    return Library(pages | unparsable, list(unparsable), len(waiting))
+
+
+def read_page(name: str) -> Page:
+    """Read one module."""
+    file = _source(name)
+    if file is None:
+        if _is_carried(name):
+            return Page(200, [], "written in C, or frozen: no Python source")
+        return Page(404, [], f"not found: this Python carries no module {name}")
+    source = file.read_bytes()
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            tree = ast.parse(source, str(file.relative_to(STDLIB)))
+    except (SyntaxError, ValueError) as error:
+        return Page(422, [], f"does not parse: {error}")
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    found = dict.fromkeys(_imports(tree, package))
+    found.pop(name, None)
+    words = (ast.get_docstring(tree) or "").strip().partition("\n")[0]
+    return Page(200, list(found), words, len(source.splitlines()))
+
+
+def _source(name: str) -> Path | None:
+    path = STDLIB.joinpath(*name.split("."))
+    candidates = (path / "__init__.py", path.with_name(path.name + ".py"))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _is_carried(name: str) -> bool:
+    return (
+        _source(name) is not None
+        or name in sys.builtin_module_names
+        or any((EXTENSIONS / (name + suffix)).is_file() for suffix in EXTENSION_SUFFIXES)
+        or FrozenImporter.find_spec(name) is not None
+    )
+
+
+def _imports(tree: ast.Module, package: str) -> Iterator[str]:
+    """Yield the modules that the statements of `tree` name, in the order of the source."""
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        if isinstance(node, ast.Import):
+            yield from (_module(alias.name) for alias in node.names)
+            continue
+        parts = [node.module] if node.module else []
+        if node.level:
+            above = package.split(".")
+            parts = above[: len(above) - node.level + 1] + parts
+        for alias in node.names:
+            yield _module(".".join([*parts, alias.name]), ".".join(parts))
+
+
+def _module(name: str, otherwise: str = "") -> str:
+    """Return the module that `name` means: `os.path` is an attribute of `os`."""
+    shorter = name
+    while shorter:
+        if _is_carried(shorter):
+            return shorter
+        shorter = shorter.rpartition(".")[0]
+    return otherwise or name
+
+
+class Site:
+    """The running server: where it is, and what it has answered.
+
+    Attributes:
+        url: `http://127.0.0.1:PORT`.
+        requests: All requests.
+        limited: Those answered 429.
+        served: The modules of all other answers, in order.
+    """
+
+    def __init__(self, library: Library, rate: int) -> None:
+        self.library = library
+        self.rate = rate
+        self.url = ""
+        self.requests = 0
+        self.limited = 0
+        self.served: list[str] = []
+        self._recent: deque[float] = deque(maxlen=rate)
+        self._lock = threading.Lock()
+
+    def answer(self, name: str) -> tuple[int, dict[str, str], str]:
+        """Return status, headers and body; never more than `rate` pages in any second."""
+        with self._lock:
+            self.requests += 1
+            now = time.monotonic()
+            if len(self._recent) == self.rate and (wait := self._recent[0] + 1 - now) > 0:
+                self.limited += 1
+                return 429, {"Retry-After": str(math.ceil(wait))}, "over the limit"
+            self._recent.append(now)
+            self.served.append(name)
+        page = self.library.pages.get(name) or read_page(name)
+        if page.status != 200:
+            return page.status, {}, page.text
+        body = {"doc": page.text, "lines": page.lines, "imports": page.imports}
+        return 200, {"Content-Type": "application/json"}, json.dumps(body)
+
+
+@contextmanager
+def serve(library: Library, rate: int) -> Iterator[Site]:
+    """Serve `library` on a free loopback port, `rate` pages in any second."""
+    site = Site(library, rate)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, headers, body = site.answer(self.path.strip("/"))
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Leave the terminal to the view."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: object, client_address: object) -> None:
+            if not isinstance(sys.exception(), ConnectionError):  # a killed client is no fault
+                super().handle_error(request, client_address)
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        site.url = f"http://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()
