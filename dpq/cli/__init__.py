@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, look, produce
+from dpq.cli import change, consume, daemon, dead, demo, look, produce
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._shell import BareNumber, Program, log_to_stderr
 
@@ -91,6 +91,7 @@ app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(daemon.scheduler)
+_add()(demo.demo)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -14,7 +14,8 @@ def scheduler(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A queue to look after; give it once for each. DPQ_QUEUE does not count here.",
+            envvar="DPQ_QUEUES",
+            help="A queue to look after; once for each (the variable: names, spaces between).",
             show_default="all known",
             rich_help_panel="Where",
         ),

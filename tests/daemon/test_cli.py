@@ -1,0 +1,777 @@
+"""The command line: what it prints where, how it ends, and that each command does what it says."""
+
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from typer.testing import CliRunner, Result
+
+import dpq
+from dpq import DPQ, TaskNotFoundError, TaskState
+from dpq._keys import key_of
+from dpq.cli import app
+from dpq.server import Server
+
+PATIENCE_S = 30  # generous: a start of the program takes half a second
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Server.start() as server:
+        yield server.url
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def q(url: str, name: str) -> Iterator[DPQ]:
+    with DPQ.from_url(url, name) as queue:
+        yield queue
+        queue.drop()
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DPQ_URL", "DPQ_QUEUE", "FORCE_COLOR", "PY_COLORS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def run(url: str, name: str) -> Run:
+    """Runs a command in this process: fast, for breadth."""
+
+    def invoke(*words: object, lines: str | bytes | None = None, code: int = 0) -> Result:
+        where = ["--url", url, "--queue", name]
+        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
+        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
+        assert "Traceback" not in result.stderr
+        return result
+
+    return invoke
+
+
+def program(*words: object, **settings: Any) -> subprocess.CompletedProcess[str]:
+    """Runs the real program."""
+    return subprocess.run(
+        [sys.executable, "-m", "dpq", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        **{"check": False, **settings},
+    )
+
+
+def start(*words: object, **settings: Any) -> subprocess.Popen[str]:
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    command = [sys.executable, "-m", "dpq", *map(str, words)]
+    return subprocess.Popen(command, text=True, **{**streams, **settings})
+
+
+def wait_for(condition: Callable[[], Any], seen: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"after {PATIENCE_S} s: {seen()}")
+        time.sleep(0.01)
+
+
+def one(result: Result | subprocess.CompletedProcess[str]) -> Any:
+    """The only line of stdout, as JSON."""
+    lines = result.stdout.splitlines()
+    assert len(lines) == 1, lines
+    return json.loads(lines[0])
+
+
+def line_of(task: Any) -> tuple[str, str]:
+    return task["id"], str(task["token"])
+
+
+def told(result: Result) -> str:
+    """What was said on stderr, without the frames of usage errors."""
+    return " ".join(re.sub("[│╭╮╰╯─]", " ", result.stderr).split())
+
+
+# Adding
+
+
+def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> None:
+    """Every option of push reaches the task, and stdout is its id alone."""
+    result = run(
+        *("push", '{"a": [1, null]}', "--priority", 2**53 + 1, "--delay", 100, "--group", "g"),
+        *("--key", "k", "--max-attempts", 3, "--expires-in", 500),
+    )
+    task = q.get(result.stdout.strip())
+    assert result.stdout == f"{task.id}\n"
+    assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
+    assert (task.group, task.key, task.max_attempts) == ("g", "k", 3)
+
+
+@pytest.mark.parametrize("priority", ["-5", "1.5", "-9223372036854775808"])
+def test_a_priority_keeps_its_type_and_sign(run: Run, q: DPQ, priority: str) -> None:
+    """A priority may be negative, a fraction, or longer than a double."""
+    task = q.get(run("push", "1", "--priority", priority).stdout.strip())
+    assert repr(task.priority) == priority
+
+
+def test_on_duplicate_is_passed_on(run: Run, q: DPQ) -> None:
+    """A taken key is an error with the exit code 1, or updated, as asked."""
+    first = run("push", "1", "--key", "k").stdout
+    refused = run("push", "2", "--key", "k", "--on-duplicate", "error", code=1)
+    assert refused.stdout == ""
+    assert "key 'k' is taken" in refused.stderr
+    assert run("push", "2", "--key", "k", "--on-duplicate", "update").stdout == first
+    assert q.get(first.strip()).payload == 2
+
+
+def test_push_reads_payloads_line_by_line(run: Run, q: DPQ) -> None:
+    """Every line that is not blank becomes a task, in order; CRLF and BOM do no harm."""
+    lines = b'\xef\xbb\xbf{"n": 1}\r\n\n   \n"zw\xc3\xb6lf"\nnull\n4'
+    result = run("push", "--priority", 7, "--group", "g", lines=lines)
+    tasks = [q.get(task_id) for task_id in result.stdout.split()]
+    assert [task.payload for task in tasks] == [{"n": 1}, "zwölf", None, 4]
+    assert {(task.priority, task.group) for task in tasks} == {(7, "g")}
+    assert told(result) == f"pushed 4 tasks to '{q.queue_name}'"
+
+
+def test_push_reads_a_file(run: Run, q: DPQ, tmp_path: Path) -> None:
+    """--file reads the same lines as stdin."""
+    path = tmp_path / "tasks.ndjson"
+    path.write_text("1\n2\n")
+    assert [q.get(i).payload for i in run("push", "--file", path).stdout.split()] == [1, 2]
+    missing = run("push", "--file", tmp_path / "none", code=1)
+    assert "No such file" in missing.stderr
+
+
+def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
+    """With --full each line names its own arguments, and the options are the defaults."""
+    lines = '{"payload": 1, "priority": 9007199254740993}\n{"payload": 2, "group": "h", "key": "k"}'
+    result = run("push", "--full", "--priority", 3, lines=lines)
+    first, second = (q.get(task_id) for task_id in result.stdout.split())
+    assert (first.priority, first.group) == (9007199254740993, None)
+    assert (second.priority, second.group, second.key) == (3, "h", "k")
+
+
+@pytest.mark.parametrize(
+    ("words", "bad", "reason"),
+    [
+        ((), "{", "line 3"),
+        ((), "NaN1", "line 3"),
+        (("--full",), '{"payload": 1, "prio": 2}', "line 3: prio"),
+        (("--full",), '{"priority": 2}', "line 3: payload"),
+        (("--full",), "5", "--full takes objects"),
+        (("--full",), '{"payload": 1, "on_duplicate": ["keep"]}', "on_duplicate"),
+        (("--full",), '{"payload": 1, "max_attempts": 1.5}', "max_attempts is 1.5"),
+        (("--full",), '{"payload": 1, "group": 5}', "group is 5"),
+        (("--full",), '{"payload": 1, "priority": "high"}', "priority is 'high'"),
+    ],
+)
+def test_a_bad_line_is_named(
+    run: Run, q: DPQ, words: tuple[str, ...], bad: str, reason: str
+) -> None:
+    """A bad line ends the push with 1 and is named; what was pushed before is what was printed."""
+    result = run("push", *words, lines=f'{{"payload": 1}}\n\n{bad}\n{{"payload": 2}}', code=1)
+    assert reason in told(result)
+    assert [task.id for task in q.peek(9)] == result.stdout.split()
+    assert f"{len(q)} were pushed" in told(result)
+
+
+def test_a_line_without_end_is_refused(run: Run) -> None:
+    """Memory stays bounded when no line end comes."""
+    result = run("push", lines=b"1\n" + b"x" * (10 * 1024 * 1024), code=1)
+    assert "line 2 is longer than" in result.stderr
+
+
+@pytest.mark.parametrize("words", [("hello",), ("1", "--file", "x"), ("1", "--full"), ("1", "2")])
+def test_a_push_that_makes_no_sense_is_wrong_usage(run: Run, q: DPQ, words: tuple[str]) -> None:
+    """Wrong usage ends with 2, prints nothing on stdout and pushes nothing."""
+    assert run("push", *words, code=2).stdout == ""
+    assert len(q) == 0
+
+
+def test_ten_thousand_lines_through_a_pipe(url: str, name: str, q: DPQ) -> None:
+    """10 000 lines are 10 000 tasks in their order; stdout is 10 000 ids, stderr one sentence."""
+    lines = "".join(f'{{"n": {n}}}\n' for n in range(10_000))
+    done = program("--url", url, "push", "--queue", name, input=lines, check=True)
+    ids = done.stdout.split()
+    assert len(set(ids)) == 10_000
+    assert done.stderr.strip() == f"pushed 10000 tasks to '{name}'"
+    assert [task.id for task in q.peek(10_000)] == ids
+    assert q.peek(1)[0].payload == {"n": 0}
+
+
+def test_a_slow_producers_lines_enter_at_once(url: str, name: str, q: DPQ) -> None:
+    """A line is in the queue before the next one is written: nothing waits for the end of stdin."""
+    with start("--url", url, "push", "--queue", name, stdin=subprocess.PIPE) as process:
+        for count in (1, 2):
+            process.stdin.write(f"{count}\n")
+            process.stdin.flush()
+            wait_for(lambda n=count: len(q) == n, lambda: f"{len(q)} tasks")
+        process.stdin.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
+def test_the_progress_bar_is_on_stderr(url: str, name: str, tmp_path: Path) -> None:
+    """At a terminal a bar shows the progress, and stdout has the ids alone."""
+    path = tmp_path / "tasks.ndjson"
+    path.write_text("1\n" * 300)
+    seen = at_terminal("--url", url, "push", "--queue", name, "--file", str(path))
+    assert "300 tasks pushed" in seen.talk
+    assert len(seen.data.split()) == 300
+
+
+class at_terminal:  # noqa: N801 - reads as a sentence
+    """Runs the program with stderr on a terminal; `data` is its stdout, `talk` its stderr."""
+
+    def __init__(self, *words: str) -> None:
+        ours, theirs = pty.openpty()
+        environment = {**os.environ, "TERM": "xterm"}
+        try:
+            with start(*words, stderr=theirs, env=environment) as process:
+                os.close(theirs)
+                self.talk = self._read(ours)
+                self.data = process.stdout.read()
+            assert process.returncode == 0, self.talk
+        finally:
+            os.close(ours)
+
+    def _read(self, ours: int) -> str:
+        said = b""
+        while select.select([ours], [], [], PATIENCE_S)[0]:
+            try:
+                said += os.read(ours, 65536)
+            except OSError:  # how Linux says that the other end has closed
+                return said.decode()
+        raise AssertionError(f"still open after {PATIENCE_S} s: {said!r}")
+
+
+# Taking and settling
+
+
+def test_pop_prints_a_task_that_ack_finishes(run: Run, q: DPQ) -> None:
+    """Pop's line has what ack needs; a second ack says kindly that the task is gone."""
+    pushed = q.push({"a": 1}, 5)
+    popped = run("pop", "--visibility", 100)
+    task = one(popped)
+    assert popped.stderr == ""
+    assert (task["id"], task["payload"], task["state"]) == (pushed, {"a": 1}, "invisible")
+    assert run("ack", *line_of(task)).stdout == ""
+    assert q.stats().acked == 1
+    assert f"{pushed} is gone" in run("ack", *line_of(task), code=1).stderr
+
+
+def test_pop_takes_several_and_acks_them(run: Run, q: DPQ) -> None:
+    """-n takes so many, best first; --ack leaves nothing behind."""
+    for priority in (1, 3, 2):
+        q.push(priority, priority)
+    lines = run("pop", "-n", 2, "--ack").stdout.splitlines()
+    assert [json.loads(line)["payload"] for line in lines] == [3, 2]
+    assert (len(q), q.stats().acked) == (1, 2)
+
+
+def test_pop_of_nothing_ends_with_1(run: Run) -> None:
+    """An empty queue is 1, a word on stderr and nothing on stdout."""
+    result = run("pop", code=1)
+    assert result.stdout == ""
+    assert "no task is ready" in result.stderr
+    run("pop", "--wait", "0.01", code=1)
+
+
+@pytest.mark.parametrize("wait", [["--wait"], ["--wait", "20"], ["--wait", "-n", "1"]])
+def test_pop_waits_for_a_task(url: str, name: str, q: DPQ, wait: list[str]) -> None:
+    """--wait waits for a task, with a number of seconds or without one."""
+    with start("pop", *wait, "--url", url, "--queue", name) as process:
+        wait_for(lambda: blocked(q.redis), lambda: q.redis.client_list())
+        q.push("late")
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    assert json.loads(out)["payload"] == "late"
+
+
+def blocked(redis: Redis) -> bool:
+    return any("b" in client["flags"] for client in redis.client_list())
+
+
+@pytest.mark.parametrize(
+    ("words", "state", "counted"),
+    [
+        (("fail", "--error", "boom", "--delay", "50"), TaskState.DELAYED, 1),
+        (("fail",), TaskState.DELAYED, 1),
+        (("release",), TaskState.READY, 0),
+        (("release", "--delay", "50", "--priority", "-3"), TaskState.DELAYED, 0),
+        (("bury", "--reason", "broken"), TaskState.DEAD, 0),
+        (("extend", "500"), TaskState.INVISIBLE, 0),
+    ],
+)
+def test_a_holder_settles_its_delivery(
+    run: Run, q: DPQ, words: tuple[str, ...], state: TaskState, counted: int
+) -> None:
+    """fail, release, bury and extend do to the task what the library's methods do."""
+    q.push(1)
+    task_id, token = line_of(one(run("pop")))
+    run(words[0], task_id, token, *words[1:])
+    task = q.get(task_id)
+    assert task.state is state
+    assert task.attempt == counted + 1
+    if "--error" in words:
+        assert task.last_error == "boom"
+    if "--priority" in words:
+        assert task.priority == -3
+    if "--reason" in words:
+        assert task.reason == "broken"
+
+
+@pytest.mark.parametrize("action", ["ack", "fail", "release", "bury", "extend"])
+def test_a_stale_token_or_a_lost_task_changes_nothing(run: Run, q: DPQ, action: str) -> None:
+    """With an old token or an unknown id a command fails, in one line, and changes nothing."""
+    more = ["5"] if action == "extend" else []
+    task_id = q.push(1)
+    old = line_of(one(run("pop")))
+    run("release", *old)
+    new = line_of(one(run("pop")))
+    before = q.get(task_id)
+    refused = run(action, *old, *more, code=1)
+    assert len(refused.stderr.splitlines()) == 1
+    assert q.get(task_id) == before
+    run("ack", *new)
+    assert "is gone" in run(action, *new, *more, code=1).stderr
+
+
+def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
+    """An id is an id whatever characters it has: none is taken for an option."""
+    for task_id in ("-n-queue-v_y", "--json-vvv_n", "-yynnvvqqJ--"):
+        assert "holds no such" in run("get", task_id, code=1).stderr
+        assert "is gone" in run("ack", task_id, "1", code=1).stderr
+        assert "is gone" in run("fail", task_id, "1", "--error", "x", code=1).stderr
+        assert "holds no such" in run("cancel", task_id, code=1).stderr
+        assert "holds no such" in run("update", task_id, "--delay", "1", code=1).stderr
+        assert run("dead", "replay", task_id, "--rate", "5").stdout == "0\n"
+        assert run("dead", "purge", task_id, "--yes").stdout == "0\n"
+    assert len(q) == 0
+
+
+# Looking
+
+
+def test_peek_shows_a_state_as_table_and_as_lines(run: Run, q: DPQ) -> None:
+    """Peek shows tasks in their order and takes none; text of the queue is shown as it is."""
+    ids = [q.push({"text": "[bold]x[/bold]\x9b"}, 2), q.push(2, 1, group="g", key="k")]
+    lines = run("peek", "--json").stdout.splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ids
+    table = run("peek").stdout
+    assert "[bold]x[/bold]" in table
+    assert "\x9b" not in table
+    assert ids[0] not in run("peek", "--state", "delayed").stdout
+    assert len(run("peek", "-n", 1, "--json").stdout.splitlines()) == 1
+    assert q.stats().ready == 2
+
+
+def test_get_shows_one_task(run: Run, q: DPQ) -> None:
+    """Get prints one task as one line of JSON; an unknown one is 1."""
+    task_id = q.push(float("inf"), 1.5)
+    task = one(run("get", task_id))
+    assert (task["payload"], task["priority"]) == (float("inf"), 1.5)
+    assert "holds no such" in run("get", "none", code=1).stderr
+
+
+def test_stats_counts(run: Run, q: DPQ) -> None:
+    """Stats has every count, as a table and as JSON."""
+    q.push(1)
+    q.push(1, delay=50)
+    counts = one(run("stats", "--json"))
+    assert counts == {"queue": q.queue_name, **json.loads(q.stats().model_dump_json())} | {
+        "oldest_ready_seconds": counts["oldest_ready_seconds"]
+    }
+    table = run("stats").stdout
+    assert re.search(r"ready +1\n", table)
+    assert re.search(r"delayed +1\n", table)
+
+
+@pytest.mark.parametrize("form", [["--json"], []])
+def test_stats_watches_until_it_is_interrupted(
+    url: str, name: str, q: DPQ, form: list[str]
+) -> None:
+    """--watch shows the counts again and again; Ctrl-C ends it with 130 and without a traceback."""
+    with start("--url", url, "stats", "--watch", "0.1", "--queue", name, *form) as process:
+        assert re.search(r"ready\D+0", read_until(process, "ready"))
+        q.push(1)
+        while not re.search(r"ready\D+1", read_until(process, "ready")):
+            pass
+        process.send_signal(signal.SIGINT)
+        _, talk = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, talk) == (130, "interrupted\n")
+
+
+def read_until(process: subprocess.Popen[str], word: str) -> str:
+    for line in process.stdout:
+        if word in line:
+            return line
+    pytest.fail(f"no {word!r} before the end: {process.stderr.read()}")
+
+
+def test_stats_is_redrawn_at_a_terminal(url: str, name: str, q: DPQ) -> None:
+    """At a terminal --watch redraws one table in place, and Ctrl-C ends it."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    words = ("--url", url, "stats", "--queue", name, "--watch")
+    with start(*words, stdout=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = ""
+        deadline = time.monotonic() + PATIENCE_S
+        while "\x1b[1A" not in shown and time.monotonic() < deadline:
+            if select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 65536).decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 130
+    os.close(ours)
+    assert "\x1b[1A" in shown, shown
+
+
+def test_queues_lists_all_known(run: Run, url: str, q: DPQ) -> None:
+    """Queues shows every known queue with its counts."""
+    q.push(1)
+    with DPQ.from_url(url, q.queue_name + "-2") as other:
+        other.push_many([])
+        other.stats()
+        lines = [json.loads(line) for line in run("queues", "--json").stdout.splitlines()]
+        ready = {line["queue"]: line["ready"] for line in lines}
+        assert (ready[q.queue_name], ready[other.queue_name]) == (1, 0)
+        assert other.queue_name in run("queues").stdout
+        other.drop()
+
+
+def test_check_tells_problems(run: Run, q: DPQ) -> None:
+    """A sound queue is 0 and silence on stdout; a damaged one is 1 and a line for each problem."""
+    task_id = q.push(1)
+    assert run("check").stdout == ""
+    q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
+    assert task_id in run("check", code=1).stdout
+    assert task_id in run("check", "--json", code=1).stdout
+
+
+# Changing
+
+
+def test_update_changes_in_place(run: Run, q: DPQ) -> None:
+    """Update sets priority and delay; without either it is wrong usage."""
+    task_id = q.push(1)
+    run("update", task_id, "--priority", 9, "--delay", 50)
+    task = q.get(task_id)
+    assert (task.priority, task.state) == (9, "delayed")
+    assert "changes nothing" in run("update", task_id, code=2).stderr
+
+
+def test_cancel_removes_a_task(run: Run, q: DPQ) -> None:
+    """A cancelled task is gone, and stdout stays empty."""
+    task_id = q.push(1)
+    assert run("cancel", task_id).stdout == ""
+    with pytest.raises(TaskNotFoundError):
+        q.get(task_id)
+
+
+def test_a_paused_queue_gives_nothing_until_resume(run: Run, q: DPQ) -> None:
+    """Pause stops every pop, for some seconds or until resume."""
+    q.push(1)
+    for seconds in ([], ["100"]):
+        run("pause", *seconds)
+        run("pop", code=1)
+        run("resume")
+        run("release", *line_of(one(run("pop"))))
+
+
+def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
+    """group close holds a group's tasks back, group open lets them go."""
+    q.push(1, group="g")
+    run("group", "close", "g", 100)
+    run("pop", code=1)
+    run("group", "open", "g")
+    run("pop")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("purge",), ("purge", "--drop"), ("dead", "purge", "--all"), ("purge", "--state", "ready")],
+)
+def test_nothing_is_deleted_without_yes(run: Run, q: DPQ, words: tuple[str, ...]) -> None:
+    """Without --yes a deleting command is wrong usage, says so, and deletes nothing."""
+    bury(q)
+    q.push(1)
+    assert "--yes" in told(run(*words, code=2))
+    assert (q.stats().ready, q.stats().dead) == (1, 1)
+
+
+def bury(q: DPQ, reason: str = "r", **push: Any) -> str:
+    """A dead task of the queue, which must have no other ready."""
+    q.push("dead", **push)
+    task, _, _ = q.pop()
+    q.bury(task, reason)
+    return task.id
+
+
+def test_purge_removes_tasks(run: Run, q: DPQ) -> None:
+    """Purge prints how many went: of one state, or of all."""
+    q.push(1)
+    q.push(2, delay=50)
+    assert run("purge", "--state", "delayed", "--yes").stdout == "1\n"
+    assert run("purge", "--yes").stdout == "1\n"
+    assert len(q) == 0
+
+
+def test_a_dropped_queue_is_forgotten(run: Run, q: DPQ) -> None:
+    """purge --drop leaves no key of the queue, nor its name."""
+    q.push(1)
+    run("purge", "--drop", "--yes")
+    assert q.redis.keys(key_of(q.queue_name, "*")) == []
+    assert q.queue_name not in run("queues", "--json").stdout
+    run("purge", "--drop", "--state", "ready", "--yes", code=2)
+
+
+def test_promote_does_all_upkeep(run: Run, q: DPQ) -> None:
+    """Promote goes on until nothing is due, and prints how many tasks moved."""
+    q.push_many([dpq.Push(payload=n, delay=0.001) for n in range(450)])
+    wait_for(lambda: q.next_event() == 0, q.next_event)
+    wait_for(lambda: not q.redis.zcount(key_of(q.queue_name, "delayed"), now(q), "+inf"), q.stats)
+    assert run("promote").stdout == "450\n"
+    assert q.stats().ready == 450
+
+
+def now(q: DPQ) -> int:
+    seconds, microseconds = q.redis.time()
+    return seconds * 1000 + microseconds // 1000
+
+
+def test_dead_letters_are_listed_by_reason_and_group(run: Run, q: DPQ) -> None:
+    """dead list shows reason and error, filtered, as a table and as lines."""
+    first, second = bury(q, "broken", group="g"), bury(q, "other")
+    lines = run("dead", "list", "--json").stdout.splitlines()
+    assert {json.loads(line)["id"] for line in lines} == {first, second}
+    assert one(run("dead", "list", "--json", "--reason", "other"))["id"] == second
+    assert one(run("dead", "list", "--json", "--group", "g"))["id"] == first
+    table = run("dead", "list", "--reason", "broken").stdout
+    assert first in table
+    assert "broken" in table
+    assert second not in table
+    assert len(run("dead", "list", "-n", 1, "--json").stdout.splitlines()) == 1
+
+
+@pytest.mark.parametrize("action", [["replay"], ["purge", "--yes"]])
+def test_dead_letters_are_chosen_by_id_filter_or_all(run: Run, q: DPQ, action: list[str]) -> None:
+    """replay and purge act on exactly the ids, the reason, the group or all; and print how many."""
+    ids = [bury(q, "a"), bury(q, "b"), bury(q, "c", group="g"), bury(q, "d")]
+    chosen = [[ids[0]], ["--reason", "b"], ["--group", "g"], ["--all"]]
+    for left, words in zip((3, 2, 1, 0), chosen, strict=True):
+        assert run("dead", *action, *words).stdout == "1\n"
+        assert q.stats().dead == left
+    assert len(q) == (4 if action == ["replay"] else 0)
+
+
+@pytest.mark.parametrize("words", [[], ["--all", "x"], ["x", "--reason", "r"]])
+def test_an_unclear_choice_of_dead_letters_is_wrong_usage(run: Run, words: list[str]) -> None:
+    """Neither nor both of ids and filters is wrong usage."""
+    run("dead", "replay", *words, code=2)
+    run("dead", "purge", "--yes", *words, code=2)
+
+
+def test_replay_may_be_slow(run: Run, q: DPQ) -> None:
+    """--rate makes replayed tasks come due one after the other."""
+    for _ in range(3):
+        bury(q)
+    assert run("dead", "replay", "--all", "--rate", 0.01).stdout == "3\n"
+    assert q.stats().delayed == 2
+
+
+# The program
+
+
+def test_url_and_queue_stand_anywhere(url: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """--url and --queue: after the command beats before, before beats the environment."""
+
+    def queue_of(*words: str) -> str:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 0, result.stderr
+        return str(json.loads(result.stdout)["queue"])
+
+    where = ("--url", url)
+    assert queue_of("stats", "--json", *where) == "default"
+    monkeypatch.setenv("DPQ_QUEUE", f"{name}-e")
+    assert queue_of(*where, "stats", "--json") == f"{name}-e"
+    assert queue_of(*where, "--queue", f"{name}-b", "stats", "--json") == f"{name}-b"
+    both = (*where, "--queue", f"{name}-b", "stats", "--json", "--queue", f"{name}-a")
+    assert queue_of(*both) == f"{name}-a"
+    monkeypatch.setenv("DPQ_URL", url)
+    assert queue_of("stats", "--json", "--queue", name) == name
+    monkeypatch.setenv("DPQ_URL", "unix:///nowhere")
+    assert queue_of("--url", url, "stats", "--json", "--queue", name) == name
+
+
+@pytest.mark.parametrize("place", ["before", "after", "environment"])
+@pytest.mark.parametrize("verbose", [[], ["-v"]])
+def test_a_password_is_never_shown(
+    monkeypatch: pytest.MonkeyPatch, place: str, verbose: list[str]
+) -> None:
+    """A server that is away is one line and 1; the password is masked, in a traceback as well."""
+    url = "redis://user:geheim@127.0.0.1:1/0"
+    if place == "environment":
+        monkeypatch.setenv("DPQ_URL", url)
+    before = ["--url", url] if place == "before" else []
+    after = ["--url", url] if place == "after" else []
+    result = CliRunner().invoke(app, [*verbose, *before, "stats", *after])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "geheim" not in result.stderr
+    assert "redis://user:***@127.0.0.1:1/0" in result.stderr.splitlines()[-1]
+    assert ("Traceback" in result.stderr) is bool(verbose)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--url", "foo://user:geheim@x", "stats"),
+        ("stats", "--queue", "a{b}"),
+        ("pop", "-n", "100000"),
+        ("push", "1", "--priority", "nan"),
+        ("push", "1", "--priority", "high"),
+        ("push", "1", "--on-duplicate", "maybe"),
+        ("peek", "--state", "lost"),
+        ("nonsense",),
+        ("ack",),
+        ("ack", "id", "token"),
+    ],
+)
+def test_a_bad_argument_is_wrong_usage(url: str, words: tuple[str, ...]) -> None:
+    """What the command line itself gets wrong is 2, with nothing on stdout and no password."""
+    result = CliRunner().invoke(app, words, env={"DPQ_URL": url})
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr
+    assert "geheim" not in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def commands() -> list[list[str]]:
+    top = "push pop ack fail release bury extend peek get stats queues check update cancel pause"
+    words = [[word] for word in f"{top} resume purge promote scheduler group dead".split()]
+    nested = [["group", "close"], ["group", "open"]]
+    return [*words, *nested, ["dead", "list"], ["dead", "replay"], ["dead", "purge"]]
+
+
+@pytest.mark.parametrize("words", commands(), ids=" ".join)
+def test_every_command_explains_itself(words: list[str]) -> None:
+    """--help names what the command does, its options, their defaults and environment variables."""
+    result = CliRunner().invoke(app, [*words, "--help"])
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+    if words not in (["group"], ["dead"]):
+        assert "DPQ_URL" in result.stdout
+        assert "redis://localhost:6379/0" in result.stdout
+
+
+def test_the_help_is_enough_to_start() -> None:
+    """Without arguments the help is shown, and its getting-started names the first commands."""
+    shown = program("--help").stdout
+    for word in ("export DPQ_URL=embedded:", "dpq push", "dpq pop", "dpq ack ID TOKEN"):
+        assert word in shown
+    bare = program()
+    assert "Getting started" in bare.stdout + bare.stderr
+    assert program("--version").stdout == f"dpq {dpq.__version__}\n"
+
+
+def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
+    """When stdout is closed early the program ends by itself, without a word."""
+    q.push_many(dpq.Push(payload="x" * 1000) for _ in range(1000))
+    with start("--url", url, "peek", "--json", "-n", 1000, "--queue", name) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 1
+
+
+def test_ctrl_c_ends_a_waiting_pop(url: str, name: str, q: DPQ) -> None:
+    """Ctrl-C is 130 and one word, and no task is lost to it."""
+    with start("pop", "--wait", "--url", url, "--queue", name) as process:
+        wait_for(lambda: blocked(q.redis), lambda: q.redis.client_list())
+        process.send_signal(signal.SIGINT)
+        out, talk = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out, talk) == (130, "", "interrupted\n")
+    q.push(1)
+    assert q.pop().task
+
+
+@pytest.mark.parametrize(
+    ("words", "queues"),
+    [
+        (["scheduler"], None),
+        (["scheduler", "--queue", "a", "--queue", "b"], ["a", "b"]),
+        (["--queue", "a", "scheduler"], ["a"]),
+    ],
+)
+def test_scheduler_looks_after_the_queues_named(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], queues: list[str] | None
+) -> None:
+    """The daemon gets the URL and the queues of the command line; DPQ_QUEUE does not narrow it."""
+    called: list[object] = []
+    monkeypatch.setattr("dpq.cli.daemon.run_daemon", lambda *given: called.extend(given))
+    result = CliRunner().invoke(app, words, env={"DPQ_URL": "redis://h", "DPQ_QUEUE": "x"})
+    assert result.exit_code == 0, result.stderr
+    assert called == ["redis://h", queues]
+
+
+def test_scheduler_promotes_and_stops(url: str, name: str, q: DPQ) -> None:
+    """`dpq scheduler` makes a due task ready though nobody pops, and ends with 0 at SIGTERM."""
+    with start("scheduler", "--queue", name, "--url", url) as process:
+        q.push(1, delay=0.05)
+        wait_for(lambda: q.stats().ready == 1, q.stats)
+        process.send_signal(signal.SIGTERM)
+        out, talk = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (0, ""), talk
+    assert "scheduler: stopped" in talk
+
+
+# A private server
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
+    yield path / "queue"
+    wait_for(lambda: not running(path), lambda: running(path))
+    shutil.rmtree(path)
+
+
+def running(path: Path) -> list[str]:
+    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)  # noqa: S607
+    return [line for line in listed.stdout.splitlines() if str(path) in line]
+
+
+def test_an_embedded_queue_outlives_the_program(directory: Path) -> None:
+    """What one run pushes into embedded:DIR, the next run pops; nothing is left running between."""
+    where = ("--url", f"embedded:{directory}")
+    pushed = program(*where, "push", '{"body": "hello"}', check=True).stdout.strip()
+    assert not running(directory)
+    assert one(program(*where, "pop", check=True))["id"] == pushed
+
+
+def test_an_embedded_queue_is_shared(directory: Path) -> None:
+    """A pop that waits in one terminal gets what a push in another one puts into the same DIR."""
+    where = ("--url", f"embedded:{directory}")
+    with start(*where, "pop", "--wait", "--ack") as process:
+        pushed = program(*where, "push", "1", check=True).stdout.strip()
+        out, talk = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, talk
+    assert json.loads(out)["id"] == pushed
