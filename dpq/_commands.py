@@ -127,17 +127,17 @@ class Commands(Generic[P]):
 
     # Settings of the queue
 
-    def open(self) -> Steps[dict[str, str]]:
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
         """Agree with the server on what belongs to the queue; make a queue that is there known."""
-        settings: dict[str, str] = yield self.configure()
+        settings: dict[str, str] = yield self.configure(create=create)
         if "format" in settings:
             yield self.register()
         return settings
 
-    def configure(self) -> Command[dict[str, str]]:
+    def configure(self, *, create: bool = False) -> Command[dict[str, str]]:
         """Write the settings that this client names and nobody has named before; read all."""
         flat = [text for pair in self.named.items() for text in pair]
-        return self._command("configure", [STORAGE_FORMAT, *flat], self._agree)
+        return self._command("configure", [STORAGE_FORMAT, int(create), *flat], self._agree)
 
     def _agree(self, reply: list[bytes]) -> dict[str, str]:
         settings = _replies.read_settings(reply)
@@ -183,6 +183,8 @@ class Commands(Generic[P]):
         batch: list[_Prepared] = []
         size = 0
         for push in pushes:
+            if not isinstance(push, Push):
+                raise ConfigurationError(f"a push is {push!r}: push_many takes Push models")
             prepared = self._prepare(
                 push.payload,
                 push.priority,
@@ -208,11 +210,11 @@ class Commands(Generic[P]):
         args: list[Any] = [self._now()]
         for task_id, (spec, body, _) in zip(ids, batch, strict=True):
             args += (task_id, spec, body)
-        fresh: bool = yield self._command(
+        command = self._command(
             "push", args, lambda reply: _replies.read_ids(ids, [key for _, _, key in batch], reply)
         )
-        if fresh:  # the queue is new, or was dropped since this client opened it
-            yield from self.open()
+        while (yield command):  # the queue is new, or was dropped since this client opened it
+            yield from self.open(create=True)
         return ids
 
     def _prepare(
@@ -267,13 +269,13 @@ class Commands(Generic[P]):
         for batch in _batches(tasks, MAX_BATCH):
             args: list[Any] = [self._now()]
             for task in batch:
-                args += (task.id, task.token)
+                args += (_task(task).id, task.token)
             read = partial(_replies.read_acks, [task.id for task in batch])
             done += yield self._command("ack", args, read)
         return done
 
     def _of_holder(self, script_name: str, action: str, task: Task[P], *args: Any) -> Command[int]:
-        read = _replies.read_lease(action, task.id)
+        read = _replies.read_lease(action, _task(task).id)
         return self._command(script_name, [self._now(), task.id, task.token, *args], read)
 
     def extend(self, task: Task[P], seconds: float) -> Command[int]:
@@ -478,6 +480,12 @@ class Commands(Generic[P]):
 
 _Prepared = tuple[str, bytes, str]
 """A checked push: its spec (see push.lua), its payload, its key."""
+
+
+def _task(value: Task[P]) -> Task[P]:
+    if not isinstance(value, Task):
+        raise ConfigurationError(f"task is {value!r}: it must be the Task that pop returned")
+    return value
 
 
 def _id(value: Any) -> str:

@@ -71,9 +71,8 @@ def _task(
     **more: Any,
 ) -> Task[P]:
     head, group, key, _, error = record.decode("utf-8", "replace").split("\t", 4)
-    (token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued, _, _) = (
-        head.split(" ")
-    )
+    fields = head.split(" ")
+    token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued = fields[:10]
     return kind(
         id=task_id,
         payload=payload,
@@ -155,7 +154,7 @@ def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
-    """The reply of push: puts the ids of the keys' holders where a push met one; is the queue new?
+    """The reply of push: puts in the ids of holders that were met; is the queue not there yet?
 
     Raises:
         DuplicateTaskError: A key is taken and the push forbids that.

@@ -114,10 +114,10 @@ class DPQ(QueueFace[P]):
         return self._send(command)
 
     def _drive(self, steps: Steps[T]) -> T:
-        if self._settings is None:
-            self._open()
         try:
-            command = next(steps)
+            command = next(steps)  # arguments are checked before a server is asked
+            if self._settings is None:
+                self._open()
             while True:
                 command = steps.send(self._send(command))
         except StopIteration as end:

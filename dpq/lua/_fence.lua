@@ -3,7 +3,7 @@
 -- Gives: task. Returns from the script: 0 when this very call was done before, -1 when the lease is lost.
 local task = redis.call('HGET', meta, id)
 task = task and read(task)
-if not task or task.token ~= token then
+if not task or task.token ~= token or token == '0' then
   return -1
 elseif task.delivery == verb then
   return 0

@@ -1,13 +1,11 @@
 -- _place: where a due task stands: ready, or waiting behind the head of its group.
--- Wants: ready, delayed, invisible, waiting, groups, closed, dead, conf.
+-- Wants: ready, delayed, invisible, waiting, groups, closed, dead.
 -- Gives: enter(id, task), leave(id, task), succeed(group), shut(group); admit(), to be called after
 --        the last enter, which says how many tasks have become ready in this script.
 local arrivals, admitted = {}, 0
-local aging
 
 local function score_of(task)
-  aging = aging or tonumber(redis.call('HGET', conf, 'aging') or 0)
-  return aging * (task.enqueued + task.wait) / 1000 - task.priority
+  return task.aging * (task.enqueued + task.wait) / 1000 - task.priority
 end
 
 -- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for

@@ -34,7 +34,7 @@ local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
   local raw = raws[i]
   local token, again, key = string.match(raw or '', '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t[^\t]*\t([^\t]*)')
-  if token ~= args[2 * i + 1] then
+  if token ~= args[2 * i + 1] or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not raw or token == '0') and 0 or -1
   elseif again ~= '0' or redis.call('ZREM', invisible, id) == 0 then

@@ -36,5 +36,7 @@ if not redis.call('ZSCORE', invisible, id) then
 end
 redis.call('ZADD', invisible, now + ms, id)
 notice(ms)
-admit()
+if admit() > 0 then
+  redis.call('ZADD', wake, '0', 'w')
+end
 return now + ms

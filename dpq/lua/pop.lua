@@ -70,7 +70,7 @@ while #bodies < most and #rotten < batch and bytes <= max_bytes do
       redis.call('ZADD', ready, popped[i + 1], member)
     elseif raw then
       local attempts, deliveries, deferrals, rest, expires, group = string.match(raw,
-        '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %d+\t([^\t]*).*)$')
+        '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %S+ %d+\t([^\t]*).*)$')
       if not body then
         rotten[#rotten + 1] = { id, raw, 'payload missing' }
       elseif expires ~= '0' and deliveries == '0' and tonumber(expires) <= now then

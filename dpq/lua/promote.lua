@@ -30,8 +30,8 @@ local now, batch = ARGV[1], tonumber(ARGV[2])
 -- @include _bury
 -- @include _next
 -- @include _upkeep
-local moved, admitted = upkeep(batch)
-if admitted > 0 then
+local moved, entered = upkeep(batch)
+if entered > 0 then
   redis.call('ZADD', wake, '0', 'w')
 end
 moved = math.max(moved, trim(batch))

@@ -10,9 +10,7 @@
 -- KEYS[8]  meta       HASH    id -> record
 -- KEYS[9]  dead       ZSET    id -> when, ms
 -- KEYS[10] keys       HASH    unique key -> id
--- KEYS[11] conf       HASH    settings
--- KEYS[12] stats      HASH    running totals
--- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] wake       ZSET    the marker that waiting consumers block on
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[2]  most       tasks at most
 -- ARGV[3..]            ids: only these
@@ -21,7 +19,7 @@
 -- Lost reply: safe to send again; the second call removes the next ones.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake = KEYS[11], KEYS[12], KEYS[13]
+local wake = KEYS[11]
 local state, most, args = ARGV[1], tonumber(ARGV[2]), ARGV
 
 -- @include _record

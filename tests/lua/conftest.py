@@ -1,0 +1,92 @@
+"""What the tests of the scripts share: a look at what is stored, and raw calls.
+
+After each test that uses `q` its `check()` must find nothing, unless the test is marked `damaged`.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ, Task
+from dpq._keys import PARTS, key_of
+from dpq._scripts import script
+
+RECORD = (
+    "token attempts deliveries deferrals delivery again max wait priority enqueued expires aging order"
+)
+
+
+class Probe:
+    """Raw calls to the scripts of one queue, and its data as it is stored."""
+
+    def __init__(self, redis: Redis, q: DPQ) -> None:
+        self.redis = redis
+        self.q = q
+
+    def key(self, part: str) -> str:
+        return key_of(self.q.queue_name, part)
+
+    def call(self, name: str, *args: Any) -> Any:
+        """Run a script with the keys that its header declares."""
+        called = script(name)
+        keys = [self.key(part) for part in called.parts]
+        return self.redis.eval(called.text, len(keys), *keys, *args)
+
+    def record(self, task_id: str) -> dict[str, str]:
+        """The stored record, by the names of docs/design.md."""
+        raw = self.redis.hget(self.key("meta"), task_id).decode()
+        head, group, key, reason, error = raw.split("\t")
+        fields = dict(zip(RECORD.split(), head.split(), strict=True))
+        return fields | {"group": group, "key": key, "reason": reason, "error": error}
+
+    def stored(self) -> dict[str, Any]:
+        """Everything that is stored, to compare before and after."""
+        read = {
+            b"zset": lambda key: self.redis.zrange(key, 0, -1, withscores=True),
+            b"hash": self.redis.hgetall,
+            b"string": self.redis.get,
+        }
+        parts = ((part, self.redis.type(self.key(part))) for part in PARTS)
+        return {part: read[kind](self.key(part)) for part, kind in parts if kind != b"none"}
+
+    def count(self, part: str) -> int:
+        return int(self.redis.zcard(self.key(part)))
+
+    def woken(self) -> bool:
+        """Was a waiting consumer told to look? Takes the mark away."""
+        return bool(self.redis.delete(self.key("wake")))
+
+    def pop(self, visibility: float = 30) -> Task:
+        task = self.q.pop(visibility=visibility).task
+        assert task is not None, f"nothing ready: {self.q.stats()}"
+        return task
+
+    def drain(self) -> list[Any]:
+        """Pop and ack all that is ready, one by one: the payloads in their order."""
+        payloads = []
+        while (popped := self.q.pop()).task:
+            payloads.append(popped.task.payload)
+            popped.on_success()
+        return payloads
+
+    def state(self, task_id: str) -> str:
+        return self.q.get(task_id).state.value
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "damaged: this test breaks the stored data on purpose")
+
+
+@pytest.fixture
+def probe(redis: Redis, q: DPQ) -> Probe:
+    return Probe(redis, q)
+
+
+@pytest.fixture(autouse=True)
+def nothing_broken(request: pytest.FixtureRequest) -> Iterator[None]:
+    q = request.getfixturevalue("q") if "q" in request.fixturenames else None
+    yield
+    if q is not None and not request.node.get_closest_marker("damaged"):
+        assert q.check() == []

@@ -1,0 +1,208 @@
+"""ack: finished work leaves the queue, from whatever state it is in while its token is live."""
+
+import contextlib
+
+import pytest
+
+from dpq import LeaseLostError
+
+
+def lease_ran_out(q, clock, task):
+    clock.advance(30)
+    q.promote()
+
+
+def behind_a_better_one(q, clock, task):
+    q.push("better", priority=9, group=task.group)
+    lease_ran_out(q, clock, task)
+
+
+LEAVING = {
+    "invisible": lambda q, clock, task: None,
+    "ready": lease_ran_out,
+    "waiting": behind_a_better_one,
+    "delayed": lambda q, clock, task: q.set_visibility(task, 60),
+    "dead": lambda q, clock, task: q.bury(task, "gave up"),
+}
+
+
+@pytest.mark.parametrize("state", LEAVING)
+def test_from_every_state(q, clock, probe, state):
+    """While its token is live, an ack removes a task whole, wherever it is."""
+    task_id = q.push("done", group="g", key="k")
+    task = probe.pop()
+    LEAVING[state](q, clock, task)
+    assert probe.state(task_id) == state
+
+    assert q.ack(task) is True
+
+    stored = probe.stored()
+    assert all(task_id.encode() not in stored.get(part, {}) for part in ("meta", "payload"))
+    assert "keys" not in stored
+    assert "invisible" not in stored
+    assert "dead" not in stored
+    assert q.stats().acked == 1
+
+
+@pytest.mark.parametrize("settle", ["release", "fail"])
+def test_after_settling(q, probe, settle):
+    """Work that was given back may still be acked by its delivery until somebody pops it."""
+    q.push("x")
+    task = probe.pop()
+    getattr(q, settle)(task)
+    assert q.ack(task) is True
+    assert q.size() == 0
+
+
+def test_of_an_expired_last_attempt(q, clock, probe):
+    """An ack after the lease of the last attempt ran out takes the task out of the dead letters."""
+    q.push("x", max_attempts=1)
+    task = probe.pop()
+    lease_ran_out(q, clock, task)
+    assert q.stats().dead == 1
+    assert q.ack(task) is True
+    assert q.stats().dead == 0
+
+
+def test_twice(q, probe):
+    """A retried ack answers False and changes nothing."""
+    q.push("x")
+    task = probe.pop()
+    q.ack(task)
+    before = probe.stored()
+    assert q.ack(task) is False
+    assert probe.stored() == before
+
+
+def test_with_an_old_token(q, clock, probe):
+    """An ack of an earlier delivery is refused and leaves the task with its holder."""
+    q.push("x", key="k")
+    first = probe.pop()
+    clock.advance(30)
+    second = probe.pop()
+    before = probe.stored()
+    with pytest.raises(LeaseLostError) as caught:
+        q.ack(first)
+    assert caught.value.task_id == first.id
+    assert probe.stored() == before
+    assert second.token > first.token
+    assert q.ack(second) is True
+
+
+def test_of_a_task_that_was_never_popped(q, probe):
+    """Who only looked at a task holds no delivery of it, and can neither finish nor settle it."""
+    task = q.get(q.push("x"))
+    before = probe.stored()
+    with contextlib.suppress(LeaseLostError):
+        assert q.ack(task) is False
+    for verb in (q.fail, q.release):
+        with pytest.raises(LeaseLostError):
+            verb(task)
+    for verb in (q.extend, q.set_visibility, q.bury):
+        with pytest.raises(LeaseLostError):
+            verb(task, 1)
+    assert probe.stored() == before
+
+
+def test_of_a_head_late(q, clock, probe):
+    """A late ack of the head of a group makes the next of the group ready."""
+    q.push("head", priority=2, group="g")
+    head = probe.pop()
+    q.pop()
+    q.push("next", priority=1, group="g")
+    lease_ran_out(q, clock, head)
+    assert [task.payload for task in q.peek()] == ["head"]
+    probe.woken()
+    q.ack(head)
+    assert [task.payload for task in q.peek()] == ["next"]
+    assert probe.woken()
+
+
+def test_many(q, clock, probe):
+    """Of several tasks those with a live token are finished, and the error names all the others."""
+    for i in range(4):
+        q.push(i)
+    tasks = q.pop_many(4)
+    q.ack(tasks[0])
+    q.set_visibility(tasks[2], 0)
+    q.set_visibility(tasks[3], 0)
+    q.pop_many(2)
+    with pytest.raises(LeaseLostError) as caught:
+        q.ack_many(tasks)
+    assert caught.value.task_ids == (tasks[2].id, tasks[3].id)
+    assert q.stats().acked == 2
+    assert q.stats().invisible == 2
+
+
+def test_many_and_gone(q, probe):
+    """Each task of `ack_many` has its own answer."""
+    for i in range(3):
+        q.push(i)
+    tasks = q.pop_many(3)
+    q.ack(tasks[1])
+    assert q.ack_many(tasks) == [True, False, True]
+
+
+@pytest.mark.parametrize("state", ["invisible", "delayed", "ready", "waiting"])
+def test_of_a_task_that_runs_again(q, clock, probe, state):
+    """After a `rerun` the ack brings the task back as a new one, behind its equals."""
+    task_id = q.push("old", group="g", key="k", max_attempts=3)
+    task = probe.pop()
+    q.fail(task, "broken", delay=0)
+    task = probe.pop()
+    q.push("new", group="g", key="k", on_duplicate="rerun", max_attempts=5)
+    q.push("equal", group="other")
+    LEAVING[state](q, clock, task)
+    clock.advance(1)
+    probe.woken()
+
+    assert q.ack(task) is True
+
+    again = q.get(task_id)
+    assert (again.payload, again.attempt, again.deliveries, again.max_attempts) == ("new", 1, 0, 5)
+    assert (again.token, again.last_error, again.key) == (0, None, "k")
+    assert again.enqueued_at.timestamp() * 1000 == clock.ms
+    assert q.stats().acked == 1
+    assert probe.woken() is (state != "waiting")  # there a better task was ready before
+    assert q.stats().pushed == 3 + (state == "waiting")
+    better = ["better"] if state == "waiting" else []
+    assert probe.drain() == [*better, "equal", "new"]
+    with pytest.raises(LeaseLostError):  # nobody's token, the first holder's included
+        q.extend(task, 1)
+
+
+def test_twice_of_a_task_that_runs_again(q, probe):
+    """A retried ack does not finish the new task of a `rerun`; with a new holder it is refused."""
+    task_id = q.push("old", key="k")
+    task = probe.pop()
+    q.push("new", key="k", on_duplicate="rerun")
+    q.ack(task)
+    assert q.ack(task) is False
+    assert probe.state(task_id) == "ready"
+    probe.pop()
+    with pytest.raises(LeaseLostError):
+        q.ack(task)
+
+
+@pytest.mark.parametrize(("pause", "state"), [(3, "delayed"), (10, "ready")])
+def test_of_a_task_that_runs_again_later(q, clock, probe, pause, state):
+    """The delay of a `rerun` counts from that push, not from the ack."""
+    task_id = q.push("old", key="k")
+    task = probe.pop()
+    q.push("new", delay=10, key="k", on_duplicate="rerun")
+    clock.advance(pause)
+    q.ack(task)
+    assert probe.state(task_id) == state
+    clock.advance(10 - pause)
+    assert probe.pop().payload == "new"
+
+
+def test_of_a_task_that_runs_again_in_lifo(q, clock, probe):
+    """In a LIFO queue a task that runs again comes before its equals."""
+    lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock)
+    lifo.push("old", key="k")
+    task = lifo.pop().task
+    lifo.push("equal")
+    lifo.push("new", key="k", on_duplicate="rerun")
+    lifo.ack(task)
+    assert probe.drain() == ["new", "equal"]

@@ -1,0 +1,141 @@
+"""bury: give a task up now. And _bury: the dead letters are capped by number and age."""
+
+import pytest
+
+from dpq import DPQ, DeadTask, LeaseLostError
+
+
+def test_running(q, clock, probe):
+    """A buried task is dead with its reason, its time and its key."""
+    task_id = q.push("x", key="k", group="g")
+    q.bury(probe.pop(), "no such page")
+    letter = q.get(task_id)
+    assert isinstance(letter, DeadTask)
+    assert (letter.reason, letter.attempts, letter.key) == ("no such page", 0, "k")
+    assert letter.died_at.timestamp() * 1000 == clock.ms
+    assert q.stats().buried == 1
+    assert q.size() == 0
+
+
+def test_twice(q, probe):
+    """The same burial again succeeds and changes nothing, the first reason included."""
+    q.push("x")
+    task = probe.pop()
+    q.bury(task, "first")
+    before = probe.stored()
+    q.bury(task, "second")
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("verb", ["fail", "release", "set_visibility", "extend"])
+def test_then_another_verb(q, probe, verb):
+    """A burial settles the delivery: other verbs are refused and change nothing."""
+    q.push("x")
+    task = probe.pop()
+    q.bury(task, "r")
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        getattr(q, verb)(task, 1)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("verb", ["fail", "release"])
+def test_after_another_verb(q, probe, verb):
+    """A delivery that was settled otherwise cannot be buried."""
+    q.push("x")
+    task = probe.pop()
+    getattr(q, verb)(task)
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        q.bury(task, "r")
+    assert probe.stored() == before
+
+
+def test_with_an_old_token(q, clock, probe):
+    """Only the live delivery may bury."""
+    q.push("x")
+    task = probe.pop()
+    clock.advance(30)
+    probe.pop()
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        q.bury(task, "r")
+    assert probe.stored() == before
+
+
+def test_late_from_ready(q, clock, probe):
+    """A burial after the lease ran out takes the head from ready and makes the next one ready."""
+    q.push("head", group="g", priority=1)
+    task = probe.pop()
+    clock.advance(30)
+    q.promote()
+    q.push("next", group="g")
+    probe.woken()
+    q.bury(task, "r")
+    assert [ready.payload for ready in q.peek()] == ["next"]
+    assert probe.woken()
+
+
+def test_reason_is_one_bounded_line(q, probe):
+    """A reason is kept without control characters, up to 1000 characters."""
+    task_id = q.push("x")
+    q.bury(probe.pop(), "tab\tnewline\nzero\0 " + "é" * 2000)
+    reason = q.get(task_id).reason
+    assert reason.startswith("tab newline zero  é")
+    assert len(reason) == 1000
+
+
+def capped(q, clock, **caps):
+    return DPQ(q.redis, q.queue_name, clock=clock, **caps)
+
+
+def bury_each(queue, payloads):
+    for payload in payloads:
+        queue.push(payload, key=f"key of {payload}")
+        queue.bury(queue.pop().task, "r")
+
+
+def test_cap_on_number(q, clock, probe):
+    """With `dead_max_tasks` the longest dead letters go first, with their keys and payloads."""
+    queue = capped(q, clock, dead_max_tasks=3)
+    for payload in range(5):
+        bury_each(queue, [payload])
+        clock.advance(1)
+    assert [letter.payload for letter in q.dead.list()] == [2, 3, 4]
+    assert q.stats().dropped == 2
+    assert set(probe.stored()["keys"]) == {b"key of 2", b"key of 3", b"key of 4"}
+    assert len(probe.stored()["payload"]) == 3
+
+
+def test_cap_of_none(q, clock):
+    """With a cap of 0 nothing dead is kept."""
+    queue = capped(q, clock, dead_max_tasks=0)
+    bury_each(queue, [1, 2])
+    assert q.stats().dead == 0
+    assert q.stats().dropped == 2
+
+
+def test_cap_on_age(q, clock, probe):
+    """A letter older than `dead_max_age` is dropped by the next burial; a younger one stays."""
+    queue = capped(q, clock, dead_max_age=60)
+    bury_each(queue, ["old"])
+    clock.advance(30)
+    bury_each(queue, ["young"])
+    clock.advance(29.999)
+    bury_each(queue, ["new"])
+    assert [letter.payload for letter in q.dead.list()] == ["old", "young", "new"]
+    clock.advance(0.001)
+    bury_each(queue, ["last"])
+    assert [letter.payload for letter in q.dead.list()] == ["young", "new", "last"]
+
+
+def test_both_caps(q, clock):
+    """The cap on number holds also when age alone would drop fewer."""
+    queue = capped(q, clock, dead_max_age=60, dead_max_tasks=2)
+    bury_each(queue, ["a"])
+    clock.advance(59)
+    bury_each(queue, ["b"])
+    clock.advance(1)
+    bury_each(queue, ["c"])
+    bury_each(queue, ["d"])
+    assert {letter.payload for letter in q.dead.list()} == {"c", "d"}

@@ -1,0 +1,122 @@
+"""configure: what belongs to the queue is agreed upon with its first client."""
+
+import contextlib
+
+import pytest
+
+from dpq import DPQ, ConfigurationError
+
+
+def open_queue(q, **settings):
+    return DPQ(q.redis, q.queue_name, **settings)
+
+
+SETTINGS = {
+    "order": ("fifo", "lifo"),
+    "aging": (0.5, 2.0),
+    "dead_max_tasks": (10, 11),
+    "dead_max_age": (3600.0, 7200.0),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_first_client_names_it(q, name):
+    """Who names a setting first writes it at once; who names none follows."""
+    value = SETTINGS[name][0]
+    open_queue(q, **{name: value})
+    follower = open_queue(q)
+    follower.stats()
+    assert getattr(follower, name) == value
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_second_client_agrees(q, probe, name):
+    """Naming the same value again is fine and changes nothing."""
+    value = SETTINGS[name][0]
+    open_queue(q, **{name: value})
+    before = probe.stored()["conf"]
+    open_queue(q, **{name: value})
+    assert probe.stored()["conf"] == before
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_second_client_contradicts(q, probe, name):
+    """Another value is refused with an error that names both, and nothing is written."""
+    first, second = SETTINGS[name]
+    open_queue(q, **{name: first})
+    before = probe.stored()
+    stored = before["conf"][name.encode()].decode()
+    with pytest.raises(ConfigurationError, match=f"{name} is .*{name} {stored}"):
+        open_queue(q, **{name: second})
+    assert probe.stored() == before
+
+
+def test_contradiction_in_one_writes_none(q, probe):
+    """When one of two named settings is refused, the other is not written either."""
+    open_queue(q, order="fifo")
+    before = probe.stored()
+    with pytest.raises(ConfigurationError):
+        open_queue(q, dead_max_tasks=5, order="lifo")
+    assert probe.stored() == before
+
+
+def test_late_setting(q):
+    """A setting that nobody has named yet may be named on a queue that is in use."""
+    q.push("x")
+    open_queue(q, dead_max_tasks=7)
+    follower = open_queue(q)
+    follower.stats()
+    assert follower.dead_max_tasks == 7
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"order": "lifo"}, {"aging": 1.0}),
+        ({"aging": 1.0}, {"order": "lifo"}),
+        ({}, {"order": "lifo", "aging": 1.0}),
+    ],
+)
+def test_lifo_with_aging(q, probe, first, second):
+    """LIFO and aging refuse each other, whoever comes first, and the second is not written."""
+    if first:
+        open_queue(q, **first)
+    with pytest.raises(ConfigurationError, match=r"lifo.*aging|aging.*lifo"):
+        open_queue(q, **second)
+    named = set(probe.stored().get("conf", {})) - {b"format"}
+    assert named == {name.encode() for name in first}
+
+
+def test_lifo_with_no_aging(q):
+    """An aging of 0 goes with LIFO."""
+    assert open_queue(q, order="lifo", aging=0).order == "lifo"
+
+
+def test_late_aging(q, probe):
+    """Aging that is named when tasks are stored already is refused or holds for them, too."""
+    ids = [q.push(i, group="g") for i in range(3)]
+    with contextlib.suppress(ConfigurationError):
+        open_queue(q, aging=1.0)
+    assert q.check() == []
+    q.update(ids[1], delay=60)
+    assert probe.drain() == [0, 2]
+
+
+def test_other_format(q, probe):
+    """A queue in another storage format is refused with both numbers and left alone."""
+    probe.redis.hset(probe.key("conf"), "format", 99)
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match=r"format 99.*format 1"):
+        open_queue(q, order="lifo")
+    with pytest.raises(ConfigurationError, match="format 99"):
+        open_queue(q).push("x")
+    assert probe.stored() == before
+    probe.redis.delete(probe.key("conf"))
+
+
+def test_reply(q, probe):
+    """The script answers all that is stored."""
+    probe.call("configure", 1, 0, "order", "fifo")
+    reply = probe.call("configure", 1, 0, "aging", "2.0")
+    pairs = dict(zip(reply[::2], reply[1::2], strict=True))
+    assert pairs == {b"format": b"1", b"order": b"fifo", b"aging": b"2.0"}

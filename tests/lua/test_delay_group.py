@@ -1,0 +1,186 @@
+"""delay_group: close a group for a time, or open it. And _place: order inside groups."""
+
+import math
+import random
+
+import pytest
+
+
+@pytest.fixture
+def group(q) -> list[str]:
+    """Five tasks of group g, the best first."""
+    return [q.push(f"g{i}", priority=-i, group="g") for i in range(5)]
+
+
+def test_close_moves_the_head_only(q, probe, group):
+    """Closing moves one entry, the head, and no record changes."""
+    before = probe.stored()
+    q.delay_group("g", 60)
+    after = probe.stored()
+    assert "ready" not in after
+    assert probe.count("waiting") == 5
+    assert set(map(tuple, before["waiting"])) < set(map(tuple, after["waiting"]))
+    assert after["meta"] == before["meta"]
+    assert "groups" not in after
+
+
+def test_closed_group_hides_nothing_else(q, probe, group):
+    """A closed group does not hide the tasks of others, whatever their priority."""
+    q.push("single", priority=-100)
+    q.push("other", priority=-99, group="h")
+    q.delay_group("g", 60)
+    assert probe.drain() == ["other", "single"]
+
+
+def test_opens_by_time(q, clock, probe, group):
+    """At its time, and not before, the group opens with its best task."""
+    q.delay_group("g", 60)
+    clock.advance(59.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.drain() == ["g0", "g1", "g2", "g3", "g4"]
+
+
+def test_push_into_a_closed_group(q, clock, probe, group):
+    """What comes into a closed group waits, and takes its place when the group opens."""
+    q.delay_group("g", 60)
+    probe.woken()
+    assert probe.state(q.push("best", priority=9, group="g")) == "waiting"
+    assert not probe.woken()
+    clock.advance(60)
+    assert probe.pop().payload == "best"
+
+
+def test_return_into_a_closed_group(q, clock, probe, group):
+    """A task that is given back to its closed group waits in its place."""
+    task = probe.pop()
+    q.delay_group("g", 60)
+    q.release(task)
+    assert probe.state(task.id) == "waiting"
+    clock.advance(60)
+    assert probe.drain() == ["g0", "g1", "g2", "g3", "g4"]
+
+
+def test_open_by_hand(q, probe, group):
+    """0 opens at once, promotes the best only, and wakes."""
+    q.delay_group("g", 60)
+    probe.woken()
+    q.delay_group("g", 0)
+    assert [task.payload for task in q.peek()] == ["g0"]
+    assert probe.woken()
+    assert "closed" not in probe.stored()
+
+
+def test_open_what_is_open(q, probe, group):
+    """Opening an open group, or one that nobody knows, changes nothing."""
+    probe.woken()
+    before = probe.stored()
+    q.delay_group("g", 0)
+    q.delay_group("unknown", 0)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("seconds", [10, 90])
+def test_close_again(q, clock, probe, group, seconds):
+    """By hand the second closing counts, from its own moment, longer or shorter."""
+    q.delay_group("g", 60)
+    clock.advance(5)
+    q.delay_group("g", seconds)
+    assert q.next_event() == seconds
+    assert probe.count("waiting") == 5
+
+
+def test_empty_group(q, clock, probe):
+    """A group without tasks can be closed; at its time nothing of it is left."""
+    q.delay_group("g", 60)
+    assert probe.state(q.push("x", group="g")) == "waiting"
+    q.purge()
+    clock.advance(60)
+    assert q.promote() == 1
+    assert not {"closed", "groups", "waiting"} & set(probe.stored())
+
+
+def test_notice_of_a_short_closing(q, probe, group):
+    """A closing under 5 s tells a waiting consumer and a daemon; a longer one does not."""
+    probe.woken()
+    probe.redis.delete(probe.key("tick"))
+    q.delay_group("g", 5)
+    assert not {"wake", "tick"} & set(probe.stored())
+    q.delay_group("g", 4.999)
+    assert {"wake", "tick"} <= set(probe.stored())
+
+
+def test_only_the_head_is_ready(q, probe, group):
+    """Of a group one task is ready, and the next one only when it has gone."""
+    assert [task.payload for task in q.peek()] == ["g0"]
+    probe.pop()
+    assert [task.payload for task in q.peek()] == ["g1"]
+    assert probe.count("waiting") == 3
+
+
+def test_better_newcomer_replaces_the_head(q, probe, group):
+    """A better task of the group takes the head's place; an equal or worse one waits."""
+    q.push("equal", priority=0, group="g")
+    assert [task.payload for task in q.peek()] == ["g0"]
+    q.push("better", priority=1, group="g")
+    assert [task.payload for task in q.peek()] == ["better"]
+    assert probe.drain() == ["better", "g0", "equal", "g1", "g2", "g3", "g4"]
+
+
+def test_groups_are_exact_among_each_other(q, probe):
+    """With heads only in ready, the order over many groups is that of one queue."""
+    rng = random.Random(7)
+    expected = []
+    for i in range(60):
+        priority = rng.randrange(10)
+        q.push(i, priority=priority, group=rng.choice(["a", "b", "c", None]))
+        expected.append((-priority, i))
+    assert probe.drain() == [i for _, i in sorted(expected)]
+    tasks = [q.push(i, group="a") for i in range(3)]
+    assert [task.id for task in q.pop_many(10)] == tasks
+
+
+def test_group_names_that_are_prefixes(q, probe):
+    """Groups whose names begin alike do not mix."""
+    names = ["g", "g ", "g!", "ga", "gé", "g\u2028", "G"]
+    for name in names:
+        for i in range(2):
+            q.push(f"{name}{i}", group=name, priority=-i)
+    q.delay_group("g", 60)
+    assert len(probe.drain()) == 12
+    assert probe.count("waiting") == 2
+
+
+ODD = [
+    *(0, -0.0, 1, -1, 0.5, -0.5, 0.1, 1e300, -1e300, 5e-324, -5e-324, 2.2250738585072014e-308),
+    *(math.pi, -math.pi, 1.7976931348623157e308, -1.7976931348623157e308, 1023, 1024, 1025),
+    *(2**53, 2**53 + 1, 2**53 + 2, -(2**53), -(2**53) - 1, 2**62 + 1, 2**62 - 1, 2**63 - 1),
+    *(-(2**63), -(2**63) + 1, 1.0, 1, 2.0**53, 2.0**62, 1 + 2**-52, 1 - 2**-53),
+]
+
+
+@pytest.mark.parametrize("way", ["ready", "waiting", "closed"])
+@pytest.mark.parametrize("seed", range(3))
+def test_every_kind_of_priority(q, clock, probe, way, seed):
+    """Ints of 64 bits and finite floats are in the same exact order in ready and in waiting."""
+    priorities = ODD * 2
+    random.Random(seed).shuffle(priorities)
+    group = None if way == "ready" else "g"
+    if way == "closed":
+        q.delay_group("g", 60)
+    for i, priority in enumerate(priorities):
+        q.push([i, str(priority)], priority=priority, group=group)
+    clock.advance(60)
+    exact = sorted(range(len(priorities)), key=lambda i: (-priorities[i], i))  # ints stay exact
+    assert [number for number, _ in probe.drain()] == exact
+
+
+def test_order_survives_closing_and_opening(q, probe):
+    """Closing and opening brings back the head with exactly its score."""
+    for priority in ODD:
+        task_id = q.push("x", priority=priority, group="g")
+        before = probe.stored()["ready"]
+        q.delay_group("g", 60)
+        q.delay_group("g", 0)
+        assert probe.stored()["ready"] == before, priority
+        q.cancel(task_id)

@@ -1,0 +1,128 @@
+"""extend: a lease now ends later, or earlier."""
+
+import pytest
+
+from dpq import LeaseLostError
+
+
+@pytest.mark.parametrize("seconds", [0.001, 5, 300, 315_360_000])
+def test_running(q, clock, probe, seconds):
+    """The lease ends so many seconds from now, later or earlier than before."""
+    q.push("x")
+    task = probe.pop(visibility=60)
+    clock.advance(7)
+    end = q.extend(task, seconds)
+    assert end.timestamp() * 1000 == pytest.approx(clock.ms + seconds * 1000, abs=0.1)
+    assert q.get(task.id).visible_until == end
+    clock.advance(seconds - 0.001)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.pop().attempt == 2
+
+
+def put_back(q, clock, probe, state):
+    """A popped task that has gone to `state` while its token is live."""
+    task_id = q.push("x", group="g")
+    task = probe.pop()
+    if state == "waiting":
+        q.push("better", priority=1, group="g")
+    if state == "delayed":
+        q.set_visibility(task, 60)
+    else:
+        clock.advance(30)
+        q.promote()
+    assert probe.state(task_id) == state
+    return task
+
+
+@pytest.mark.parametrize("state", ["ready", "waiting", "delayed"])
+def test_takes_the_lease_again(q, clock, probe, state):
+    """While nobody else has popped the task, its holder takes the lease again from any state."""
+    task = put_back(q, clock, probe, state)
+    q.extend(task, 45)
+    assert probe.state(task.id) == "invisible"
+    clock.advance(44.999)
+    assert q.get(task.id).state == "invisible"
+    assert q.ack(task) is True
+
+
+def test_head_taken_back(q, clock, probe):
+    """When the head of a group is taken back, the next of the group becomes ready."""
+    task = put_back(q, clock, probe, "ready")
+    q.push("next", group="g")
+    q.extend(task, 45)
+    assert [ready.payload for ready in q.peek()] == ["next"]
+
+
+def test_one_delivery_counts_once(q, clock, probe):
+    """However often a delivery's lease runs out, it costs one attempt."""
+    q.push("x", max_attempts=2)
+    task = probe.pop()
+    for _ in range(3):
+        clock.advance(45)
+        q.promote()
+        assert q.get(task.id).attempt == 2
+        q.extend(task, 45)
+    clock.advance(45)
+    again = probe.pop()
+    assert (again.attempt, again.deliveries) == (2, 2)
+    assert q.stats().expired_leases == 4
+
+
+def test_deferred_then_extended_then_crashed(q, clock, probe):
+    """After a deferral and an extension a crash counts."""
+    q.push("x")
+    task = probe.pop()
+    q.set_visibility(task, 10)
+    q.extend(task, 20)
+    clock.advance(20)
+    again = probe.pop()
+    assert (again.attempt, again.deferrals) == (2, 1)
+
+
+def test_old_token(q, clock, probe):
+    """The lease of another delivery cannot be extended."""
+    q.push("x")
+    task = probe.pop()
+    clock.advance(30)
+    probe.pop()
+    before = probe.stored()
+    with pytest.raises(LeaseLostError) as caught:
+        q.extend(task, 5)
+    assert caught.value.action == "extend"
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("verb", ["fail", "release", "bury", "ack"])
+def test_settled(q, probe, verb):
+    """A settled delivery cannot be extended."""
+    q.push("x")
+    task = probe.pop()
+    getattr(q, verb)(task, *(["r"] if verb == "bury" else []))
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        q.extend(task, 5)
+    assert probe.stored() == before
+
+
+def test_dead_by_its_lease(q, clock, probe):
+    """A task that is dead because its last lease ran out cannot be taken back by extending."""
+    q.push("x", max_attempts=1)
+    task = probe.pop()
+    clock.advance(30)
+    q.promote()
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        q.extend(task, 5)
+    assert probe.stored() == before
+
+
+def test_notice(q, probe):
+    """A lease that now ends within 5 s is told to a waiting consumer and a daemon."""
+    q.push("x")
+    task = probe.pop()
+    probe.redis.delete(probe.key("wake"), probe.key("tick"))
+    q.extend(task, 10)
+    assert not {"wake", "tick"} & set(probe.stored())
+    q.extend(task, 3)
+    assert {"wake", "tick"} <= set(probe.stored())

@@ -1,0 +1,441 @@
+"""Lost replies: each script does what the "Lost reply:" line of its header says.
+
+A proxy between client and server lets a script run, swallows its reply and cuts the connection; the
+client sends the call again. It does so once, on DPQ's own connection, or twice, by the client too.
+"""
+
+import contextlib
+import select
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from dpq import DPQ, Backoff, Push, TaskNotFoundError
+from dpq._keys import REGISTRY
+from dpq._scripts import script, script_names
+
+
+class Proxy:
+    """Listens on a socket of its own and passes everything on, but for the replies it loses."""
+
+    def __init__(self, path: str, upstream: str) -> None:
+        self.path = path
+        self.lost = 0
+        self._upstream = upstream
+        self._losing = b""
+        self._more = 0
+        self._sockets: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._listener = self._keep(socket.socket(socket.AF_UNIX))
+        self._listener.bind(path)
+        self._listener.listen()
+        self._start(self._accept)
+
+    @contextlib.contextmanager
+    def losing(self, name: str, times: int) -> Iterator[None]:
+        """Lose the next replies of one script; all of them must have come at the end."""
+        self._losing, self._more, self.lost = script(name).sha.encode(), times, 0
+        yield
+        assert self.lost == times, f"{self.lost} replies of {name} were lost, not {times}"
+
+    def close(self) -> None:
+        """Cut everything, and wait for the threads."""
+        for each in self._sockets:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(timeout=10)
+            assert not thread.is_alive()
+        for each in self._sockets:
+            each.close()
+
+    def _keep(self, new: socket.socket) -> socket.socket:
+        self._sockets.append(new)
+        return new
+
+    def _start(self, run, *args) -> None:
+        thread = threading.Thread(target=run, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client = self._keep(self._listener.accept()[0])
+                server = self._keep(socket.socket(socket.AF_UNIX))
+                server.connect(self._upstream)
+                self._start(self._serve, client, server)
+
+    def _serve(self, client: socket.socket, server: socket.socket) -> None:
+        """One connection: a request, its reply, a request, ... as redis-py sends them."""
+        swallow = False
+        pumps = {client: server, server: client}
+        with contextlib.suppress(OSError):
+            while True:
+                for source in self._readable(client, server):
+                    data = source.recv(1 << 20)
+                    if not data or (source is server and swallow):
+                        self.lost += bool(data)
+                        client.shutdown(socket.SHUT_RDWR)
+                        server.shutdown(socket.SHUT_RDWR)
+                        return
+                    if source is client and self._more and self._losing in data:
+                        self._more -= 1
+                        swallow = True
+                    pumps[source].sendall(data)
+
+    @staticmethod
+    def _readable(*pair: socket.socket) -> list[socket.socket]:
+        return select.select(pair, [], [])[0]
+
+
+@pytest.fixture
+def proxy(server) -> Iterator[Proxy]:
+    with tempfile.TemporaryDirectory(prefix="dpq-proxy-", dir="/tmp") as directory:
+        running = Proxy(f"{directory}/s", server.url.removeprefix("unix://"))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def lossy_redis(proxy, redis) -> Iterator[Redis]:
+    for name in script_names():
+        redis.script_load(script(name).text)  # so that a lost reply is never NOSCRIPT
+    with Redis(unix_socket_path=proxy.path, retry=Retry(NoBackoff(), 3)) as client:
+        yield client
+
+
+@pytest.fixture
+def lossy(lossy_redis, q, clock) -> Iterator[DPQ]:
+    """The queue of `q`, by way of the proxy; it is open already."""
+    queue = DPQ(lossy_redis, q.queue_name, clock=clock, backoff=Backoff(jitter=0))
+    queue.purge()
+    yield queue
+    queue.close()
+
+
+@pytest.fixture(params=[1, 2], ids=["once", "twice"])
+def times(request) -> int:
+    return request.param
+
+
+@pytest.fixture
+def lose(proxy, times):
+    return lambda name: proxy.losing(name, times)
+
+
+def test_ack(server, q, probe, lossy, lose):
+    """The second call finds the task gone, and answers 0 for it."""
+    q.push("x")
+    task = probe.pop()
+    with lose("ack"):
+        assert lossy.ack(task) is False
+    assert (q.size(), q.stats().acked) == (0, 1)
+
+
+def test_ack_of_a_task_that_runs_again(server, q, probe, lossy, lose):
+    """The second call leaves the new task of a `rerun` alone."""
+    q.push("x", key="k")
+    task = probe.pop()
+    q.push("y", key="k", on_duplicate="rerun")
+    with lose("ack"):
+        assert lossy.ack(task) is False
+    assert probe.drain() == ["y"]
+
+
+def test_bury(server, q, probe, lossy, lose):
+    """The task is buried once."""
+    q.push("x")
+    task = probe.pop()
+    with lose("bury"):
+        lossy.bury(task, "reason")
+    assert (q.stats().buried, q.dead.list()[0].reason) == (1, "reason")
+
+
+def test_cancel(server, q, lossy, lose):
+    """The second call answers that no such task lives; it is gone."""
+    task_id = q.push("x")
+    with lose("cancel"), pytest.raises(TaskNotFoundError):
+        lossy.cancel(task_id)
+    assert q.size() == 0
+
+
+def test_check(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x")
+    with lose("check"):
+        assert lossy.check() == []
+
+
+def test_configure(server, q, clock, lossy_redis, probe, lose):
+    """The second answer is the same: the settings stand, and nothing contradicts itself."""
+    with lose("configure"):
+        queue = DPQ(lossy_redis, q.queue_name, order="lifo", dead_max_tasks=5, clock=clock)
+    assert (queue.order, queue.dead_max_tasks) == ("lifo", 5)
+    assert probe.stored()["conf"][b"order"] == b"lifo"
+    queue.close()
+
+
+def test_delay_group(server, q, probe, lossy, lose):
+    """The group is closed, its head moved once."""
+    q.push("x", group="g")
+    q.push("y", group="g")
+    with lose("delay_group"):
+        lossy.delay_group("g", 60)
+    assert (probe.count("waiting"), q.next_event()) == (2, 60)
+    with lose("delay_group"):
+        lossy.delay_group("g", 0)
+    assert probe.drain() == ["x", "y"]
+
+
+def test_drop(server, q, probe, lossy, lose):
+    """The queue is gone."""
+    q.push("x")
+    with lose("drop"):
+        lossy.drop()
+    assert probe.stored() == {}
+
+
+def test_extend(server, q, clock, probe, lossy, lose):
+    """The second answer stands."""
+    q.push("x")
+    task = probe.pop()
+    with lose("extend"):
+        end = lossy.extend(task, 50)
+    assert q.get(task.id).visible_until == end
+    assert end.timestamp() * 1000 == clock.ms + 50_000
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_fail(server, q, probe, lossy, lose, last):
+    """The failure is counted once, the last one too."""
+    task_id = q.push("x", max_attempts=1 if last else 5)
+    task = probe.pop()
+    with lose("fail"):
+        lossy.fail(task, "error", 9)
+    found = q.get(task_id)
+    assert (found.attempt, found.state) == (2, "dead" if last else "delayed")
+    assert (q.stats().failed, q.stats().buried) == (1, int(last))
+
+
+def test_get(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    task_id = q.push("x")
+    with lose("get"):
+        assert lossy.get(task_id).payload == "x"
+
+
+def test_next_event(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x", delay=7)
+    with lose("next_event"):
+        assert lossy.next_event() == 7
+
+
+def test_pause(server, q, probe, lossy, lose):
+    """The queue is paused, or goes on."""
+    q.push("x")
+    with lose("pause"):
+        lossy.pause(10)
+    assert q.pop().task is None
+    with lose("pause"):
+        lossy.resume()
+    assert probe.drain() == ["x"]
+
+
+def test_peek(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x")
+    with lose("peek"):
+        assert [task.payload for task in lossy.peek()] == ["x"]
+
+
+def test_pop(server, q, clock, probe, lossy, lose, times):
+    """What was popped without an answer is leased to nobody until its lease ends; that counts."""
+    for i in range(times + 1):
+        q.push(i)
+    with lose("pop"):
+        assert lossy.pop(visibility=20).task.payload == times
+    assert q.stats().invisible == times + 1
+    clock.advance(20)
+    again = q.pop_many(times)
+    assert [(task.payload, task.attempt) for task in again] == [(i, 2) for i in range(times)]
+
+
+def test_promote(server, q, clock, lossy, lose):
+    """What was due is ready; the second call moves only what is due then."""
+    q.push("x", delay=1)
+    q.push("y", delay=5)
+    clock.advance(1)
+    with lose("promote"):
+        assert lossy.promote() == 0
+    assert (q.stats().ready, q.stats().delayed) == (1, 1)
+
+
+def test_purge(server, q, lossy, lose):
+    """The second call removes the next ones, so no more go than there were."""
+    for i in range(5):
+        q.push(i)
+        q.push(i, delay=9)
+    with lose("purge"):
+        lossy.purge("ready")
+    assert (q.stats().ready, q.stats().delayed) == (0, 5)
+
+
+@pytest.mark.parametrize("mode", ["keep", "update", "raise_priority", "rerun", "error"])
+def test_push(server, q, lossy, lose, mode):
+    """An id that is stored already is left alone: nothing is added twice, no key meets itself."""
+    pushes = [Push(payload=i, key=f"k{i}", on_duplicate=mode) for i in range(3)]
+    with lose("push"):
+        ids = lossy.push_many([*pushes, Push(payload=3, delay=9)])
+    assert [task.id for task in q.peek()] == ids[:3]
+    assert (q.size(), q.stats().pushed) == (4, 4)
+
+
+def test_push_first(server, q, probe, clock, lossy_redis, lose):
+    """The first push of a queue makes it known, even when it has to be sent again."""
+    queue = DPQ(lossy_redis, q.queue_name, clock=clock)
+    with lose("push"):
+        queue.push("x")
+    assert probe.redis.sismember(REGISTRY, q.queue_name)
+    assert q.stats().pushed == 1
+    queue.close()
+
+
+def test_push_update(server, q, probe, lossy, lose):
+    """A repeated update sets the same once more."""
+    q.push("x", key="k")
+    with lose("push"):
+        lossy.push("y", 5, 7, key="k", on_duplicate="update")
+    [task] = q.peek(state="delayed")
+    assert (task.payload, task.priority, q.next_event()) == ("y", 5, 7)
+
+
+def test_push_rerun(server, q, probe, lossy, lose):
+    """A repeated rerun of a task that goes on running runs it once more after the ack."""
+    q.push("x", key="k")
+    task = probe.pop()
+    with lose("push"):
+        lossy.push("y", key="k", on_duplicate="rerun")
+    q.ack(task)
+    assert probe.drain() == ["y"]
+
+
+def test_register(server, q, clock, lossy_redis, probe, lose):
+    """The queue is known."""
+    queue = DPQ(lossy_redis, q.queue_name, clock=clock)
+    with lose("register"):
+        queue.push("x")
+    assert probe.redis.sismember(REGISTRY, q.queue_name)
+    assert q.size() == 1
+    queue.close()
+
+
+def test_release(server, q, probe, lossy, lose):
+    """The task is given back once, uncounted."""
+    q.push("x")
+    task = probe.pop()
+    with lose("release"):
+        lossy.release(task, 9, priority=4)
+    found = q.get(task.id)
+    assert (found.attempt, found.priority, q.next_event()) == (1, 4, 9)
+
+
+def test_replay(server, q, probe, lossy, lose):
+    """Ids that are dead no more are left alone."""
+    task_id = q.push("x")
+    q.bury(probe.pop(), "r")
+    with lose("replay"):
+        assert lossy.dead.replay(task_id) == 0
+    assert (probe.state(task_id), q.stats().replayed) == ("ready", 1)
+
+
+def test_set_visibility(server, q, probe, lossy, lose):
+    """The deferral is counted once."""
+    q.push("x")
+    task = probe.pop()
+    with lose("set_visibility"):
+        lossy.set_visibility(task, 9)
+    found = q.get(task.id)
+    assert (found.deferrals, found.attempt, q.stats().deferred) == (1, 1, 1)
+    assert q.next_event() == 9
+
+
+def test_stats(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x")
+    with lose("stats"):
+        assert lossy.stats().ready == 1
+
+
+def test_unregister(server, q, probe, lossy, lose):
+    """The name is gone."""
+    q.push("x")
+    with lose("unregister"):
+        lossy.drop()
+    assert not probe.redis.sismember(REGISTRY, q.queue_name)
+
+
+def test_update(server, q, lossy, lose):
+    """The change is made."""
+    task_id = q.push("x")
+    with lose("update"):
+        lossy.update(task_id, priority=5, delay=9)
+    task = q.get(task_id)
+    assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_no_script_is_left_out(name):
+    """Each script has its test here."""
+    assert f"test_{name}" in globals()
+
+
+class OtherClient(Redis):
+    """DPQ sends through the client itself when it is not a plain `Redis`."""
+
+
+@pytest.mark.parametrize("kind", [Redis, OtherClient])
+def test_script_flush(server, redis, q, clock, kind):
+    """A server that forgets all scripts between any two calls changes nothing."""
+    with kind.from_url(server.url) as client:
+        queue = DPQ(client, q.queue_name, clock=clock)
+        call = queue._link.call
+
+        def forgetful(command):
+            redis.script_flush()
+            return call(command)
+
+        queue._link.call = forgetful
+        ids = queue.push_many([Push(payload=i, priority=i, group="g") for i in range(4)])
+        task, on_success, set_visibility = queue.pop()
+        assert task.id == ids[3]
+        set_visibility(5)
+        queue.extend(task, 5)
+        assert on_success() is True
+        queue.fail(queue.pop().task, "e", 1)
+        queue.update(ids[0], priority=9)
+        queue.release(queue.pop().task)
+        queue.bury(queue.pop().task, "r")
+        clock.advance(1)
+        assert (queue.promote(), queue.dead.replay(), queue.check()) == (1, 1, [])
+        queue.cancel(ids[1])
+        assert [task.id for task in queue.pop_many(5)] == [ids[0], ids[2]]
+        queue.close()
+
+
+def test_restart_forgets_scripts(server, redis, q):
+    """After SCRIPT FLUSH a script is sent once, and found by its digest from then on."""
+    q.push("x")
+    redis.script_flush()
+    shas = [script(name).sha for name in ("push", "pop")]
+    q.push("y")
+    assert redis.script_exists(*shas) == [True, False]
+    q.pop()
+    assert redis.script_exists(*shas) == [True, True]

@@ -1,0 +1,63 @@
+"""pause: stop handing out tasks, for a time or until resume; or go on."""
+
+
+def test_until_resume(q, clock, probe):
+    """A paused queue hands out nothing, however long, until it is resumed."""
+    q.push("x")
+    q.pause()
+    clock.advance(10**7)
+    assert q.pop() == (None, None, None)
+    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "0") == [0, -1]
+    q.resume()
+    assert probe.pop().payload == "x"
+
+
+def test_for_a_time(q, clock, probe):
+    """A pause ends at its time by itself, and pop says when."""
+    q.push("x")
+    q.pause(10)
+    clock.advance(4)
+    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "0") == [0, 6000]
+    clock.advance(5.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.pop().payload == "x"
+
+
+def test_again(q, clock):
+    """The second pause counts from its own moment."""
+    q.push("x")
+    q.pause(10)
+    clock.advance(5)
+    q.pause(10)
+    clock.advance(9.999)
+    assert q.pop().task is None
+
+
+def test_touches_no_task(q, clock, probe):
+    """While the queue is paused a pop does no upkeep, and other calls work."""
+    q.push("late", delay=1)
+    q.push("x")
+    task = probe.pop()
+    q.pause()
+    clock.advance(1)
+    assert q.pop().task is None
+    assert q.stats().delayed == 1
+    assert q.promote() == 1
+    assert q.ack(task) is True
+
+
+def test_wakes(q, probe):
+    """Pausing and resuming tell a waiting consumer and a daemon, so that they look again."""
+    for change in (q.pause, lambda: q.pause(3), q.resume):
+        probe.redis.delete(probe.key("wake"), probe.key("tick"))
+        change()
+        assert {"wake", "tick"} <= set(probe.stored())
+
+
+def test_resume_of_a_running_queue(q, probe):
+    """Resuming what is not paused leaves the settings alone."""
+    q.push("x")
+    before = probe.stored()["conf"]
+    q.resume()
+    assert probe.stored()["conf"] == before

@@ -1,0 +1,351 @@
+"""pop: take the best ready tasks under a lease, after all upkeep that is due."""
+
+import pytest
+
+from dpq import DPQ
+
+LOTS = 10**6
+
+
+def raw_pop(probe, clock, most=1, max_bytes=LOTS, batch=100, woken=0):
+    return probe.call("pop", clock(), most, 30_000, max_bytes, batch, woken)
+
+
+def test_nothing(q):
+    """An empty queue answers three times None."""
+    assert q.pop() == (None, None, None)
+    assert q.pop_many(5) == []
+
+
+def test_lease(q, clock, probe):
+    """A popped task is under a lease: nobody gets it before the lease ends, and then anybody."""
+    task_id = q.push("x", priority=4)
+    task = probe.pop(visibility=12)
+    assert (task.id, task.state, task.attempt, task.deliveries) == (task_id, "invisible", 1, 1)
+    assert task.visible_until.timestamp() * 1000 == clock.ms + 12_000
+    clock.advance(11.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    again = probe.pop()
+    assert (again.id, again.attempt, again.deliveries) == (task_id, 2, 2)
+    assert again.token > task.token
+    assert q.stats().expired_leases == 1
+
+
+def test_triple(q):
+    """`on_success` acks and `set_visibility` hides the task that came with them."""
+    q.push("x")
+    q.push("y")
+    first = q.pop()
+    second = q.pop()
+    second.set_visibility(9)
+    assert q.get(second.task.id).state == "delayed"
+    assert first.on_success() is True
+
+
+def test_default_visibility(q, clock):
+    """Without `visibility` the queue's own is used."""
+    queue = DPQ(q.redis, q.queue_name, default_visibility=7, clock=clock)
+    queue.push("x")
+    assert queue.pop().task.visible_until.timestamp() * 1000 == clock.ms + 7000
+
+
+def test_priority_then_sequence(q, probe):
+    """Higher priority first; equal priorities, ints and floats alike, first in, first out."""
+    for i, priority in enumerate([0, 5, 0.0, -1, 5.0, 5]):
+        q.push(i, priority=priority)
+    assert probe.drain() == [1, 4, 5, 0, 2, 3]
+
+
+def test_lifo(q, clock, probe):
+    """In a LIFO queue the last of equal priorities comes first, in ready, groups and batches."""
+    queue = DPQ(q.redis, q.queue_name, order="lifo", clock=clock)
+    for i in range(3):
+        queue.push(i)
+    assert probe.drain() == [2, 1, 0]
+    for i in range(3):
+        queue.push(i, group="g")
+    queue.push("best", priority=1, group="g")
+    assert [task.payload for task in queue.pop_many(9)] == ["best", 2, 1, 0]
+
+
+def test_tokens_grow(q, probe):
+    """The tokens of a queue grow from delivery to delivery, of whatever task."""
+    tokens = []
+    for _ in range(3):
+        for i in range(3):
+            q.push(i)
+        tasks = q.pop_many(2)
+        tokens += [task.token for task in tasks]
+        q.release(tasks[0])
+    assert tokens == sorted(set(tokens))
+
+
+def test_many(q, probe):
+    """pop_many takes up to so many of the best, with different tokens."""
+    for i in range(5):
+        q.push(i, priority=-i)
+    assert [task.payload for task in q.pop_many(3)] == [0, 1, 2]
+    assert [task.payload for task in q.pop_many(3)] == [3, 4]
+    assert q.stats().popped == 5
+
+
+def test_many_in_groups(q, probe):
+    """With groups a batch is the same as so many single pops: each heir competes."""
+    for i, group in enumerate("aabbaacb"):
+        q.push(i, priority=-(i % 3), group=group)
+    expected = sorted(range(8), key=lambda i: (i % 3, i))
+    assert [task.payload for task in q.pop_many(6)] == expected[:6]
+    assert [task.payload for task in q.pop_many(6)] == expected[6:]
+
+
+def test_upkeep_before_choice(q, clock, probe):
+    """With more due than one batch it says -5 until all is caught up; then it takes the best."""
+    for i in range(7):
+        q.push(i, priority=i, delay=10 + i)
+    q.push("ready", priority=3)
+    clock.advance(100)
+    assert raw_pop(probe, clock, batch=3) == [-5]
+    assert raw_pop(probe, clock, batch=3) == [-5]
+    assert q.stats().popped == 0
+    reply = raw_pop(probe, clock, batch=3)
+    assert reply[3] == b"6"
+    assert probe.drain() == [5, 4, 3, "ready", 2, 1, 0]
+
+
+def test_upkeep_of_a_full_batch(q, clock, probe):
+    """When exactly one batch is due it comes again: it cannot know that nothing is left."""
+    for i in range(3):
+        q.push(i, delay=1)
+    clock.advance(1)
+    assert raw_pop(probe, clock, batch=3) == [-5]
+    assert raw_pop(probe, clock, batch=3)[3] == b"0"
+
+
+def test_upkeep_counts_all_kinds(q, clock, probe):
+    """Leases, due tasks and opening groups share one batch."""
+    q.push("lease")
+    probe.pop(visibility=1)
+    q.push("delayed", delay=1)
+    q.delay_group("g", 1)
+    q.push("group", group="g", priority=9)
+    clock.advance(1)
+    assert raw_pop(probe, clock, batch=2) == [-5]
+    assert probe.count("closed") == 1
+    assert raw_pop(probe, clock, batch=2)[3] == b'"group"'
+
+
+def test_backlog(q, clock):
+    """A backlog of more than many batches is popped in exact order by one call."""
+    for i in range(450):
+        q.push(i, delay=1 + i / 1000, priority=i)
+    clock.advance(100)
+    assert q.pop().task.payload == 449
+
+
+def test_bytes_bound(q, probe, clock):
+    """A batch ends where its payloads pass the bound; the rest is put back in its place."""
+    for i in range(4):
+        q.push(f"{i}" * 98, priority=2**53 + 1, group="g" if i > 1 else None)
+    before = probe.stored()["ready"]
+    reply = raw_pop(probe, clock, most=10, max_bytes=250)
+    assert [body[1:2] for body in reply[3::3]] == [b"0", b"1"]
+    assert [member for member, _ in probe.stored()["ready"]] == [before[2][0]]
+    reply = raw_pop(probe, clock, most=10, max_bytes=150)
+    assert [body[1:2] for body in reply[3::3]] == [b"2"]
+    assert raw_pop(probe, clock, most=10, max_bytes=1)[3][1:2] == b"3"
+
+
+def test_bytes_bound_puts_back_exactly(q, probe, clock):
+    """Whatever the priorities, the tasks that are put back keep score, member and group."""
+    priorities = [1e300, 2**62 + 1, 0.1, 0, 5e-324, -0.1, -1e300]
+    for priority in priorities:
+        q.push("x" * 98, priority=priority)
+    before = probe.stored()["ready"]
+    raw_pop(probe, clock, most=7, max_bytes=150)
+    assert probe.stored()["ready"] == before[1:]
+
+
+def test_expired_when_ready(q, clock, probe):
+    """A task that was not started in time is dead, and the next one is popped."""
+    task_id = q.push("late", expires_in=5, priority=1)
+    q.push("next")
+    clock.advance(5)
+    assert probe.pop().payload == "next"
+    assert q.get(task_id).reason == "expired"
+
+
+def test_expired_when_due(q, clock, probe):
+    """A task whose time is over when it comes due is dead, and its group goes on."""
+    task_id = q.push("late", expires_in=5, delay=5, group="g")
+    q.push("next", group="g", priority=-1)
+    clock.advance(5)
+    assert probe.pop().payload == "next"
+    assert q.get(task_id).reason == "expired"
+
+
+def test_expired_head(q, clock, probe):
+    """Behind an expired head its heirs are looked at in the same call."""
+    q.push("late", expires_in=5, group="g", priority=2)
+    q.push("late too", expires_in=5, group="g", priority=1)
+    q.push("next", group="g")
+    clock.advance(5)
+    assert probe.pop().payload == "next"
+    assert q.stats().dead == 2
+
+
+def test_not_expired_once_started(q, clock, probe):
+    """A task that was started in time may come back after that time."""
+    q.push("x", expires_in=5)
+    clock.advance(4.999)
+    q.release(probe.pop(), delay=60)
+    clock.advance(60)
+    assert probe.pop().deliveries == 2
+
+
+def test_only_expired(q, clock, probe):
+    """With more expired tasks than one batch it says -5 until all are buried."""
+    for i in range(5):
+        q.push(i, expires_in=1)
+    clock.advance(1)
+    replies = [raw_pop(probe, clock, batch=2) for _ in range(4)]
+    assert replies == [[-5], [-5], [-5], [0, -1]]
+    assert q.stats().dead == 5
+
+
+@pytest.mark.damaged
+def test_missing_payload(q, probe):
+    """A task whose payload is gone is dead with that reason, and the next one is popped."""
+    task_id = q.push("x", priority=1)
+    q.push("next")
+    probe.redis.hdel(probe.key("payload"), task_id)
+    assert probe.pop().payload == "next"
+    assert probe.record(task_id)["reason"] == "payload missing"
+    assert probe.count("dead") == 1
+
+
+@pytest.mark.damaged
+def test_missing_record(q, clock, probe):
+    """An entry without a record is passed over and gone, from ready and from upkeep."""
+    ids = [q.push("x", priority=1), q.push("y", delay=1), q.push("z")]
+    assert probe.pop().id == ids[0]
+    q.push("w", priority=2)
+    probe.redis.hdel(probe.key("meta"), q.peek()[0].id, *ids[:2])
+    clock.advance(30)
+    assert probe.pop().payload == "z"
+    assert probe.count("ready") + probe.count("delayed") == 0
+    assert probe.count("invisible") == 1
+
+
+def test_unreadable_payload(q, clock, probe):
+    """A payload that does not validate is dead with the reason, and the next one is popped."""
+    task_id = q.push("no number", priority=1)
+    q.push(5)
+    typed = DPQ(q.redis, q.queue_name, payload_type=int, clock=clock)
+    assert typed.pop().task.payload == 5
+    letter = typed.get(task_id)
+    assert letter.reason.startswith("payload: the stored payload cannot be read")
+    assert letter.payload == '"no number"'
+
+
+def test_lease_expiry_to_death(q, clock, probe):
+    """Each delivery whose lease runs out costs one attempt; the last one is its death."""
+    task_id = q.push("x", max_attempts=3)
+    for attempt in (1, 2, 3):
+        assert probe.pop().attempt == attempt
+        clock.advance(30)
+    assert q.pop().task is None
+    letter = q.get(task_id)
+    assert (letter.reason, letter.attempts) == ("lease expired", 3)
+    assert q.stats().expired_leases == 3
+
+
+def test_expired_lease_keeps_its_place(q, clock, probe):
+    """A task whose lease ran out comes back to its place among equals."""
+    for i in range(3):
+        q.push(i)
+    probe.pop()
+    clock.advance(30)
+    assert probe.drain() == [0, 1, 2]
+
+
+def test_woken_chain(q, clock, probe):
+    """A pop that follows a wait wakes the next consumer when work remains, else not."""
+    for i in range(3):
+        q.push(i)
+    probe.woken()
+    raw_pop(probe, clock, woken=0)
+    assert not probe.woken()
+    raw_pop(probe, clock, woken=1)
+    assert probe.woken()
+    raw_pop(probe, clock, woken=1)
+    assert not probe.woken()
+
+
+@pytest.mark.parametrize(("delay", "marked"), [(4.999, True), (5, False)])
+def test_woken_chain_before_an_event(q, clock, probe, delay, marked):
+    """The woken pop that takes the last task wakes the next consumer when time brings more soon."""
+    q.push("later", delay=delay)
+    q.push("now")
+    probe.woken()
+    raw_pop(probe, clock, woken=1)
+    assert probe.woken() is marked
+
+
+def test_upkeep_wakes(q, clock, probe):
+    """A pop whose upkeep made more ready than it takes wakes a waiting consumer."""
+    for i in range(2):
+        q.push(i, delay=10)
+    clock.advance(10)
+    probe.pop()
+    assert probe.woken()
+
+
+def test_aging(q, clock, probe):
+    """With aging a task gains so many points for each second of waiting, and keeps its age."""
+    queue = DPQ(q.redis, q.queue_name, aging=2, clock=clock)
+    queue.push("old")
+    clock.advance(10)
+    queue.push("better by 21", priority=21)
+    queue.push("better by 19", priority=19)
+    first = queue.pop().task
+    queue.release(first)
+    assert probe.drain() == ["better by 21", "old", "better by 19"]
+
+
+def test_aging_of_a_delayed_task(q, clock, probe):
+    """Age counts from the moment the task was first due, whatever happens afterwards."""
+    queue = DPQ(q.redis, q.queue_name, aging=1, clock=clock)
+    queue.push("delayed", delay=50)
+    clock.advance(45)
+    queue.push("older by 5")
+    clock.advance(5)
+    assert [task.payload for task in queue.pop_many(9)] == ["older by 5", "delayed"]
+    queue.purge()
+    queue.push("delayed", delay=50)
+    task_id = queue.push("moved", delay=50)
+    queue.update(task_id, delay=10)
+    clock.advance(60)
+    assert [task.payload for task in queue.pop_many(9)] == ["moved", "delayed"]
+
+
+def test_aging_in_groups(q, clock, probe):
+    """With aging the order inside and among groups is that of the aged priorities."""
+    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
+    for i in range(12):
+        queue.push(i, priority=(i * 5) % 12, group="abc"[i % 3])
+        clock.advance(1.7)
+    expected = sorted(range(12), key=lambda i: 0.5 * 1.7 * i - (i * 5) % 12)
+    assert [task.payload for task in queue.pop_many(12)] == expected
+
+
+def test_clock_of_the_server(redis, queue_name):
+    """Without a clock of the test the times are those of the server."""
+    queue = DPQ(redis, queue_name)
+    seconds, _ = redis.time()
+    queue.push("x")
+    task = queue.pop(visibility=10).task
+    later, _ = redis.time()
+    assert seconds <= task.enqueued_at.timestamp() <= later + 1
+    assert seconds + 10 <= task.visible_until.timestamp() <= later + 11
+    queue.drop()

@@ -1,0 +1,112 @@
+"""promote: one bounded step of upkeep."""
+
+from dpq import DPQ
+
+
+def test_nothing(q, clock, probe):
+    """Without anything due it moves nothing and says when to come again."""
+    assert probe.call("promote", clock(), 100) == [0, -1]
+    q.push("x", delay=8)
+    before = probe.stored()
+    assert probe.call("promote", clock(), 100) == [0, 8000]
+    assert probe.stored() == before
+
+
+def test_each_kind(q, clock, probe):
+    """It makes ready what is due: ended leases, delayed tasks, and the best of an opening group."""
+    ids = [q.push("lease")]
+    probe.pop(visibility=3)
+    ids.append(q.push("delayed", delay=2))
+    q.delay_group("g", 1)
+    ids.append(q.push("group", group="g"))
+    q.push("behind", group="g")
+    clock.advance(3)
+    assert q.promote() == 3
+    assert {task.id for task in q.peek()} == set(ids)
+    assert q.promote() == 0
+
+
+def test_in_steps(q, clock, probe):
+    """A step moves at most a batch, the longest overdue first."""
+    for i in range(5):
+        q.push(i, delay=5 - i)
+    clock.advance(5)
+    assert probe.call("promote", clock(), 2) == [2, 0]
+    assert [task.payload for task in q.peek()] == [3, 4]
+    assert probe.call("promote", clock(), 2) == [2, 0]
+    assert probe.call("promote", clock(), 2) == [1, -1]
+
+
+def test_not_before_its_time(q, clock):
+    """A ms before the time nothing moves; at it, it does."""
+    q.push("x", delay=2)
+    clock.advance(1.999)
+    assert q.promote() == 0
+    clock.advance(0.001)
+    assert q.promote() == 1
+
+
+def test_wakes_for_ready_tasks_only(q, clock, probe):
+    """A consumer is woken when something became ready, not when it went to wait or died."""
+    q.push("head", group="g", priority=1)
+    q.push("behind", group="g", delay=1)
+    q.push("late", delay=1, expires_in=1)
+    clock.advance(1)
+    probe.woken()
+    assert q.promote() == 2
+    assert not probe.woken()
+    q.push("x", delay=1)
+    clock.advance(1)
+    probe.woken()
+    q.promote()
+    assert probe.woken()
+
+
+def test_while_paused(q, clock):
+    """A pause stops no upkeep."""
+    q.push("x", delay=1)
+    q.pause()
+    clock.advance(1)
+    assert q.promote() == 1
+
+
+def test_trims_old_dead_letters(q, clock, probe):
+    """Dead letters over the cap of age go, in steps, without any burial."""
+    queue = DPQ(q.redis, q.queue_name, dead_max_age=60, clock=clock)
+    for i in range(5):
+        queue.push(i, key=f"key {i}")
+    for task in queue.pop_many(5):
+        queue.bury(task, "r")
+    clock.advance(59.999)
+    assert probe.call("promote", clock(), 3) == [0, -1]
+    clock.advance(0.001)
+    assert probe.call("promote", clock(), 3) == [3, -1]
+    assert probe.call("promote", clock(), 3) == [2, -1]
+    assert not {"dead", "meta", "payload", "keys"} & set(probe.stored())
+    assert queue.stats().dropped == 5
+
+
+def test_default_caps(q, clock):
+    """Unless the queue says otherwise a dead letter is kept for 90 days."""
+    q.push("x")
+    q.bury(q.pop().task, "r")
+    clock.advance(90 * 86_400 - 0.001)
+    q.promote()
+    assert q.stats().dead == 1
+    clock.advance(0.001)
+    q.promote()
+    assert q.stats().dead == 0
+
+
+def test_lease_that_was_counted(q, clock, probe):
+    """A lease of one delivery that ends twice costs one attempt and loses nothing on the way."""
+    task_id = q.push("x", max_attempts=2)
+    task = probe.pop()
+    clock.advance(30)
+    q.promote()
+    q.extend(task, 5)
+    q.push("other", delay=5)
+    clock.advance(5)
+    assert q.promote() == 2
+    assert q.get(task_id).attempt == 2
+    assert q.stats().ready == 2

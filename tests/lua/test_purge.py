@@ -1,0 +1,117 @@
+"""purge: remove tasks of one state, or the named ones of the dead."""
+
+import pytest
+
+from dpq import LeaseLostError
+
+STATES = ["ready", "delayed", "invisible", "waiting", "dead"]
+
+
+def fill(q, count=3):
+    """So many tasks with keys in each state; those of the groups that wait have heads, too."""
+    for state in ("dead", "invisible"):
+        for i in range(count):
+            q.push(state, key=f"{state} {i}")
+    tasks = q.pop_many(2 * count)
+    for task in tasks[:count]:
+        q.bury(task, "r")
+    q.delay_group("closed", 60)
+    for i in range(count):
+        q.push("waiting", key=f"waiting {i}", group="closed")
+        q.push("delayed", key=f"delayed {i}", delay=60)
+        q.push("ready", key=f"ready {i}")
+    return tasks[count:]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_one_state(q, probe, state):
+    """The tasks of one state go with payloads, records and keys; all others stay."""
+    fill(q)
+    assert q.purge(state) == 3
+    stats = q.stats()
+    assert {name: getattr(stats, name) for name in STATES} == dict.fromkeys(STATES, 3) | {state: 0}
+    assert len(probe.stored()["payload"]) == len(probe.stored()["meta"]) == 12
+    assert not any(key.startswith(state.encode()) for key in probe.stored()["keys"])
+
+
+def test_everything(q, probe):
+    """Without a state all tasks go; settings, totals and closed groups stay."""
+    fill(q)
+    assert q.purge() == 15
+    assert set(probe.stored()) <= {"conf", "stats", "seq", "closed", "wake", "tick"}
+    assert q.stats().pushed == 15
+
+
+def test_groups(q, probe):
+    """All tasks of groups go, heads and waiting ones, and nothing of the groups is left."""
+    for i in range(9):
+        q.push(i, group="abc"[i % 3])
+    assert q.purge() == 9
+    assert not {"ready", "waiting", "groups"} & set(probe.stored())
+
+
+def test_heads_only(q, probe):
+    """When the ready ones are purged, the best waiting task of each group becomes ready."""
+    for i in range(6):
+        q.push(i, group="ab"[i % 2])
+    assert q.purge("ready") == 2
+    assert [task.payload for task in q.peek()] == [2, 3]
+    assert probe.woken()
+
+
+def test_waiting_only(q, probe):
+    """When the waiting ones are purged, the heads stay."""
+    for i in range(6):
+        q.push(i, group="ab"[i % 2])
+    assert q.purge("waiting") == 4
+    assert probe.drain() == [0, 1]
+
+
+def test_holder(q):
+    """The holder of a purged task acks in vain and has lost its lease."""
+    running = fill(q)
+    q.purge("invisible")
+    assert q.ack(running[0]) is False
+    with pytest.raises(LeaseLostError):
+        q.fail(running[1])
+
+
+def test_in_steps(q, probe):
+    """One call removes at most so many; any number goes in the end."""
+    for i in range(250):
+        q.push(i)
+    assert probe.call("purge", "ready", 30) == 30
+    assert q.purge("ready") == 220
+
+
+def test_named(q, probe):
+    """Of the named ids those that are dead go; live and unknown ones are left alone."""
+    fill(q)
+    letters = [task.id for task in q.dead.list()]
+    live = q.peek()[0].id
+    assert q.dead.purge([letters[0], letters[2], live, "nobody"]) == 2
+    assert [task.id for task in q.dead.list()] == [letters[1]]
+    assert probe.state(live) == "ready"
+    assert q.dead.purge([]) == 0
+    assert q.stats().dead == 1
+
+
+def test_chosen(q):
+    """Dead letters are chosen by reason, group and condition, all of them together."""
+    for i in range(6):
+        q.push(i, group="ab"[i % 2])
+    for task in q.pop_many(6):
+        q.bury(task, f"reason {task.payload % 3}")
+    assert q.dead.purge(reason="reason 0", group="b") == 1
+    assert q.dead.purge(where=lambda task: task.payload < 2) == 2
+    assert [task.payload for task in sorted(q.dead.list(), key=lambda t: t.payload)] == [2, 4, 5]
+    assert q.dead.purge() == 3
+
+
+@pytest.mark.damaged
+def test_without_a_record(q, probe):
+    """An entry whose record is gone goes, too."""
+    task_id = q.push("x")
+    probe.redis.hdel(probe.key("meta"), task_id)
+    assert q.purge() == 1
+    assert not {"ready", "payload"} & set(probe.stored())

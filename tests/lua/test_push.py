@@ -1,0 +1,407 @@
+"""push: add tasks, all or none, ready or delayed."""
+
+import random
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push
+
+MODES = ["keep", "update", "raise_priority", "rerun", "error"]
+STATES = ["ready", "delayed", "waiting", "invisible", "dead"]
+
+
+def hold(q, clock, state, priority=5):
+    """A task with key k in group g and in this state."""
+    if state == "waiting":
+        q.push("head", group="g", priority=priority + 10)
+    task_id = q.push(
+        "old",
+        priority,
+        60 if state == "delayed" else 0,
+        group="g",
+        key="k",
+        max_attempts=3,
+    )
+    if state in ("invisible", "dead"):
+        task = q.pop().task
+        if state == "dead":
+            q.bury(task, "gave up")
+    assert q.get(task_id).state == state
+    clock.advance(1)
+    return task_id
+
+
+# New tasks
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("aging", [None, 1.0])
+def test_ready(q, clock, probe, group, aging):
+    """A push without a delay is ready at once and wakes, in a group and with aging too."""
+    queue = DPQ(q.redis, q.queue_name, aging=aging, clock=clock)
+    task_id = queue.push("x", group=group)
+    assert probe.state(task_id) == "ready"
+    assert probe.woken()
+
+
+@pytest.mark.parametrize(("delay", "notice"), [(4.999, True), (5, False)])
+def test_delayed(q, clock, probe, delay, notice):
+    """A delayed task is ready at its time; only an early one is told to consumer and daemon."""
+    task_id = q.push("x", delay=delay)
+    assert (probe.state(task_id), probe.woken()) == ("delayed", notice)
+    assert probe.redis.exists(probe.key("tick")) == notice
+    clock.advance(delay - 0.001)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.pop().payload == "x"
+
+
+def test_shortest_delay(q, clock):
+    """A delay above zero is at least one ms."""
+    q.push("x", delay=1e-9)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert q.pop().task is not None
+
+
+def test_record(q, clock, probe):
+    """What push was told is stored as docs/design.md says."""
+    task_id = q.push("x", 2**53 + 1, 1.5, group="g", key="k", max_attempts=7, expires_in=9)
+    assert probe.record(task_id) == {
+        "token": "0",
+        "attempts": "0",
+        "deliveries": "0",
+        "deferrals": "0",
+        "delivery": "-",
+        "again": "0",
+        "max": "7",
+        "wait": "1500",
+        "priority": "9007199254740993",
+        "enqueued": str(clock.ms),
+        "expires": str(clock.ms + 9000),
+        "aging": "0",
+        "order": "0998" + "0" * 14 + "1",
+        "group": "g",
+        "key": "k",
+        "reason": "",
+        "error": "",
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"delay": 5}, {"group": "g"}, {"key": "k"}])
+def test_sent_again(q, clock, probe, options):
+    """An id that is stored already is left alone, before and after it was popped."""
+    q.push("before")
+    command = next(q._commands.push_many([Push(payload="x", **options)]))
+    probe.call("push", *command.args)
+    before = probe.stored()
+    probe.call("push", *command.args)
+    assert probe.stored() == before
+    clock.advance(5)
+    q.pop_many(5)
+    before = probe.stored()
+    probe.call("push", *command.args)
+    assert probe.stored() == before
+
+
+def test_many_in_order(q, probe):
+    """The tasks of push_many take their places in the order given, over all its round trips."""
+    ids = q.push_many(Push(payload=i) for i in range(450))
+    assert len(set(ids)) == 450
+    assert [task.id for task in q.pop_many(1000)] == ids
+    assert q.stats().pushed == 450
+
+
+def test_many_of_nothing(q, probe):
+    """No tasks are no call."""
+    assert q.push_many([]) == []
+    assert "seq" not in probe.stored()
+
+
+def test_many_by_bytes(q):
+    """A batch of push_many ends where its payloads pass the bound; all tasks come in."""
+    queue = DPQ(q.redis, q.queue_name, max_payload_bytes=3 * 1024 * 1024)
+    body = "x" * (2 * 1024 * 1024)
+    queue.push_many(Push(payload=[i, body]) for i in range(3))
+    assert [queue.pop().task.payload[0] for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("refused", ["error", "other group"])
+def test_batch_is_atomic(q, probe, refused):
+    """When one push of a batch is refused, nothing of that batch is written."""
+    holder = q.push("old", key="k", group="g")
+    probe.woken()
+    before = probe.stored()
+    pushes = [Push(payload=i, group="g", delay=i) for i in range(3)]
+    bad = {"error": Push(payload=9, key="k", on_duplicate="error", group="g")}
+    bad["other group"] = Push(payload=9, key="k", on_duplicate="update", group="h")
+    errors = {"error": DuplicateTaskError, "other group": ConfigurationError}
+    with pytest.raises(errors[refused], match=holder):
+        q.push_many([*pushes, bad[refused], *pushes])
+    assert probe.stored() == before
+
+
+def test_refusal_in_a_later_batch(q):
+    """Batches before the refused one stay."""
+    q.push("old", key="k")
+    pushes = [Push(payload=i) for i in range(200)]
+    with pytest.raises(DuplicateTaskError):
+        q.push_many([*pushes, Push(payload=9, key="k", on_duplicate="error"), *pushes])
+    assert len(q) == 201
+
+
+def test_in_all_groups(q, probe):
+    """A batch of tasks in many groups has the same order as single pushes."""
+    rng = random.Random(3)
+    pushes = [
+        Push(payload=i, priority=rng.randrange(4), group=rng.choice(["a", "b", None]))
+        for i in range(80)
+    ]
+    q.push_many(pushes)
+    best_first = sorted(pushes, key=lambda push: (-push.priority, push.payload))
+    assert probe.drain() == [push.payload for push in best_first]
+
+
+# Keys
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_keep(q, clock, probe, state):
+    """`keep` leaves the holder of the key exactly as it is, in every state."""
+    holder = hold(q, clock, state)
+    before = probe.stored()
+    assert q.push("new", 9, 3, key="k", group="g", on_duplicate="keep") == holder
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_error(q, clock, probe, state):
+    """`error` refuses with key and holder, in every state, and changes nothing."""
+    holder = hold(q, clock, state)
+    before = probe.stored()
+    with pytest.raises(DuplicateTaskError) as caught:
+        q.push("new", 9, 3, key="k", group="g", on_duplicate="error")
+    assert (caught.value.key, caught.value.task_id) == ("k", holder)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_free_key(q, mode):
+    """With a free key every mode adds the task; the key is free again after the ack."""
+    first = q.push("x", key="k", on_duplicate=mode)
+    q.pop().on_success()
+    second = q.push("y", key="k", on_duplicate=mode)
+    assert first != second
+    assert q.pop().task.payload == "y"
+
+
+@pytest.mark.parametrize("mode", MODES[:4])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("group", [None, "h"])
+def test_other_group(q, clock, probe, mode, state, group):
+    """A push to a key whose holder is in another group is refused and changes nothing."""
+    holder = hold(q, clock, state)
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match=f"'k' belongs to task {holder} of another group"):
+        q.push("new", key="k", group=group, on_duplicate=mode)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("mode", ["update", "rerun"])
+@pytest.mark.parametrize("state", ["ready", "delayed", "waiting"])
+def test_update_in_place(q, clock, probe, mode, state):
+    """`update` gives a task that does not run payload, priority and delay; its place stays."""
+    holder = hold(q, clock, state)
+    order = probe.record(holder)["order"]
+    assert q.push("new", 7, 0, key="k", group="g", on_duplicate=mode) == holder
+    task = q.get(holder)
+    assert (task.payload, task.priority, task.max_attempts) == ("new", 7, 3)
+    assert task.state == ("waiting" if state == "waiting" else "ready")
+    assert probe.record(holder)["order"] == order
+    q.push("newer", 8, 20, key="k", group="g", on_duplicate=mode)
+    task = q.get(holder)
+    assert (task.payload, task.priority, task.state) == ("newer", 8, "delayed")
+    assert task.visible_until.timestamp() * 1000 == clock.ms + 20_000
+    assert q.stats().pushed == 1 + (state == "waiting")
+
+
+def test_update_of_a_head(q, clock, probe):
+    """An update may make the head step back, and a waiting task the head."""
+    q.push("a", 3, group="g", key="a")
+    q.push("b", 2, group="g", key="b")
+    q.push("a", 1, group="g", key="a", on_duplicate="update")
+    assert [task.payload for task in q.peek()] == ["b"]
+    q.push("a", 5, group="g", key="a", on_duplicate="update")
+    assert [task.payload for task in q.peek()] == ["a"]
+
+
+def test_update_running(q, clock, probe):
+    """`update` of a running task changes payload and priority for its return, not its lease."""
+    holder = hold(q, clock, "invisible")
+    until = q.get(holder).visible_until
+    q.push("new", 9, 40, key="k", group="g", on_duplicate="update")
+    task = q.get(holder)
+    assert (task.payload, task.priority, task.state) == ("new", 9, "invisible")
+    assert task.visible_until == until
+    q.push("better than before", 8, group="g")
+    clock.advance(29)
+    assert probe.pop().payload == "new"
+
+
+@pytest.mark.parametrize("mode", ["update", "rerun"])
+def test_revive(q, clock, probe, mode):
+    """A dead holder comes back with all its attempts, new data and no reason."""
+    holder = hold(q, clock, "dead")
+    options = {"max_attempts": 8, "expires_in": 50, "on_duplicate": mode}
+    assert q.push("new", 9, 2, key="k", group="g", **options) == holder
+    task = q.get(holder)
+    assert (task.state, task.payload, task.priority, task.max_attempts) == ("delayed", "new", 9, 8)
+    assert (task.attempt, task.deliveries, task.token, task.last_error) == (1, 0, 0, None)
+    assert task.enqueued_at.timestamp() * 1000 == clock.ms
+    assert probe.record(holder)["expires"] == str(clock.ms + 50_000)
+    assert (q.stats().dead, probe.record(holder)["reason"]) == (0, "")
+    clock.advance(2)
+    assert probe.pop().id == holder
+
+
+def test_revive_fences_the_old_holder(q, clock, probe):
+    """Who held the task before it died and was revived has no lease any more."""
+    q.push("x", key="k")
+    task = probe.pop()
+    q.bury(task, "r")
+    q.push("y", key="k", on_duplicate="update")
+    for verb in (q.extend, q.release, q.set_visibility):
+        with pytest.raises(LeaseLostError):
+            verb(task, 1)
+    assert q.ack(task) is False
+    assert probe.pop().payload == "y"
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "waiting", "invisible"])
+def test_raise_priority(q, clock, probe, state):
+    """`raise_priority` raises to a higher priority and changes nothing else, whatever the state."""
+    holder = hold(q, clock, state)
+    before = q.get(holder)
+    q.push("new", 9, 77, key="k", group="g", on_duplicate="raise_priority", max_attempts=9)
+    assert q.get(holder) == before.model_copy(update={"priority": 9})
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("priority", [5, 5.0, 4, -(2**63), -1e300])
+def test_raise_priority_not(q, clock, probe, state, priority):
+    """A lower or equal priority changes nothing."""
+    hold(q, clock, state)
+    before = probe.stored()
+    q.push("new", priority, key="k", group="g", on_duplicate="raise_priority")
+    assert probe.stored() == before
+
+
+def test_raise_priority_of_the_dead(q, clock, probe):
+    """A dead holder is left dead and as it was."""
+    hold(q, clock, "dead")
+    before = probe.stored()
+    q.push("new", 99, key="k", group="g", on_duplicate="raise_priority")
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (2**53, 2**53 + 1),
+        (2**62 - 1, 2**62),
+        (2**62, 2**62 + 1),
+        (-(2**62) - 1, -(2**62)),
+        (2**63 - 2, 2**63 - 1),
+        (-(2**63), -(2**63) + 1),
+        (2.0**53, 2**53 + 1),
+        (2**62 - 1, 2.0**62),
+        (-1, -0.5),
+        (0, 5e-324),
+    ],
+)
+def test_raise_priority_is_exact(q, probe, low, high):
+    """Neighbouring priorities that share a double are told apart, in both directions."""
+    task_id = q.push("x", low, key="k")
+    q.push("x", high, key="k", on_duplicate="raise_priority")
+    assert q.get(task_id).priority == high
+    before = probe.stored()
+    q.push("x", low, key="k", on_duplicate="raise_priority")
+    assert probe.stored() == before
+
+
+def test_raise_priority_makes_the_head(q, probe):
+    """A waiting task that is raised above the head becomes the head."""
+    q.push("a", 2, group="g")
+    q.push("b", 1, group="g", key="k")
+    q.push("b", 3, group="g", key="k", on_duplicate="raise_priority")
+    assert probe.drain() == ["b", "a"]
+
+
+def test_rerun_of_a_running_task(q, clock, probe):
+    """`rerun` leaves the lease of a running task alone and runs it once more after the ack."""
+    holder = hold(q, clock, "invisible")
+    until = q.get(holder).visible_until
+    q.push("new", 9, key="k", group="g", on_duplicate="rerun")
+    q.push("newer", 9, key="k", group="g", on_duplicate="rerun")
+    assert q.get(holder).visible_until == until
+    clock.advance(29)
+    task = probe.pop()  # a crash in between does not lose the wish
+    assert (task.payload, task.attempt) == ("newer", 2)
+    q.ack(task)
+    assert probe.drain() == ["newer"]
+    assert (q.size(), q.stats().acked) == (0, 2)
+
+
+@pytest.mark.parametrize("mode", ["keep", "update", "raise_priority", "rerun"])
+def test_key_twice_in_a_batch(q, mode):
+    """The second push of a key in one batch meets the first one, and both have its id."""
+    pushes = [
+        Push(payload="first", priority=1, key="k", on_duplicate=mode),
+        Push(payload="other"),
+        Push(payload="second", priority=2, key="k", on_duplicate=mode),
+    ]
+    ids = q.push_many(pushes)
+    assert ids[0] == ids[2] != ids[1]
+    task = q.get(ids[0])
+    expected = {"keep": ("first", 1), "raise_priority": ("first", 2)}
+    assert (task.payload, task.priority) == expected.get(mode, ("second", 2))
+    assert q.size() == 2
+    assert q.stats().pushed == 2
+
+
+def test_key_twice_in_a_batch_forbidden(q, probe):
+    """With `error` the second push of a key in one batch refuses the whole batch."""
+    q.push("before")
+    before = probe.stored()
+    with pytest.raises(DuplicateTaskError) as caught:
+        q.push_many([Push(payload=1, key="k"), Push(payload=2, key="k", on_duplicate="error")])
+    assert caught.value.key == "k"
+    assert probe.stored() == before
+
+
+def test_key_twice_in_a_batch_in_two_groups(q, probe):
+    """Two groups for one key in one batch refuse the whole batch."""
+    q.push("before")
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match="another group"):
+        q.push_many([Push(payload=1, key="k", group="g"), Push(payload=2, key="k", group="h")])
+    assert probe.stored() == before
+
+
+def test_wakes_only_with_news(q, probe):
+    """A push into the middle of a group wakes nobody; an update that makes a task ready does."""
+    q.push("head", 5, group="g")
+    probe.woken()
+    q.push("behind", group="g")
+    q.push("x", delay=60, key="k")
+    assert not probe.woken()
+    q.push("x", key="k", on_duplicate="update")
+    assert probe.woken()
+
+
+def test_update_with_a_short_delay_gives_notice(q, probe):
+    """An update that makes a task due soon tells a waiting consumer."""
+    q.push("x", delay=60, key="k")
+    probe.woken()
+    q.push("x", delay=2, key="k", on_duplicate="update")
+    assert probe.woken()

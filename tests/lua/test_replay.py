@@ -1,0 +1,147 @@
+"""replay: dead tasks become ready, or due one after the other."""
+
+import pytest
+
+from dpq import LeaseLostError
+
+
+def bury(q, clock, *payloads, **options):
+    """Dead tasks with these payloads, the first the longest dead: their ids."""
+    ids = []
+    for payload in payloads:
+        ids.append(q.push(payload, priority=10**6, **options))
+        q.bury(q.pop().task, f"reason {payload}")
+        clock.advance(1)
+    return ids
+
+
+def test_all(q, clock, probe):
+    """All come back at once, in their old order, with all their attempts and without a reason."""
+    ids = bury(q, clock, 0, 1, 2, max_attempts=2)
+    clock.advance(100)
+    probe.woken()
+    assert q.dead.replay() == 3
+    assert probe.woken()
+    assert [task.id for task in q.peek()] == ids
+    assert [(task.attempt, task.deliveries) for task in q.peek()] == [(1, 1)] * 3
+    assert probe.record(ids[0])["reason"] == ""
+    assert (q.stats().replayed, q.stats().dead) == (3, 0)
+
+
+def test_attempts_start_anew(q, clock, probe):
+    """A task whose attempts were spent has all of them again, and remembers its last error."""
+    task_id = q.push("x", max_attempts=2)
+    for _ in range(2):
+        q.fail(probe.pop(), "broken", delay=0)
+    q.dead.replay(task_id)
+    for attempt in (1, 2):
+        task = probe.pop()
+        assert (task.attempt, task.last_error) == (attempt, "broken")
+        q.fail(task, "broken", delay=0)
+    assert q.get(task_id).attempts == 2
+
+
+def test_expired_is_started_now(q, clock, probe):
+    """A task that died because it was not started in time does not expire again."""
+    task_id = q.push("x", expires_in=1)
+    clock.advance(1)
+    assert q.pop().task is None
+    assert q.dead.replay(task_id) == 1
+    clock.advance(100)
+    assert probe.pop().id == task_id
+
+
+def test_named(q, clock, probe):
+    """Named ids come back; live, unknown and repeated ones are passed over."""
+    ids = bury(q, clock, 0, 1, 2)
+    live = q.push("live")
+    assert q.dead.replay([ids[2], live, "nobody", ids[2]]) == 1
+    assert probe.state(ids[2]) == "ready"
+    assert q.stats().dead == 2
+
+
+def test_twice(q, clock, probe):
+    """A second replay changes nothing."""
+    ids = bury(q, clock, 0)
+    q.dead.replay(ids)
+    before = probe.stored()
+    assert q.dead.replay(ids) == 0
+    assert probe.stored() == before
+
+
+def test_chosen(q):
+    """Letters are chosen by reason, group and condition, over more than one page."""
+    for i in range(130):
+        q.push(i, group="ab"[i % 2])
+    for task in q.pop_many(130):
+        q.bury(task, "r" if task.payload < 120 else "s")
+    assert q.dead.replay(reason="s") == 10
+    assert q.dead.replay(reason="r", group="b", where=lambda task: task.payload > 100) == 10
+    assert q.dead.replay() == 110
+
+
+@pytest.mark.parametrize("rate", [2, 3, 0.5, 1000])
+def test_rate(q, clock, probe, rate):
+    """At a rate they come due one after the other, evenly, the first at once, in old order."""
+    ids = bury(q, clock, *range(5))
+    assert q.dead.replay(rate=rate) == 5
+    assert [task.id for task in q.peek()] == ids[:1]
+    dues = [task.visible_until.timestamp() * 1000 - clock.ms for task in q.peek(9, "delayed")]
+    assert dues == [int((i + 1) * 1000 / rate) for i in range(4)]
+
+
+def test_rate_over_pages(q, clock):
+    """The spacing goes on from one round trip to the next, over those that really came back."""
+    ids = bury(q, clock, *range(150))
+    assert q.dead.replay([*ids[:120], "nobody", *ids[120:]], rate=10) == 150
+    dues = [task.visible_until.timestamp() * 1000 - clock.ms for task in q.peek(200, "delayed")]
+    assert dues == [100 * i for i in range(1, 150)]
+
+
+def test_groups(q, clock, probe):
+    """Replayed tasks of a group stand behind its head, and wait while it is closed."""
+    ids = bury(q, clock, 0, 1, group="g")
+    q.delay_group("g", 60)
+    q.dead.replay()
+    assert [probe.state(task_id) for task_id in ids] == ["waiting", "waiting"]
+    clock.advance(60)
+    assert probe.drain() == [0, 1]
+
+
+def test_fences_the_last_holder(q, clock, probe):
+    """Whoever pops a replayed task takes it from the holder under whom it died."""
+    q.push("x")
+    task = probe.pop()
+    q.bury(task, "r")
+    q.dead.replay()
+    again = probe.pop()
+    assert again.token > task.token
+    assert q.ack(again) is True
+
+
+@pytest.mark.parametrize("verb", ["bury", "fail"])
+def test_settled_stays_settled(q, probe, verb):
+    """Of the delivery that ended in death the same verb again changes nothing after a replay."""
+    q.push("x", max_attempts=1)
+    task = probe.pop()
+    getattr(q, verb)(task, "r")
+    q.dead.replay()
+    before = probe.stored()
+    getattr(q, verb)(task, "r")
+    for other in (q.release, q.set_visibility, q.extend):
+        with pytest.raises(LeaseLostError):
+            other(task, 1)
+    assert probe.stored() == before
+    assert q.ack(task) is True  # the work was done all the same
+
+
+def test_notice(q, clock, probe):
+    """A replay whose next task is due within 5 s tells a waiting consumer."""
+    ids = bury(q, clock, 0)
+    probe.woken()
+    probe.call("replay", clock(), 5000, 0, *ids)
+    assert not probe.woken()
+    ids = bury(q, clock, 1)
+    probe.woken()
+    probe.call("replay", clock(), 4999, 0, *ids)
+    assert probe.woken()

@@ -1,0 +1,94 @@
+"""stats: how many tasks are in each state, the running totals, the oldest ready task."""
+
+import pytest
+
+from dpq import DPQ, QueueStats
+
+
+def test_new_queue(q):
+    """A queue that was never used counts zero everywhere."""
+    assert q.stats() == QueueStats(ready=0, delayed=0, invisible=0, waiting=0, dead=0)
+    assert len(q) == q.size() == 0
+    assert q
+
+
+def test_states(q, probe):
+    """Each state is counted, and the size is that of the live ones."""
+    q.push("dead")
+    q.bury(probe.pop(), "r")
+    for _ in range(2):
+        q.push("invisible")
+        probe.pop()
+    for i in range(4):
+        q.push("group", group="g")
+        q.push("delayed", delay=i + 1)
+    stats = q.stats()
+    assert (stats.ready, stats.waiting, stats.delayed) == (1, 3, 4)
+    assert (stats.invisible, stats.dead) == (2, 1)
+    assert len(q) == q.size() == 10
+
+
+def test_totals(q, clock, probe):
+    """Each total counts its own event."""
+    for i in range(8):
+        q.push(i)
+    acked, failed, buried, deferred, _ = q.pop_many(5, visibility=50)
+    q.ack(acked)
+    q.fail(failed)
+    q.bury(buried, "r")
+    q.set_visibility(deferred, 10)
+    q.dead.replay()
+    clock.advance(50)
+    q.promote()
+    stats = q.stats()
+    assert (stats.pushed, stats.popped, stats.acked, stats.failed) == (8, 5, 1, 1)
+    assert (stats.deferred, stats.expired_leases, stats.buried) == (1, 1, 1)
+    assert (stats.replayed, stats.dropped) == (1, 0)
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_oldest(q, clock, order):
+    """The oldest is found wherever it stands among a few priorities, first or last of its own."""
+    queue = DPQ(q.redis, q.queue_name, order=order, clock=clock)
+    assert queue.stats().oldest_ready_seconds is None
+    oldest = queue.push("oldest", priority=3)
+    clock.advance(10)
+    for i in range(200):
+        queue.push(i, priority=i % 7)
+    clock.advance(5)
+    assert queue.stats().oldest_ready_seconds == 15
+    queue.cancel(oldest)
+    assert queue.stats().oldest_ready_seconds == 5
+
+
+def test_oldest_of_many_priorities(q, clock):
+    """With more than 100 priorities the oldest of the 100 best and of the worst is found."""
+    q.push("worst", priority=-1000)
+    clock.advance(1)
+    q.push("first hundred", priority=101)
+    q.push("as bad", priority=-1000)
+    clock.advance(1)
+    for i in range(200):
+        q.push(i, priority=i)
+    assert q.stats().oldest_ready_seconds == 2
+    q.cancel(q.peek(500)[-2].id)
+    assert q.stats().oldest_ready_seconds == 1
+
+
+def test_oldest_counts_from_being_due(q, clock):
+    """A delayed task is old from the moment it was due."""
+    q.push("x", delay=20)
+    assert q.stats().oldest_ready_seconds is None
+    clock.advance(26)
+    q.promote()
+    assert q.stats().oldest_ready_seconds == 6
+
+
+def test_touches_nothing(q, clock, probe):
+    """Counting changes nothing, what is overdue included."""
+    q.push("x", delay=1)
+    q.push("y")
+    clock.advance(5)
+    before = probe.stored()
+    q.stats()
+    assert probe.stored() == before

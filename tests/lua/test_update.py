@@ -1,0 +1,158 @@
+"""update: change a live task in place. Of a running one only the priority can change."""
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, TaskNotFoundError
+
+
+def test_priority_when_ready(q, probe):
+    """A ready task moves to its new priority, and stands there by its old sequence."""
+    for i in range(3):
+        q.push(i, priority=i)
+    first = q.peek(state="ready")[-1]
+    q.update(first.id, priority=2)
+    assert probe.drain() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("priority", [2**53 + 1, -(2**63), 0.1, -1e300, 7])
+def test_any_priority(q, probe, priority):
+    """The new priority is kept exactly, with its type."""
+    task_id = q.push("x")
+    q.update(task_id, priority=priority)
+    task = probe.pop()
+    assert (task.priority, type(task.priority)) == (priority, type(priority))
+
+
+def test_priority_when_delayed(q, clock, probe):
+    """A delayed task keeps its time and gets its new priority at it."""
+    task_id = q.push("x", delay=9)
+    q.update(task_id, priority=5)
+    assert (probe.state(task_id), q.next_event()) == ("delayed", 9)
+    q.push("y", priority=4)
+    clock.advance(9)
+    assert probe.drain() == ["x", "y"]
+
+
+def test_priority_when_running(q, clock, probe):
+    """The new priority of a running task applies when it returns; the lease stays."""
+    task_id = q.push("x")
+    task = probe.pop()
+    q.update(task_id, priority=5)
+    assert q.get(task_id).visible_until == task.visible_until
+    q.push("y", priority=4)
+    q.release(task)
+    assert probe.drain() == ["x", "y"]
+
+
+def test_delay_when_running(q, probe):
+    """A delay for a running task is refused, with a priority beside it or not."""
+    task_id = q.push("x")
+    probe.pop()
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match=f"task {task_id} is running"):
+        q.update(task_id, delay=3)
+    with pytest.raises(ConfigurationError, match="only the priority"):
+        q.update(task_id, priority=3, delay=0)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "waiting"])
+def test_delay(q, clock, probe, state):
+    """A delay hides a task that is not running for so long; 0 makes it ready."""
+    if state == "waiting":
+        q.push("head", priority=5, group="g")
+    task_id = q.push("x", delay=60 if state == "delayed" else 0, group="g")
+    assert probe.state(task_id) == state
+    q.update(task_id, delay=7)
+    assert (probe.state(task_id), q.next_event()) == ("delayed", 7)
+    probe.woken()
+    q.update(task_id, delay=0)
+    assert probe.state(task_id) == ("waiting" if state == "waiting" else "ready")
+    assert probe.woken() is (state != "waiting")
+
+
+def test_both(q, clock, probe):
+    """Priority and delay change in one step."""
+    task_id = q.push("x")
+    q.update(task_id, priority=9, delay=5)
+    task = q.get(task_id)
+    assert (task.priority, task.state) == (9, "delayed")
+
+
+def test_heads(q, probe):
+    """In a group the head is the best one after every change."""
+    ids = [q.push(i, priority=-i, group="g") for i in range(3)]
+    q.update(ids[2], priority=5)
+    assert [task.payload for task in q.peek()] == [2]
+    q.update(ids[2], priority=-9)
+    assert [task.payload for task in q.peek()] == [0]
+    q.update(ids[0], delay=60)
+    assert [task.payload for task in q.peek()] == [1]
+    assert probe.drain() == [1, 2]
+
+
+def test_in_a_closed_group(q, probe):
+    """In a closed group a changed task goes on waiting."""
+    q.delay_group("g", 60)
+    task_id = q.push("x", group="g")
+    q.update(task_id, priority=5)
+    assert probe.state(task_id) == "waiting"
+
+
+@pytest.mark.parametrize("way", ["unknown", "dead", "acked", "cancelled"])
+def test_not_found(q, probe, way):
+    """What is not live is not found, and nothing changes."""
+    task_id = q.push("x")
+    task = probe.pop()
+    if way == "dead":
+        q.bury(task, "r")
+    elif way == "acked":
+        q.ack(task)
+    elif way == "cancelled":
+        q.cancel(task_id)
+    else:
+        task_id = "nobody"
+    before = probe.stored()
+    for change in ({"priority": 1}, {"delay": 1}, {"priority": 1, "delay": 0}):
+        with pytest.raises(TaskNotFoundError):
+            q.update(task_id, **change)
+    assert probe.stored() == before
+
+
+def test_nothing_to_change(q):
+    """A call that names neither is refused."""
+    task_id = q.push("x")
+    with pytest.raises(ConfigurationError, match="changes nothing"):
+        q.update(task_id)
+
+
+def test_lifo(q, clock, probe):
+    """In a LIFO queue, too, a changed task keeps its place among its new equals."""
+    queue = DPQ(q.redis, q.queue_name, order="lifo", clock=clock)
+    ids = [queue.push(i) for i in range(3)]
+    queue.update(ids[1], priority=1)
+    queue.update(ids[1], priority=0)
+    assert probe.drain() == [2, 1, 0]
+
+
+def test_aging(q, clock, probe):
+    """Neither a new priority nor a new delay of a task that was due takes its age away."""
+    queue = DPQ(q.redis, q.queue_name, aging=1, clock=clock)
+    old = queue.push("old")
+    clock.advance(10)
+    queue.push("new", priority=9)
+    queue.update(old, priority=5)
+    queue.update(old, priority=0)
+    assert [task.payload for task in queue.peek()] == ["old", "new"]
+    queue.update(old, delay=5)
+    clock.advance(5)
+    assert probe.drain() == ["old", "new"]
+
+
+@pytest.mark.parametrize(("delay", "notice"), [(4.999, True), (5, False)])
+def test_notice(q, probe, delay, notice):
+    """A task that is now due within 5 s is told to a waiting consumer."""
+    task_id = q.push("x", delay=60)
+    probe.woken()
+    q.update(task_id, delay=delay)
+    assert probe.woken() is notice

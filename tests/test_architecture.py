@@ -1,0 +1,505 @@
+"""What keeps DPQ readable: import direction, the scripts' contracts and keys, the wheel.
+
+Source: docs/design.md; the layers are drawn there.
+"""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lupa.lua51
+import pytest
+
+import dpq
+from dpq import DPQ, Push, TaskState
+from dpq._keys import PARTS, key_of
+from dpq._scripts import script, script_names
+
+PACKAGE = Path(dpq.__file__).parent
+ROOT = PACKAGE.parent
+SCRIPTS = script_names()
+LUA_FILES = sorted((PACKAGE / "lua").glob("*.lua"))
+
+# Imports point one way
+
+LAYERS = [
+    {"errors"},
+    {"models"},
+    {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
+    {"_replies"},
+    {"_commands"},
+    {"server", "_keeper", "_link"},
+    {"connect", "_wait"},
+    {"_face", "dead"},
+    {"queue", "queue_async"},
+    {"scheduler", "worker", "worker_async"},
+    {""},  # dpq itself
+    {"cli"},
+    {"__main__"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+WITHOUT_IO = {name for names in LAYERS[: RANK["_commands"] + 1] for name in names}
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    """The name below `dpq`: "" for the package, "cli.look" inside of another one."""
+    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and full name of every module that one imports when it runs, not only for its types."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                package = ["dpq", *path.relative_to(PACKAGE).parts[:-1]]
+                base = ".".join([*package[: len(package) - node.level + 1], *filter(None, [base])])
+            for alias in node.names:
+                as_path = ROOT.joinpath(*base.split("."), alias.name)
+                is_module = as_path.is_dir() or as_path.with_suffix(".py").exists()
+                yield node.lineno, f"{base}.{alias.name}" if is_module else base
+
+
+def layer(name: str) -> str:
+    return name.split(".")[0]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: module_name(path) or "dpq")
+def test_imports_point_down(path):
+    """A module imports only from layers below its own; inside the CLI's package it is free."""
+    name = module_name(path)
+    assert layer(name) in RANK, f"give {name} a place in LAYERS and in docs/design.md"
+    for line, imported in imports(path):
+        if imported.split(".")[0] != "dpq":
+            continue
+        target = layer(imported.removeprefix("dpq").removeprefix("."))
+        if layer(name) == target == "cli":
+            continue
+        assert RANK[target] < RANK[layer(name)], f"{path}:{line} imports {imported}"
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_IO))
+def test_the_core_does_no_io(name):
+    """Up to the commands nothing can reach a server, wait, or look at a clock."""
+    found = {imported.split(".")[0] for _, imported in imports(PACKAGE / f"{name}.py")}
+    assert not found & {"redis", "asyncio", "threading", "time", "os", "socket", "subprocess"}
+
+
+# The contract on top of every script
+
+
+class Contract(NamedTuple):
+    title: str
+    keys: list[str]
+    args: list[str]
+    open_end: bool  # the last argument repeats
+    prose: str
+
+
+def header_of(name: str) -> Contract:
+    """The header of a script, parsed; any line that does not fit fails."""
+    lines = []
+    for line in (PACKAGE / "lua" / f"{name}.lua").read_text().splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line[2:].strip())
+    slots: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
+    open_end = False
+    for line in lines:
+        slot = re.match(r"(KEYS|ARGV)\[(\d+)(\.\.)?\] +(\w+)?", line)
+        if slot:
+            kind, number, dots, label = slot.groups()
+            assert int(number) == len(slots[kind]) + 1, f"{name}: {line}"
+            assert not open_end, f"{name}: a slot after an open end: {line}"
+            slots[kind].append(label or "")
+            open_end = bool(dots)
+    return Contract(lines[0], slots["KEYS"], slots["ARGV"], open_end, "\n".join(lines))
+
+
+def slot_lines_of(name: str) -> tuple[dict[str, str], str]:
+    """What the first code lines call KEYS and ARGV, and all code after them, includes resolved."""
+    code = [line for line in script(name).text.splitlines() if line and not line.startswith("--")]
+    names: dict[str, str] = {}
+    while code and re.match(r"local [\w, ]+ = .*(KEYS|ARGV)", code[0]):
+        left, right = code.pop(0).removeprefix("local ").split(" = ")
+        for local, value in zip(left.split(", "), right.split(", "), strict=True):
+            if "KEYS" in value or "ARGV" in value:
+                names[local] = value
+    return names, "\n".join(code)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_header(name):
+    """A header has a title, numbered slots, what it returns, and what a lost reply does."""
+    contract = header_of(name)
+    assert re.match(rf"{name}: \w.*\S", contract.title)
+    assert set(contract.keys) <= {*PARTS, "queues", "queues_tick"}
+    assert contract.keys
+    assert re.search(r"^Returns \S", contract.prose, re.MULTILINE)
+    assert re.search(r"^Lost reply: \S", contract.prose, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_slots_are_named_as_in_the_header(name):
+    """The first code lines give every slot of the header its name, in the header's order."""
+    contract = header_of(name)
+    names, _ = slot_lines_of(name)
+    by_value = {
+        re.sub(r"^tonumber\((.*)\)$", r"\1", value): local for local, value in names.items()
+    }
+    if "KEYS" not in by_value:  # a script may also take all of them as one table
+        keys = [by_value.get(f"KEYS[{i + 1}]") for i in range(len(contract.keys))]
+        assert keys == contract.keys
+    fixed = contract.args[:-1] if contract.open_end else contract.args
+    assert [by_value.get(f"ARGV[{i + 1}]") for i in range(len(fixed))] == fixed
+    assert ("ARGV" in by_value) is contract.open_end
+    assert len(names) == len(set(names)) == len(by_value)
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_slots_are_used(name):
+    """Below the first lines no script indexes KEYS or ARGV, and everything named there is used."""
+    names, body = slot_lines_of(name)
+    body = re.sub(r"--.*", "", body)
+    assert not re.search(r"\b(KEYS|ARGV)\b", body)
+    unused = [local for local in names if not re.search(rf"\b{local}\b", body)]
+    assert not unused
+
+
+@pytest.mark.parametrize("path", LUA_FILES, ids=lambda path: path.stem)
+def test_short(path):
+    """No Lua file has more than 100 lines of code; those over 60, the aim, are printed."""
+    lines = path.read_text().splitlines()
+    code = [line for line in lines if line.strip() and not line.strip().startswith("--")]
+    if len(code) > 60:
+        print(f"{path.name}: {len(code)} lines of code")
+    assert len(code) <= 100
+
+
+@pytest.mark.parametrize("path", LUA_FILES, ids=lambda path: path.stem)
+def test_snippets_say_what_they_want(path):
+    """A snippet begins with its name; a line is at most 120 characters, without tabs or CR."""
+    text = path.read_text()
+    assert text.startswith(f"-- {path.stem}: ")
+    assert max(map(len, text.splitlines())) <= 120
+    assert "\t" not in text
+    assert "\r" not in text
+
+
+# What the Lua may do, by its compiled form
+
+
+class Function(NamedTuple):
+    reads: set[str]
+    writes: set[str]
+    scopes: list[tuple[str, int, int]]  # a local and the instructions in which it lives
+
+
+class Bytecode:
+    """Reads the functions of a compiled Lua 5.1 chunk, which knows exactly what is global."""
+
+    def __init__(self, code: str) -> None:
+        runtime = lupa.lua51.LuaRuntime(encoding=None)
+        dump = runtime.eval(b"function(code) return string.dump(assert(loadstring(code))) end")
+        self.data = bytes(dump(code.encode()))
+        self.at = 12  # behind the header
+        self.size_t = self.data[8]
+        self.functions: list[Function] = []
+        self._function()
+
+    def _int(self, size: int = 4) -> int:
+        self.at += size
+        return int.from_bytes(self.data[self.at - size : self.at], "little")
+
+    def _text(self) -> str:
+        size = self._int(self.size_t)
+        self.at += size
+        return self.data[self.at - size : self.at - 1].decode() if size else ""
+
+    def _constant(self) -> str:
+        kind = self._int(1)
+        if kind == 4:
+            return self._text()
+        self.at += {0: 0, 1: 1, 3: 8}[kind]
+        return ""
+
+    def _function(self) -> None:
+        self._text()
+        self.at += 8 + 4
+        code = [self._int() for _ in range(self._int())]
+        constants = [self._constant() for _ in range(self._int())]
+        for _ in range(self._int()):
+            self._function()
+        lines = self._int()
+        self.at += 4 * lines
+        scopes = [(self._text(), self._int(), self._int()) for _ in range(self._int())]
+        for _ in range(self._int()):
+            self._text()
+        get, put = 5, 7  # GETGLOBAL and SETGLOBAL
+        names = {
+            op: {constants[word >> 14] for word in code if word & 63 == op} for op in (get, put)
+        }
+        self.functions.append(Function(names[get], names[put], scopes))
+
+
+ALLOWED = {
+    *("redis", "KEYS", "ARGV", "string", "table", "math"),
+    *("tonumber", "ipairs", "pairs", "next", "unpack"),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_globals(name):
+    """A script sets no global, and reads those only that every server and fakeredis have."""
+    functions = Bytecode(script(name).text).functions
+    assert set().union(*(function.writes for function in functions)) == set()
+    assert set().union(*(function.reads for function in functions)) <= ALLOWED
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_local_hides_another(name):
+    """No local of a function hides another one of the same name: an include could do it unseen."""
+    for function in Bytecode(script(name).text).functions:
+        scopes = [scope for scope in function.scopes if scope[0][0] not in "_("]
+        for i, (inner, start, _) in enumerate(scopes):
+            hidden = [s for s in scopes[:i] if s[0] == inner and s[1] <= start < s[2]]
+            assert not hidden, f"{inner} is declared twice"
+
+
+def test_bytecode_reader():
+    """The two checks above see a global, and a local that hides another."""
+    code = "local a = 1 if a then local a = b end local function f() c = a end"
+    inner, outer = Bytecode(code).functions
+    assert (inner.writes, outer.reads, outer.writes) == ({"c"}, {"b"}, set())
+    assert [scope[0] for scope in outer.scopes] == ["a", "a", "f"]
+
+
+FORBIDDEN = (
+    r"\b(bit|cmsgpack|struct|cjson|sha1hex|setresp|FUNCTION|EVAL_RO|goto|random)\b|ZMPOP|^#!"
+)
+
+
+@pytest.mark.parametrize("path", LUA_FILES, ids=lambda path: path.stem)
+def test_portable(path):
+    """No Lua file uses what one of the servers or fakeredis lacks."""
+    code = re.sub(r"--.*", "", path.read_text())
+    assert not re.search(FORBIDDEN, code, re.MULTILINE)
+    assert set(re.findall(r"\bredis\.(\w+)", code)) <= {"call"}
+    assert not re.findall(r"\.\. *(now|score|priority) *\.\.", code)  # keeps 14 digits only
+
+
+def test_commands_exist(server, redis):
+    """Every server, the oldest too, knows each Redis command that a script calls."""
+    called = set()
+    for path in LUA_FILES:
+        for first in re.findall(r"redis\.call\(([^,)]*)", path.read_text()):
+            called |= set(re.findall(r"'(\w+)'", first))
+    assert {"ZADD", "ZSCAN", "HSCAN", "TIME"} <= called
+    known = redis.execute_command("COMMAND INFO", *sorted(called))
+    assert len(known) == len(called)
+    assert None not in (known.values() if isinstance(known, dict) else known)
+
+
+# Every key that a script touches is declared
+
+
+def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
+    """Call every public method of a queue, in the states in which it has most to do."""
+    for i in range(6):
+        q.push(i, priority=i, group="ab"[i % 2], key=f"k{i}")
+        q.push(i, delay=i + 0.5, expires_in=20)
+    for mode in ("keep", "update", "raise_priority", "rerun"):
+        q.push("again", 9, 1, key="k1", group="b", on_duplicate=mode)
+    q.push_many([Push(payload=i, group=None if i % 2 else "c") for i in range(5)])
+    tasks = q.pop_many(3)
+    done = {
+        "push": None,
+        "push_many": None,
+        "pop_many": None,
+        "extend": q.extend(tasks[0], 50),
+        "set_visibility": q.set_visibility(tasks[1], 1),
+        "ack": q.ack(tasks[0]),
+        "ack_many": q.ack_many(tasks[1:]),
+        "pop": q.pop(),
+        "release": q.release(q.pop_many(1)[0], 1, priority=2),
+        "fail": q.fail(q.pop_many(1)[0], "error", 1),
+        "bury": q.bury(q.pop_many(1)[0], "reason"),
+        "update": q.update(q.push("x", group="a"), priority=3, delay=1),
+        "cancel": q.cancel(q.push("x", 99, group="a")),
+        "get": q.get(q.push("x")),
+        "peek": [q.peek(state=state) for state in TaskState],
+        "size": q.size(),
+        "stats": q.stats(),
+        "pause": q.pause(),
+        "resume": q.resume(),
+        "delay_group": q.delay_group("a", 2),
+        "next_event": q.next_event(),
+    }
+    with q.lease():
+        q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")
+    clock.advance(100)
+    done |= {"lease": None, "promote": q.promote(), "check": q.check()}
+    clock.advance(100)
+    q.pop(timeout=0.01)
+    q.dead.list()
+    q.dead.replay(rate=1)
+    q.push("x", max_attempts=1)
+    q.bury(q.pop().task, "reason")
+    q.dead.purge()
+    done |= {"purge": q.purge(), "dead": q.dead}
+    q.push("left")
+    return done | {"drop": q.drop()}
+
+
+def test_every_key_is_declared(server, redis, q, clock):
+    """What MONITOR sees a script touch is among the KEYS of that call, over every method of DPQ."""
+    sent: list[tuple[str, int]] = []
+
+    def send(command: Any, original: Any = q._link.call) -> Any:
+        sent.append((command.script.name, len(command.args)))
+        return original(command)
+
+    q._link.call = send  # type: ignore[method-assign]
+    named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
+    with redis.monitor() as monitor:
+        done = use_everything(q, clock)
+        redis.echo(q.queue_name)
+        touched, called = watched(monitor.listen(), q.queue_name)
+    named.close()
+
+    public = {name for name in dir(DPQ) if name[0] != "_"}
+    properties = {
+        name for name in public if isinstance(inspect.getattr_static(DPQ, name), property)
+    }
+    methods = public - properties - {"from_url", "close"}
+    assert methods <= set(done), "add the new methods to use_everything"
+    assert called == set(SCRIPTS), "a script was not called"
+    for name, arguments in sent:
+        contract = header_of(name)
+        least = len(contract.args) - contract.open_end
+        assert least <= arguments, name
+        assert contract.open_end or arguments == least, name
+    keys_of: dict[tuple[str, ...], list[str]] = {}
+    for declared, command in touched:
+        shape = (command[0], *command[1:2])
+        if command[0].upper() == "TIME":
+            continue
+        if shape not in keys_of or command[0].upper() in ("UNLINK", "EXISTS"):
+            keys_of[shape] = redis.execute_command("COMMAND GETKEYS", *command)
+        used = {str(key) for key in keys_of[shape]}
+        assert used
+        assert used <= declared, f"{command} touches an undeclared key"
+    assert len(touched) > 200
+
+
+def watched(
+    lines: Iterator[dict[str, Any]], end: str
+) -> tuple[list[tuple[set[str], list[str]]], set[str]]:
+    """The commands of scripts, each with the keys that its script was given; and the scripts."""
+    by_sha = {script(name).sha: name for name in SCRIPTS}
+    by_title = {script(name).text[:40]: name for name in SCRIPTS}
+    touched: list[tuple[set[str], list[str]]] = []
+    called: set[str] = set()
+    declared: set[str] = set()
+    for line in lines:
+        words = line["command"].split(" ")
+        if line["client_type"] == "lua":
+            touched.append((declared, words))
+        elif words[0].upper() in ("EVALSHA", "EVAL"):
+            text = line["command"].split(" ", 1)[1].replace("\\n", "\n")
+            name = by_sha.get(words[1]) or next(by_title[t] for t in by_title if t in text)
+            called.add(name)
+            declared = set(re.findall(r"(?:dpq:\{\w+\}|\{dpq\}):\w+", line["command"]))
+        elif words[0].upper() == "ECHO" and words[1] == end:
+            return touched, called
+    raise AssertionError("the monitor ended early")
+
+
+def test_keys_of_a_queue_are_its_parts(q, redis, server):
+    """However many tasks and groups there are, the keys of a queue are the documented parts."""
+    for i in range(50):
+        q.push(i, group=f"group {i % 9}", key=f"key {i}", delay=i % 3)
+    documented = {key_of(q.queue_name, part).encode() for part in PARTS}
+    assert set(redis.keys(f"dpq:{{{q.queue_name}}}*")) <= documented
+
+
+# The public face
+
+
+@pytest.mark.parametrize("name", dpq.__all__)
+def test_documented(name):
+    """Every public name of dpq, and every public method of its classes, says what it is for."""
+    public = getattr(dpq, name)
+    if not (inspect.isclass(public) or inspect.isroutine(public)):
+        source = ast.parse((PACKAGE / "models.py").read_text()).body
+        follows = {
+            ast.unparse(node.targets[0]): after
+            for node, after in pairwise(source)
+            if isinstance(node, ast.Assign)
+        }
+        docstring = ast.literal_eval(follows[name].value)  # type: ignore[attr-defined]
+        assert isinstance(docstring, str)
+        return
+    assert public.__doc__
+    assert not public.__doc__.startswith(f"{name}(")  # what a dataclass makes up
+    undocumented = [
+        member
+        for member, value in vars(public).items()
+        if member[0] != "_"
+        and (inspect.isroutine(value) or isinstance(value, property | classmethod))
+        and not value.__doc__
+    ]
+    assert not undocumented
+
+
+def test_all_names_are_sorted():
+    """The list of public names can be read at a glance."""
+    assert sorted(dpq.__all__) == sorted(set(dpq.__all__))
+    assert all(hasattr(dpq, name) for name in dpq.__all__)
+
+
+# The package
+
+
+def test_wheel(tmp_path):
+    """A built wheel has every module, every script and the marker of a typed package."""
+    built = subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert built.returncode == 0, built.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    wanted = {
+        str(path.relative_to(ROOT))
+        for path in PACKAGE.rglob("*")
+        if path.suffix in (".py", ".lua") or path.name == "py.typed"
+    }
+    assert wanted <= names
+    examples = {f"dpq/examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}
+    assert {name for name in names if name.startswith("dpq/")} - examples == wanted

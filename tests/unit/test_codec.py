@@ -1,0 +1,128 @@
+"""codec: payload to bytes and back; anything else is a PayloadError."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, field_serializer
+
+from dpq import ConfigurationError, PayloadError
+from dpq.codec import MAX_PAYLOAD_BYTES, Codec
+
+text = st.text(st.characters(exclude_categories=["Cs"]))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | text,
+    lambda inner: st.lists(inner) | st.dictionaries(text, inner),
+    max_leaves=20,
+)
+
+
+class Page(BaseModel):
+    url: str
+    depth: int = 0
+
+
+@given(json_values)
+def test_any_json_value(value):
+    """Whatever JSON can say comes back equal and of the same type."""
+    codec: Codec[Any] = Codec(Any, MAX_PAYLOAD_BYTES)
+    back = codec.decode(codec.encode(value), "id")
+    assert back == value
+    assert type(back) is type(value)
+
+
+def test_not_a_number():
+    """NaN and the infinities survive, which plain JSON cannot say."""
+    codec: Codec[Any] = Codec(Any, 1000)
+    nan, up, down = codec.decode(codec.encode([math.nan, math.inf, -math.inf]), "id")
+    assert math.isnan(nan)
+    assert (up, down) == (math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("payload", ["a::b::c", "\t\n\0", "é☃𝄞", "", {"": [{}]}, 10**400])
+def test_awkward_values(payload):
+    """Separators, control characters, any script and huge ints are payloads like others."""
+    codec: Codec[Any] = Codec(Any, 1000)
+    assert codec.decode(codec.encode(payload), "id") == payload
+
+
+def cycle() -> list[Any]:
+    endless: list[Any] = []
+    endless.append(endless)
+    return endless
+
+
+@pytest.mark.parametrize("payload", [object(), b"\xff", "\ud800", cycle(), lambda: 0])
+def test_no_json_form(payload):
+    """What has no JSON form is refused with the name of its type."""
+    with pytest.raises(PayloadError, match=type(payload).__name__) as caught:
+        Codec(Any, 1000).encode(payload)
+    assert caught.value.task_id is None
+
+
+def test_typed_both_ways():
+    """With a type a payload is validated on the way in and is that type on the way out."""
+    codec: Codec[Page] = Codec(Page, 1000)
+    assert codec.decode(codec.encode(Page(url="u")), "id") == Page(url="u")
+    assert codec.decode(b'{"url": "u", "depth": 3}', "id") == Page(url="u", depth=3)
+    with pytest.raises(PayloadError, match="depth"):
+        codec.encode({"url": "u", "depth": "deep"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("body", [b'{"depth": 1}', b"[]", b"", b"{", b"\xff", b"null"])
+def test_typed_refuses_what_is_stored(body):
+    """A stored payload that does not validate names its task."""
+    with pytest.raises(PayloadError, match="stored payload") as caught:
+        Codec(Page, 1000).decode(body, "the-id")
+    assert caught.value.task_id == "the-id"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"1 2", b"nul"])
+def test_any_refuses_what_is_no_json(body):
+    """Stored bytes that are no JSON are refused."""
+    with pytest.raises(PayloadError):
+        Codec(Any, 1000).decode(body, "id")
+
+
+def test_length_bound():
+    """The bound counts encoded bytes, itself allowed, and the error says both numbers."""
+    codec: Codec[Any] = Codec(Any, 10)
+    assert codec.encode("x" * 8) == b'"xxxxxxxx"'
+    with pytest.raises(PayloadError, match=r"11 bytes.*max_payload_bytes is 10"):
+        codec.encode("x" * 9)
+    with pytest.raises(PayloadError, match=r"12 bytes"):
+        codec.encode("é" * 5)
+
+
+@pytest.mark.parametrize("bad", [0, -1, MAX_PAYLOAD_BYTES + 1, 1.5, True, None, "9"])
+def test_bad_bound(bad):
+    """A bound outside 1 byte to 64 MiB is refused with value and bounds."""
+    with pytest.raises(ConfigurationError, match="from 1 to 67108864") as caught:
+        Codec(Any, bad)
+    assert repr(bad) in str(caught.value)
+
+
+def test_type_without_a_schema():
+    """A type that pydantic does not know is refused at once."""
+
+    class Opaque:
+        pass
+
+    with pytest.raises(ConfigurationError, match=r"payload_type is .*Opaque"):
+        Codec(Opaque, 10)
+
+
+def test_serializer_that_fails():
+    """A type whose own serializer fails is a PayloadError, too."""
+
+    class Broken(BaseModel):
+        x: int
+
+        @field_serializer("x")
+        def write(self, x: int) -> int:
+            raise ValueError("no")
+
+    with pytest.raises(PayloadError, match="no JSON form"):
+        Codec(Broken, 100).encode(Broken(x=1))

@@ -1,0 +1,80 @@
+"""_commands: every operation as a value that can be looked at without a server."""
+
+import re
+from typing import Any
+
+import pytest
+
+from dpq import Backoff, ConfigurationError, Push
+from dpq._commands import PUSH_BATCH, Commands
+from dpq._keys import key_of
+
+
+@pytest.fixture
+def commands() -> Commands[Any]:
+    return Commands(
+        "name",
+        payload_type=Any,
+        default_visibility=30,
+        default_max_attempts=10,
+        order=None,
+        aging=None,
+        backoff=Backoff(),
+        max_payload_bytes=1000,
+        dead_max_tasks=None,
+        dead_max_age=None,
+        clock=lambda: 5,
+    )
+
+
+def test_keys_are_those_of_the_header(commands):
+    """A command sends the keys of its script's header, in that order, and the time first."""
+    command = commands.pause(1.5)
+    assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
+    assert list(command.args) == [5, 1500]
+
+
+def test_push(commands):
+    """A push is an id, a spec of one line, and the payload."""
+    [_, task_id, spec, body] = next(
+        commands.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
+    ).args
+    assert re.fullmatch(r"[A-Za-z0-9_-]{12}", task_id)
+    assert spec == "10 500 9007199254740993 0 0998 k\tg\t"
+    assert body == b'{"a":1}'
+
+
+def test_ids_differ(commands):
+    """Each push has an id of its own with 72 random bits."""
+    command = next(commands.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
+    ids = command.args[1::3]
+    assert len(set(ids)) == PUSH_BATCH
+    assert {len(task_id) for task_id in ids} == {12}
+
+
+def test_push_many_is_lazy(commands):
+    """Pushes are taken from the caller's iterator batch by batch, not all at once."""
+    taken = 0
+
+    def pushes():
+        nonlocal taken
+        for taken in range(1, 10_000):
+            yield Push(payload=taken)
+
+    steps = commands.push_many(pushes())
+    next(steps)
+    assert taken <= PUSH_BATCH + 1
+
+
+def test_named_settings(commands):
+    """Only what a client names is sent to be agreed upon."""
+    assert list(commands.configure().args) == [1, 0]
+    commands.named.update(order="lifo")
+    assert list(commands.configure().args) == [1, 0, "order", "lifo"]
+
+
+def test_disagreement(commands):
+    """A stored setting that differs from a named one is refused with both values."""
+    commands.named.update(aging="2.0")
+    with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
+        commands.configure().parse([b"format", b"1", b"aging", b"1.0"])

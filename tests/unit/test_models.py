@@ -1,0 +1,95 @@
+"""models: frozen data without a connection inside."""
+
+from datetime import UTC, datetime
+
+import pytest
+from pydantic import ValidationError
+
+from dpq import DeadTask, Popped, Problem, Push, QueueStats, Task, TaskState
+
+FIELDS = {
+    "id": "i",
+    "payload": {"a": [1]},
+    "priority": 3,
+    "group": None,
+    "key": None,
+    "attempt": 1,
+    "max_attempts": 10,
+    "deliveries": 1,
+    "deferrals": 0,
+    "enqueued_at": datetime(2026, 1, 1, tzinfo=UTC),
+    "visible_until": None,
+    "last_error": None,
+    "state": TaskState.READY,
+    "token": 1,
+}
+MODELS = [
+    Task(**FIELDS),
+    DeadTask(**FIELDS, reason="r", attempts=1, died_at=FIELDS["enqueued_at"]),
+    Push(payload=1),
+    QueueStats(ready=0, delayed=0, invisible=0, waiting=0, dead=0),
+    Problem(kind="k", subject="s"),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_frozen(model):
+    """Nothing that the library hands out can be changed in place."""
+    name = next(iter(type(model).model_fields))
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(model, name, None)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_every_field_is_documented(model):
+    """Each field of a model is explained in its docstring or its base's; Push has those of push."""
+    text = "".join(base.__doc__ or "" for base in type(model).__mro__[:-1])
+    missing = [name for name in type(model).model_fields if f"{name}: " not in text]
+    assert not missing or isinstance(model, Push)
+
+
+def test_task_travels():
+    """A task survives JSON and back, so a holder may pass it to another process."""
+    task = MODELS[0]
+    assert Task.model_validate_json(task.model_dump_json()) == task
+
+
+@pytest.mark.parametrize("priority", [3, 3.0, 2**62 + 1])
+def test_priority_keeps_its_type(priority):
+    """The priority of a task is an int or a float, as it was pushed."""
+    task = Task(**(FIELDS | {"priority": priority}))
+    assert type(task.priority) is type(priority)
+    assert task.priority == priority
+
+
+def test_popped_unpacks():
+    """A pop unpacks into three; of an empty queue all three are None."""
+    task, on_success, set_visibility = Popped(None, None, None)
+    assert task is on_success is set_visibility is None
+
+
+def test_push_knows_its_arguments():
+    """A misspelt argument of a Push is refused."""
+    with pytest.raises(ValidationError, match="prioritiy"):
+        Push(payload=1, prioritiy=2)
+
+
+def test_push_defaults():
+    """A Push without more is a push without more."""
+    push = Push(payload=1)
+    assert push.model_dump() == {
+        "payload": 1,
+        "priority": 0,
+        "delay": 0,
+        "group": None,
+        "key": None,
+        "on_duplicate": "keep",
+        "max_attempts": None,
+        "expires_in": None,
+    }
+
+
+def test_states_are_their_names():
+    """A state compares and prints as its name."""
+    assert TaskState.READY == "ready"
+    assert f"{TaskState.DEAD}" == "dead"

@@ -1,0 +1,185 @@
+"""_replies: raw replies of the scripts become results or errors."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from dpq import (
+    ConfigurationError,
+    DeadTask,
+    DuplicateTaskError,
+    LeaseLostError,
+    PayloadError,
+    Problem,
+    TaskNotFoundError,
+    TaskState,
+)
+from dpq import _replies as replies
+from dpq.codec import Codec
+
+CODEC: Codec[Any] = Codec(Any, 1000)
+NUMBERS: Codec[int] = Codec(int, 1000)
+START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # 1 700 000 000 000 ms
+RECORD = b"12 1 3 2 - 0 10 500 2.5 1700000000000 0 1000000000000007\tgr\xc3\xbcn\tk\t\tbad page"
+
+
+def test_batch():
+    """A batch of pop has the tasks with every field of their records."""
+    batch = replies.read_batch(CODEC, [1_700_000_030_000, b"id", RECORD, b'{"a": 1}'])
+    task = batch.tasks[0]
+    assert (task.id, task.payload, task.priority) == ("id", {"a": 1}, 2.5)
+    assert (task.group, task.key, task.last_error) == ("grün", "k", "bad page")
+    assert (task.token, task.attempt, task.deliveries, task.deferrals) == (12, 2, 3, 2)
+    assert (task.max_attempts, task.state) == (10, "invisible")
+    assert (task.enqueued_at, task.visible_until) == (START, START + timedelta(seconds=30))
+    assert (batch.unreadable, batch.again) == ([], False)
+
+
+@pytest.mark.parametrize(
+    ("reply", "again", "event"), [([-5], True, None), ([0, -1], False, None), ([0, 7], False, 7)]
+)
+def test_batch_of_nothing(reply, again, event):
+    """Pop may have nothing: more upkeep first, nothing to come, or an event in so many ms."""
+    batch = replies.read_batch(CODEC, reply)
+    assert (batch.tasks, batch.again, batch.next_event_ms) == ([], again, event)
+
+
+def test_batch_with_unreadable_payloads():
+    """Tasks whose payloads do not validate are set apart with their errors; the others come."""
+    reply = [1_700_000_030_000, b"one", RECORD, b'"x"', b"two", RECORD, b"2"]
+    batch = replies.read_batch(NUMBERS, reply)
+    assert [task.payload for task in batch.tasks] == [2]
+    [(task, error)] = batch.unreadable
+    assert (task.id, task.token, error.task_id) == ("one", 12, "one")
+
+
+def test_error_with_tabs():
+    """A last error with a tab in it is read whole."""
+    batch = replies.read_batch(CODEC, [1, b"id", RECORD + b"\tmore", b"1"])
+    assert batch.tasks[0].last_error == "bad page\tmore"
+
+
+def test_stored_states():
+    """A look shows the time that belongs to the state, and None for an unknown id."""
+    reply: list[Any] = []
+    for state in ("ready", "delayed", "invisible", "waiting"):
+        reply += [state.encode(), b"1700000000500", RECORD, b"1"]
+    *tasks, unknown = replies.read_stored(CODEC, list("abcde"), [*reply, b"", b"0", b"", b""])
+    assert unknown is None
+    later = START + timedelta(milliseconds=500)
+    assert [task.state for task in tasks] == ["ready", "delayed", "invisible", "waiting"]
+    assert [task.visible_until for task in tasks] == [None, later, later, None]
+
+
+def test_dead():
+    """A dead task says why, when and after how many attempts, whatever its payload is."""
+    record = RECORD.replace(b"\t\t", b"\texpired\t")
+    reply = [b"id", b"1700000000500", record, b"not json"]
+    [task] = replies.read_page(NUMBERS, TaskState.DEAD, reply)
+    assert isinstance(task, DeadTask)
+    assert (task.reason, task.attempts, task.payload) == ("expired", 1, "not json")
+    assert (task.died_at, task.visible_until) == (START + timedelta(milliseconds=500), None)
+
+
+def test_unreadable_when_looked_at():
+    """The payload of a live task that does not validate is an error that names the task."""
+    with pytest.raises(PayloadError) as caught:
+        replies.read_page(NUMBERS, TaskState.READY, [b"id", b"0", RECORD, b'"x"'])
+    assert caught.value.task_id == "id"
+
+
+def test_score_in_any_notation():
+    """A time is read from a score however the server prints it."""
+    [task] = replies.read_page(CODEC, TaskState.DELAYED, [b"id", b"1.7e+12", RECORD, b"1"])
+    assert task.visible_until == START
+
+
+def test_ids():
+    """The ids of holders replace those of the pushes that met them."""
+    ids = ["a", "b", "c"]
+    assert replies.read_ids(ids, ["", "k", ""], [0, 2, b"holder"]) is False
+    assert ids == ["a", "holder", "c"]
+    assert replies.read_ids(["a"], [""], [1]) is True
+
+
+def test_ids_refused():
+    """A refused push names the key and its holder."""
+    with pytest.raises(DuplicateTaskError) as caught:
+        replies.read_ids(["a", "b"], ["j", "k"], [-3, 2, b"holder"])
+    assert (caught.value.key, caught.value.task_id) == ("k", "holder")
+    with pytest.raises(ConfigurationError, match="'j' belongs to task holder of another group"):
+        replies.read_ids(["a", "b"], ["j", "k"], [-4, 1, b"holder"])
+
+
+def test_acks():
+    """Each task has its answer; lost ones are named together."""
+    assert replies.read_acks(["a", "b"], []) == [True, True]
+    assert replies.read_acks(["a", "b"], [1, 0]) == [False, True]
+    with pytest.raises(LeaseLostError, match="b and 1 more") as caught:
+        replies.read_acks(["a", "b", "c"], [1, 0, 2, -1, 3, -1])
+    assert (caught.value.task_id, caught.value.task_ids) == ("b", ("b", "c"))
+
+
+def test_lease():
+    """A lost lease is an error that names call and task; anything else passes."""
+    read = replies.read_lease("extend", "id")
+    assert [read(reply) for reply in (0, 1, 1_700_000_000_000)] == [0, 1, 1_700_000_000_000]
+    with pytest.raises(LeaseLostError, match="cannot extend task id") as caught:
+        read(-1)
+    assert (caught.value.action, caught.value.task_id) == ("extend", "id")
+
+
+def test_change():
+    """A change of what is not live, or of what runs, is an error of its own."""
+    read = replies.read_change("update", "id", "queue")
+    read(1)
+    with pytest.raises(TaskNotFoundError, match=r"'id'.*'queue'"):
+        read(-2)
+    with pytest.raises(ConfigurationError, match="is running"):
+        read(-6)
+
+
+def test_stats():
+    """Totals that were never counted are 0, and an age is in seconds."""
+    stats = replies.read_stats([1, 2, 3, 4, 5, 1500, b"pushed", b"9"])
+    assert (stats.ready, stats.delayed, stats.invisible, stats.waiting, stats.dead) == (
+        1,
+        2,
+        3,
+        4,
+        5,
+    )
+    assert (stats.pushed, stats.acked, stats.oldest_ready_seconds) == (9, 0, 1.5)
+    assert replies.read_stats([0, 0, 0, 0, 0, -1]).oldest_ready_seconds is None
+    assert replies.read_stats([1, 0, 0, 0, 0, 0]).oldest_ready_seconds == 0
+
+
+def test_problems():
+    """Problems come in threes behind the cursor, in any bytes."""
+    cursor, found = replies.read_problems([b"17", b"no record", b"id", b"\xff", b"k", b"s", b""])
+    assert cursor == "17"
+    assert found[0] == Problem(kind="no record", subject="id", detail="\ufffd")
+    assert found[1] == Problem(kind="k", subject="s")
+
+
+def test_settings():
+    """The settings are a dict of texts."""
+    assert replies.read_settings([b"format", b"1", b"order", b"lifo"]) == {
+        "format": "1",
+        "order": "lifo",
+    }
+
+
+@pytest.mark.parametrize("version", ["6.2.0", "6.2.14", "7.0.15", "9.1.2", "10.0", "7"])
+def test_new_enough(version):
+    """Redis 6.2 and everything newer is taken."""
+    replies.require_version({"redis_version": version})
+    replies.require_version({})
+
+
+@pytest.mark.parametrize("version", ["6.0.16", "5.0.14", "2.8.0", "6.1.240"])
+def test_too_old(version):
+    """An older server is refused with its version and the oldest that works."""
+    with pytest.raises(ConfigurationError, match=rf"{version}.*6\.2 or newer"):
+        replies.require_version({"redis_version": version})
