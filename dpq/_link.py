@@ -107,6 +107,8 @@ class Link:
 
 
 def _bulk(text: str | bytes | float) -> bytes:
-    if type(text) is not bytes:
+    if type(text) is int:
+        text = b"%d" % text
+    elif type(text) is not bytes:
         text = str(text).encode()
     return b"$%d\r\n%b\r\n" % (len(text), text)

@@ -309,7 +309,7 @@ class DPQ(QueueFace[P]):
         Raises:
             LeaseLostError: Another delivery has it. Nothing changed.
         """
-        return self._drive(self._commands.ack_many([task]))[0]
+        return self._run(self._commands.ack(task))
 
     def ack_many(self, tasks: Sequence[Task[P]]) -> list[bool]:
         """Finish tasks, up to 1000 in a round trip.

@@ -26,57 +26,54 @@ local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KE
 local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, args = ARGV[1], ARGV
 
-local ids, reply, gone, late = {}, {}, {}, {}
+local ids, reply, gone, finished, again = {}, {}, {}, {}, {}
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  local raw = raws[i]
-  local token, again, key = string.match(raw or '', '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t[^\t]*\t([^\t]*)')
+  local token, rerun, key = string.match(raws[i] or '', '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t[^\t]*\t([^\t]*)')
   if token ~= args[2 * i + 1] or token == '0' then
     reply[#reply + 1] = i
-    reply[#reply + 1] = (not raw or token == '0') and 0 or -1
-  elseif again ~= '0' or redis.call('ZREM', invisible, id) == 0 then
-    late[id] = raw
+    reply[#reply + 1] = (not token or token == '0') and 0 or -1
+  elseif rerun ~= '0' then
+    again[id] = raws[i]
   else
     gone[#gone + 1] = id
+    finished[id] = raws[i]
     if key ~= '' then
       redis.call('HDEL', keys, key)
     end
   end
 end
 
-if next(late) then
+local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
+if strays or next(again) then
   -- @include _now
   -- @include _record
   -- @include _place
   -- @include _notice
-  for id, raw in pairs(late) do
+  for id, raw in pairs(strays and finished or {}) do
+    leave(id, read(raw))
+  end
+  for id, raw in pairs(again) do
     local task = read(raw)
     leave(id, task)
-    if task.again == '0' then
-      gone[#gone + 1] = id
-      if task.key ~= '' then
-        redis.call('HDEL', keys, task.key)
-      end
+    local due = math.max(task.again - now, 0)
+    local place = redis.call('HINCRBY', stats, 'pushed', '1')
+    if redis.call('HGET', conf, 'order') == 'lifo' then
+      place = 999999999999999 - place
+    end
+    task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
+    task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
+    task.enqueued, task.wait, task.error = string.format('%.0f', now), due, ''
+    redis.call('HSET', meta, id, write(task))
+    redis.call('HINCRBY', stats, 'acked', '1')
+    if due > 0 then
+      redis.call('ZADD', delayed, now + due, id)
+      notice(due)
     else
-      local due = math.max(task.again - now, 0)
-      local place = redis.call('HINCRBY', stats, 'pushed', '1')
-      if redis.call('HGET', conf, 'order') == 'lifo' then
-        place = 999999999999999 - place
-      end
-      task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
-      task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
-      task.enqueued, task.wait, task.error = string.format('%.0f', now), due, ''
-      redis.call('HSET', meta, id, write(task))
-      redis.call('HINCRBY', stats, 'acked', '1')
-      if due > 0 then
-        redis.call('ZADD', delayed, now + due, id)
-        notice(due)
-      else
-        enter(id, task)
-      end
+      enter(id, task)
     end
   end
   if admit() > 0 then

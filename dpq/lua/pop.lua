@@ -49,8 +49,8 @@ if soonest and soonest <= now then
   end
 end
 
--- The heir of a group's head may be the next best, so heads are taken one by one.
-local stride, crown = most, nil
+-- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
+local stride, crown = 16, nil
 if redis.call('EXISTS', groups) == 1 then
   -- @include _place
   stride, crown = 1, succeed
@@ -61,13 +61,17 @@ while #bodies < most and #rotten < batch and bytes <= max_bytes do
   if #popped == 0 then
     break
   end
+  local ids = {}
   for i = 1, #popped, 2 do
     local member = popped[i]
-    local id = string.sub(member, string.byte(member) == 49 and 17 or 20)
-    local raw, body = redis.call('HGET', meta, id), redis.call('HGET', payload, id)
+    ids[#ids + 1] = string.sub(member, string.byte(member) == 49 and 17 or 20)
+  end
+  local raws, loads = redis.call('HMGET', meta, unpack(ids)), redis.call('HMGET', payload, unpack(ids))
+  for i, id in ipairs(ids) do
+    local raw, body = raws[i], loads[i]
     bytes = bytes + #(body or '')
     if bytes > max_bytes and #bodies > 0 then
-      redis.call('ZADD', ready, popped[i + 1], member)
+      redis.call('ZADD', ready, popped[2 * i], popped[2 * i - 1])
     elseif raw then
       local attempts, deliveries, deferrals, rest, expires, group = string.match(raw,
         '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %S+ %d+\t([^\t]*).*)$')
