@@ -85,7 +85,7 @@ class DeadLetters(Generic[P]):
 def _ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
     if ids is None:
         return None
-    return [ids] if isinstance(ids, str) else list(ids)
+    return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
 
 
 def _chosen(

@@ -139,9 +139,9 @@ class QueueStats(BaseModel):
         buried: Tasks that went to the dead letters, for whatever reason.
         replayed: Dead tasks made live again.
         dropped: Dead letters removed by the caps on number and age.
-        oldest_ready_seconds: How long the oldest ready task has been due, or None. Exact while
-            there are at most 100 different priorities; with more, the oldest of the 100 best and of
-            the worst.
+        oldest_ready_seconds: How long the oldest ready task has been due, or None. Of more than 200
+            ready tasks, only the first to come in of each of the 100 best priorities and of the
+            worst are looked at.
     """
 
     model_config = ConfigDict(frozen=True)

@@ -37,7 +37,7 @@ for i, id in ipairs(ids) do
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
   elseif rerun ~= '0' then
-    again[id] = raws[i]
+    again[#again + 1] = id
   else
     gone[#gone + 1] = id
     finished[id] = raws[i]
@@ -48,7 +48,7 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if strays or next(again) then
+if strays or #again > 0 then
   -- @include _now
   -- @include _record
   -- @include _place
@@ -56,8 +56,8 @@ if strays or next(again) then
   for id, raw in pairs(strays and finished or {}) do
     leave(id, read(raw))
   end
-  for id, raw in pairs(again) do
-    local task = read(raw)
+  for _, id in ipairs(again) do
+    local task = read(redis.call('HGET', meta, id))
     leave(id, task)
     local due = math.max(task.again - now, 0)
     local place = redis.call('HINCRBY', stats, 'pushed', '1')

@@ -115,10 +115,11 @@ if #delays > 0 or met or next(others) then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
   end
-  admit() -- all that is new stands where a later push of this batch may meet it
+  admit() -- what is new stands where a later push of this batch may meet it
   for i = 1, #ids do
     if holders[i] then
       merge(holders[i], args[3 * i], args[3 * i + 1])
+      admit() -- a later push of this batch may meet it again
       reply[#reply + 1] = i
       reply[#reply + 1] = holders[i]
     end

@@ -45,7 +45,9 @@ for i = 4, #args do
     replayed = replayed + 1
   end
 end
-redis.call('HINCRBY', stats, 'replayed', replayed)
+if replayed > 0 then
+  redis.call('HINCRBY', stats, 'replayed', replayed)
+end
 if admit() > 0 then
   redis.call('ZADD', wake, '0', 'w')
 end

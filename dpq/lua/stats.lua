@@ -11,8 +11,8 @@
 -- ARGV[1]  now        ms, or "" for the server's clock
 --
 -- Returns {ready, delayed, invisible, waiting, dead, ms the oldest has been ready or -1, total, count,
--- total, count, ...}. The oldest is found among the first of each of the 100 best priorities and the first
--- of the worst.
+-- total, count, ...}. Of more than 200 ready tasks only the first to come in of each of the 100 best
+-- priorities and of the worst are looked at for the oldest.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local dead, conf, stats = KEYS[6], KEYS[7], KEYS[8]
@@ -22,28 +22,27 @@ local now = ARGV[1]
 -- @include _record
 -- @include _member
 local since, score = -1, '-inf'
-local lifo = redis.call('HGET', conf, 'order') == 'lifo'
 local function look(members)
-  if members[1] then
-    local raw = redis.call('HGET', meta, (split(ready, members[1])))
+  for i = 1, #members do
+    local raw = redis.call('HGET', meta, (split(ready, members[i])))
     local task = raw and read(raw)
     since = task and math.max(since, now - task.enqueued - task.wait) or since
   end
-  return members[2]
 end
-for _ = 1, 100 do
-  score = look(redis.call('ZRANGEBYSCORE', ready, score, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
-  if not score then
-    break
-  elseif lifo then
-    look(redis.call('ZREVRANGEBYSCORE', ready, score, score, 'WITHSCORES', 'LIMIT', 0, 1))
+if redis.call('ZCARD', ready) <= 200 then
+  look(redis.call('ZRANGE', ready, 0, -1))
+else
+  local last = redis.call('HGET', conf, 'order') == 'lifo' and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
+  local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')[2]
+  look(redis.call(last, ready, worst, worst, 'LIMIT', 0, 1))
+  for _ = 1, 100 do
+    score = redis.call('ZRANGEBYSCORE', ready, score, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if not score then
+      break
+    end
+    look(redis.call(last, ready, score, score, 'LIMIT', 0, 1))
+    score = '(' .. score
   end
-  score = '(' .. score
-end
-if score then
-  local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')
-  look(worst)
-  look(redis.call('ZRANGEBYSCORE', ready, worst[2], worst[2], 'WITHSCORES', 'LIMIT', 0, 1))
 end
 local reply = {}
 for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do

@@ -1,0 +1,622 @@
+"""The public face on a real server, in real time where time matters."""
+
+import math
+import multiprocessing
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq import (
+    DPQ,
+    Backoff,
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    PayloadError,
+    Push,
+    RateLimited,
+    TaskNotFoundError,
+)
+from dpq._commands import BATCH_BYTES, PUSH_BATCH
+from dpq._keys import key_of
+from dpq.server import Server
+
+
+def wait_until(what: str, met: Callable[[], Any], seconds: float = 20) -> None:
+    """Poll a named condition."""
+    give_up = time.monotonic() + seconds
+    while not (seen := met()):
+        assert time.monotonic() < give_up, f"{what}: not within {seconds} s, last seen {seen!r}"
+        time.sleep(0.005)
+
+
+# Payloads
+
+
+class Page(BaseModel):
+    url: str
+    depth: int = 0
+
+
+class DeeperPage(BaseModel):
+    url: str
+    depth: int
+    parent: str
+
+
+@dataclass
+class Point:
+    x: int
+    y: float
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "payload"),
+    [(Page, Page(url="http://a", depth=2)), (Point, Point(1, 2.5)), (dict[str, int], {"a": 1})],
+)
+def test_a_typed_payload_comes_back_as_its_type(
+    redis: Redis, queue_name: str, payload_type: Any, payload: Any
+) -> None:
+    """A model, a dataclass and a generic come back equal, and of the type that went in."""
+    q: DPQ[Any] = DPQ(redis, queue_name, payload_type=payload_type)
+    task_id = q.push(payload)
+
+    assert q.get(task_id).payload == payload
+    popped = q.pop().task.payload
+    assert popped == payload
+    assert type(popped) is type(payload)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(None, True, 0, -1, 2**70, 1.5, "", "text", [], {}, math.inf, -math.inf),
+        *("ünï ☃ 🦊 \u2028", "a\tb\nc\0d\x7f", "'; DROP TABLE tasks; --", "::", "x" * 100_000),
+        {"deep": [{"a": [1, [2, [3, None]]]}], "ключ": "значение", "": ""},
+    ],
+    ids=lambda payload: f"{payload!r:.20}".encode("ascii", "replace").decode(),
+)
+def test_a_payload_comes_back_unchanged(q: DPQ[Any], payload: Any) -> None:
+    """Whatever JSON can say, and the infinities, survive the way there and back."""
+    q.push(payload)
+    popped = q.pop().task.payload
+    assert popped == payload
+    assert type(popped) is type(payload)
+
+
+def test_nan_survives(q: DPQ[Any]) -> None:
+    """NaN inside a payload comes back as NaN."""
+    q.push({"value": math.nan})
+    assert math.isnan(q.pop().task.payload["value"])
+
+
+def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
+    redis: Redis, queue_name: str
+) -> None:
+    """What no longer validates goes to the dead letters with the reason, and holds up nobody."""
+    old: DPQ[Page] = DPQ(redis, queue_name, payload_type=Page)
+    old.push(Page(url="http://old"), priority=9)
+    new: DPQ[DeeperPage] = DPQ(redis, queue_name, payload_type=DeeperPage)
+    good = new.push(DeeperPage(url="http://new", depth=1, parent="p"), priority=1)
+
+    assert new.pop().task.id == good
+
+    (dead,) = new.dead.list()
+    assert dead.reason.startswith("payload: ")
+    assert "parent" in dead.reason
+    assert dead.payload == '{"url":"http://old","depth":0}'
+
+
+def test_a_look_at_a_payload_that_fits_no_more_names_the_task(
+    redis: Redis, queue_name: str
+) -> None:
+    """get() of a live task whose payload no longer validates is a PayloadError with its id."""
+    task_id = DPQ(redis, queue_name).push({"a": 1})
+    with pytest.raises(PayloadError) as error:
+        DPQ(redis, queue_name, payload_type=Page).get(task_id)
+    assert error.value.task_id == task_id
+
+
+def test_a_decoding_client_serves_as_well(server: Server, redis: Redis, queue_name: str) -> None:
+    """With `decode_responses=True` every call works, and the caller's client stays open."""
+    with Redis.from_url(server.url, decode_responses=True) as client:
+        q: DPQ[Any] = DPQ(client, queue_name)
+        q.push("ünï", priority=2.5, group="é", key="ключ")
+        q.push("b", delay=60)
+        assert [task.payload for task in q.peek(5)] == ["ünï"]
+        task, on_success, _ = q.pop(timeout=5)
+        assert (task.payload, task.group, task.key) == ("ünï", "é", "ключ")
+        assert on_success() is True
+        assert q.pop(timeout=0.05) == (None, None, None)
+        assert (q.stats().delayed, q.check()) == (1, [])
+        q.close()
+        assert client.get(key_of(queue_name, "nothing")) is None
+        assert client.ping() is True
+
+
+# lease()
+
+
+def test_a_clean_end_of_a_lease_acks(q: DPQ[Any]) -> None:
+    """A body that ends well finishes the task."""
+    q.push("a")
+    with q.lease() as task:
+        assert task.payload == "a"
+        assert q.stats().invisible == 1
+    assert (len(q), q.stats().acked) == (0, 1)
+
+
+def test_a_rate_limit_inside_a_lease_defers(q: DPQ[Any], clock: Any) -> None:
+    """RateLimited puts the task back for its time, uncounted, and ends there."""
+    q.push("a")
+    with q.lease():
+        raise RateLimited(30)
+    (task,) = q.peek(1, "delayed")
+    assert (task.attempt, task.deferrals) == (1, 1)
+    assert task.visible_until.timestamp() * 1000 == clock() + 30_000
+
+
+def test_an_error_inside_a_lease_fails_the_task_and_propagates(q: DPQ[Any]) -> None:
+    """Any other exception counts an attempt, is kept as the last error, and goes on up."""
+    q.push("a")
+    with pytest.raises(ZeroDivisionError), q.lease():
+        1 / 0  # noqa: B018 - raises
+    (task,) = q.peek(1, "delayed")
+    assert (task.attempt, task.last_error) == (2, "ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_inside_a_lease_releases_the_task(
+    q: DPQ[Any], signal: type[BaseException]
+) -> None:
+    """Ctrl-C and exit give the task back at once, uncounted, and go on up."""
+    q.push("a")
+    with pytest.raises(signal), q.lease():
+        raise signal
+    task = q.pop().task
+    assert (task.attempt, task.deliveries) == (1, 2)
+
+
+def test_a_lease_is_extended_while_its_body_runs(redis: Redis, queue_name: str) -> None:
+    """A body longer than its lease keeps the task: nobody else can pop it."""
+    q: DPQ[Any] = DPQ(redis, queue_name)
+    task_id = q.push("a")
+    with q.lease(visibility=0.3) as task:
+        first = q.get(task_id).visible_until
+        assert first is not None
+        wait_until(
+            "the lease to be extended twice its length",
+            lambda: (q.get(task_id).visible_until - first).total_seconds() > 0.6,
+        )
+        assert q.pop().task is None
+        assert q.get(task_id).token == task.token
+    assert len(q) == 0
+    q.close()
+
+
+def test_a_lease_of_an_empty_queue_is_none(q: DPQ[Any]) -> None:
+    """With nothing to do the body gets None, and runs."""
+    ran = []
+    with q.lease(timeout=0.05) as task:
+        ran.append(task)
+    assert ran == [None]
+
+
+def test_a_lost_lease_is_told_at_a_clean_end(q: DPQ[Any], clock: Any) -> None:
+    """When another consumer has got the task, the end of the body says so."""
+    q.push("a")
+    others = []
+    with pytest.raises(LeaseLostError), q.lease(visibility=5):
+        others.append(clock.advance(5) or q.pop().task)
+    assert others[0] is not None
+
+
+# Unique keys
+
+
+def test_a_key_is_unique_while_its_task_is_stored(q: DPQ[Any]) -> None:
+    """The same key names one task, dead or alive, and is free again after the ack."""
+    first = q.push("a", key="k")
+    assert q.push("b", key="k") == first
+    with pytest.raises(DuplicateTaskError) as error:
+        q.push("b", key="k", on_duplicate="error")
+    assert (error.value.key, error.value.task_id) == ("k", first)
+    task = q.pop().task
+    assert task.payload == "a"
+    q.bury(task, "no")
+    assert q.push("b", key="k") == first
+    assert q.stats().dead == 1
+    q.dead.purge()
+    assert q.push("b", key="k") != first
+
+
+@pytest.mark.parametrize("mode", ["update", "rerun"])
+def test_a_dead_holder_of_a_key_is_revived(q: DPQ[Any], mode: Any) -> None:
+    """`update` and `rerun` bring a dead holder back with the new payload and all attempts."""
+    first = q.push("a", key="k", max_attempts=1)
+    q.fail(q.pop().task, "boom")
+    assert q.push("b", priority=5, key="k", on_duplicate=mode) == first
+    task = q.pop().task
+    assert (task.payload, task.priority, task.attempt, task.last_error) == ("b", 5, 1, None)
+
+
+def test_a_rerun_of_a_running_task_follows_its_ack(q: DPQ[Any]) -> None:
+    """Asked for while the task runs, a rerun comes once, after the ack, as a new task."""
+    first = q.push("a", key="k")
+    task = q.pop().task
+    other = q.push("other")
+    for payload in ("b", "c"):
+        assert q.push(payload, key="k", on_duplicate="rerun") == first
+    assert q.ack(task) is True
+    assert q.pop().task.id == other
+    again = q.pop().task
+    assert (again.id, again.payload, again.deliveries) == (first, "c", 1)
+    assert q.ack(again) is True
+    assert q.pop().task is None or pytest.fail("it ran a third time")
+
+
+def test_a_higher_priority_is_raised_and_a_lower_ignored(q: DPQ[Any]) -> None:
+    """`raise_priority` keeps the higher of the two, and the payload."""
+    first = q.push("a", priority=5, key="k")
+    for priority, expected in ((3, 5), (2**53 + 1, 2**53 + 1), (2**53, 2**53 + 1)):
+        assert q.push("b", priority, key="k", on_duplicate="raise_priority") == first
+        assert q.get(first).priority == expected
+    assert q.get(first).payload == "a"
+
+
+# Many at once
+
+
+def test_many_pushes_go_in_bounded_batches(q: DPQ[Any], redis: Redis) -> None:
+    """2500 pushes take as many round trips as there are batches, and the ids are in order."""
+    q.stats()
+    redis.config_resetstat()
+    ids = q.push_many(Push(payload=n, priority=-n) for n in range(2500))
+    calls = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+
+    assert math.ceil(2500 / PUSH_BATCH) <= calls <= math.ceil(2500 / PUSH_BATCH) + 3
+    assert len(set(ids)) == 2500
+    assert [q.get(ids[n]).payload for n in (0, 1, 199, 200, 2499)] == [0, 1, 199, 200, 2499]
+    assert [task.payload for task in q.pop_many(1000)] == list(range(1000))
+
+
+def test_large_payloads_go_in_batches_of_bounded_bytes(q: DPQ[Any]) -> None:
+    """Neither a push nor a pop carries more than its bound of payload bytes in one round trip."""
+    size = 700_000
+    q.push_many(Push(payload="x" * size) for _ in range(20))
+    assert q.stats().ready == 20
+
+    taken = []
+    while tasks := q.pop_many(100):
+        assert sum(len(task.payload) for task in tasks) <= BATCH_BYTES
+        taken.append(len(tasks))
+    assert sum(taken) == 20
+    assert len(taken) >= 20 * size / BATCH_BYTES
+
+
+def test_ack_many_finishes_what_it_can(q: DPQ[Any], clock: Any) -> None:
+    """In one call: live ones are finished, gone ones are False, and lost ones are named."""
+    q.push_many(Push(payload=n) for n in range(4))
+    live, gone, lost, cancelled = q.pop_many(4, visibility=5)
+    q.ack(gone)
+    q.cancel(cancelled.id)
+    assert q.ack_many([gone, cancelled]) == [False, False]
+    q.extend(live, 60)
+    clock.advance(5)
+    assert q.pop().task.id == lost.id
+
+    with pytest.raises(LeaseLostError) as error:
+        q.ack_many([gone, lost, live])
+
+    assert error.value.task_ids == (lost.id,)
+    with pytest.raises(TaskNotFoundError):
+        q.get(live.id)
+    assert q.ack_many([]) == []
+
+
+# The whole queue
+
+
+def test_a_pause_ends_by_itself(q: DPQ[Any], clock: Any) -> None:
+    """pause(seconds) hands out nothing before its time, and everything from then on."""
+    q.push("a")
+    q.pause(5)
+    clock.advance(4.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert q.pop().task is not None
+
+
+def test_a_pause_without_an_end_lasts_until_resume(q: DPQ[Any], clock: Any) -> None:
+    """pause() holds for ever, for every client; resume() ends it."""
+    q.push("a")
+    q.pause()
+    clock.advance(10**6)
+    assert DPQ(q.redis, q.queue_name, clock=clock).pop().task is None
+    q.resume()
+    assert q.pop().task is not None
+
+
+def bury_all(q: DPQ[Any], *reasons: str) -> None:
+    for number, reason in enumerate(reasons):
+        q.push(number, group="ab"[number % 2])
+        q.bury(q.pop().task, reason)
+
+
+def test_dead_letters_are_listed_by_filter(q: DPQ[Any], clock: Any) -> None:
+    """reason, group and where choose; the longest dead comes first, and n bounds the list."""
+    bury_all(q, "x", "y", "x", "y")
+    payloads = lambda **chosen: sorted(task.payload for task in q.dead.list(**chosen))  # noqa: E731
+    assert payloads() == [0, 1, 2, 3]
+    assert payloads(reason="x") == [0, 2]
+    assert payloads(group="b") == [1, 3]
+    assert payloads(where=lambda task: task.payload > 1) == [2, 3]
+    assert payloads(reason="y", where=lambda task: task.payload > 1) == [3]
+    assert len(q.dead.list(2)) == 2
+    clock.advance(1)
+    q.push("late")
+    q.bury(q.pop().task, "z")
+    assert q.dead.list()[-1].payload == "late"
+
+
+def test_dead_letters_are_replayed_at_a_rate(q: DPQ[Any], clock: Any) -> None:
+    """With rate=2 the first is due at once and each next half a second later."""
+    bury_all(q, *["x"] * 5)
+    assert q.dead.replay(rate=2) == 5
+    seen = []
+    for _ in range(5):
+        seen.append(len(q.pop_many(10)))
+        clock.advance(0.5)
+    assert seen == [1] * 5
+
+
+def test_a_rate_holds_across_batches(q: DPQ[Any], clock: Any) -> None:
+    """A replay of more than one page spaces the pages too."""
+    q.push_many(Push(payload=n, max_attempts=1) for n in range(250))
+    for task in q.pop_many(250):
+        q.bury(task, "x")
+    assert q.dead.replay(rate=10) == 250
+    clock.advance(12)
+    q.promote()
+    assert q.stats().ready == 121
+
+
+def test_dead_letters_are_purged_by_filter_and_id(q: DPQ[Any]) -> None:
+    """Only what is chosen goes, and its ids are free."""
+    bury_all(q, "x", "y", "x", "y")
+    assert q.dead.purge(reason="x") == 2
+    last = q.dead.list(reason="y")[0].id
+    assert q.dead.purge(last) == 1
+    assert q.dead.purge(last) == 0
+    assert q.stats().dead == 1
+    assert q.dead.purge() == 1
+
+
+def test_an_id_named_twice_counts_once(q: DPQ[Any]) -> None:
+    """Replay and purge of a list with a repeated id say how many tasks there really were."""
+    bury_all(q, "x", "x")
+    first, second = (task.id for task in q.dead.list())
+    assert q.dead.replay([first, first]) == 1
+    assert q.dead.purge([second, second]) == 1
+
+
+def test_two_updates_of_one_key_in_a_batch_leave_one_place(q: DPQ[Any]) -> None:
+    """Pushes of a batch that meet the same holder act one after the other; the last one stands."""
+    task_id = q.push("a", key="k")
+    update = {"key": "k", "on_duplicate": "update"}
+    q.push_many([Push(payload="b", **update), Push(payload="c", delay=60, **update)])
+    assert q.check() == []
+    assert (q.get(task_id).payload, q.get(task_id).state) == ("c", "delayed")
+    assert q.pop().task is None
+
+
+def test_a_retried_settling_after_a_replay_changes_nothing(q: DPQ[Any]) -> None:
+    """What settles a delivery first has settled it, and a replay in between changes nothing."""
+    q.push("a")
+    task = q.pop().task
+    q.bury(task, "no")
+    q.dead.replay()
+
+    q.bury(task, "no")  # the client library sends it again
+
+    assert q.stats().ready == 1
+
+
+# Settings
+
+
+def test_settings_belong_to_the_queue(redis: Redis, queue_name: str) -> None:
+    """The first client that names one writes it, and one that names none follows."""
+    DPQ(redis, queue_name, order="lifo", dead_max_tasks=7, dead_max_age=60)
+    follower: DPQ[Any] = DPQ(redis, queue_name)
+    follower.push("a")
+    follower.push("b")
+    assert follower.pop().task.payload == "b"
+    assert (follower.order, follower.dead_max_tasks, follower.dead_max_age) == ("lifo", 7, 60)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"order": "lifo"}, {"order": "fifo"}),
+        ({"aging": 0.5}, {"aging": 2.0}),
+        ({"dead_max_tasks": 5}, {"dead_max_tasks": 6}),
+    ],
+)
+def test_a_contradiction_names_both_values(
+    redis: Redis, queue_name: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
+    """A client that contradicts the queue is refused, with both values in the error."""
+    DPQ(redis, queue_name, **first)
+    (name, mine), theirs = next(iter(second.items())), next(iter(first.values()))
+    with pytest.raises(ConfigurationError, match=rf"{name} is {mine}.*has {name} {theirs}"):
+        DPQ(redis, queue_name, **second)
+    DPQ(redis, queue_name, **first)
+
+
+def test_lifo_and_aging_never_meet(redis: Redis, queue_name: str) -> None:
+    """Aging named for a LIFO queue is refused, also by another client."""
+    DPQ(redis, queue_name, order="lifo")
+    with pytest.raises(ConfigurationError, match=r"lifo.*aging"):
+        DPQ(redis, queue_name, aging=1.0)
+    DPQ(redis, queue_name, aging=0)
+
+
+def test_a_dropped_queue_can_be_used_again(redis: Redis, queue_name: str) -> None:
+    """drop() removes tasks and settings; the same object and new ones go on with an empty queue."""
+    q: DPQ[Any] = DPQ(redis, queue_name, order="lifo")
+    q.push("a")
+    q.drop()
+    assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
+    other: DPQ[Any] = DPQ(redis, queue_name, order="fifo")
+    other.push("b")
+    other.push("c")
+    assert [task.payload for task in other.pop_many(5)] == ["b", "c"]
+
+
+def test_a_newer_storage_format_is_refused(redis: Redis, queue_name: str) -> None:
+    """A queue written by a newer DPQ is left alone, and the error names both formats."""
+    DPQ(redis, queue_name).push("a")
+    redis.hset(key_of(queue_name, "conf"), "format", "99")
+    with pytest.raises(ConfigurationError, match=r"format 99.*format 1"):
+        DPQ(redis, queue_name).push("b")
+
+
+class OldServer(Redis):
+    """A client whose server says that it is Redis 6.0."""
+
+    def info(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"redis_version": "6.0.16"}
+
+
+def test_a_server_that_is_too_old_is_refused(server: Server, redis: Redis, queue_name: str) -> None:
+    """Redis before 6.2 is a ConfigurationError that names its version and the oldest good one."""
+    with (
+        OldServer.from_url(server.url) as client,
+        pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"),
+    ):
+        DPQ(client, queue_name).push("a")
+    assert redis.keys(f"dpq:{{{queue_name}}}:*") == []
+
+
+def test_an_unreachable_server_is_told_soon_and_without_its_password(queue_name: str) -> None:
+    """A port that nobody listens on is an error within 3 s, with the password masked."""
+    with socket.socket() as taken:  # bound and not listening: refused, and nobody else can have it
+        taken.bind(("127.0.0.1", 0))
+        url = f"redis://user:hush-hush@127.0.0.1:{taken.getsockname()[1]}/0"
+        q: DPQ[Any] = DPQ.from_url(url, queue_name)
+        began = time.monotonic()
+        with pytest.raises((RedisConnectionError, RedisTimeoutError)) as error:
+            q.push("a")
+        took = time.monotonic() - began
+        q.close()
+    assert took < 3
+    assert "127.0.0.1" in str(error.value)
+    assert "hush-hush" not in str(error.value)
+
+
+# Threads and processes
+
+
+def consume(q: DPQ[int], found: list[int], failed: list[BaseException]) -> None:
+    try:
+        while (popped := q.pop()).task is not None:
+            found.append(popped.task.payload)
+            popped.on_success()
+    except BaseException as error:
+        failed.append(error)
+        raise
+
+
+def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
+    """Eight threads on one DPQ pop and ack 2000 tasks: each task exactly once."""
+    q: DPQ[int] = DPQ(redis, queue_name)
+    q.push_many(Push(payload=n) for n in range(2000))
+    found: list[list[int]] = [[] for _ in range(8)]
+    failed: list[BaseException] = []
+    threads = [threading.Thread(target=consume, args=(q, mine, failed)) for mine in found]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+
+    assert not failed
+    assert sorted(n for mine in found for n in mine) == list(range(2000))
+    assert (len(q), q.stats().acked) == (0, 2000)
+    q.close()
+
+
+def _in_child(q: DPQ[Any], results: Any) -> None:
+    task = q.pop(timeout=10).task
+    q.ack(task)
+    results.put((os.getpid(), task.payload))
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")
+def test_a_queue_object_survives_a_fork(redis: Redis, queue_name: str) -> None:
+    """Parent and forked child use the same object at the same time, waits included."""
+    q: DPQ[Any] = DPQ(redis, queue_name)
+    assert q.pop(timeout=0.05).task is None  # the object now has connections of its own
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    child = context.Process(target=_in_child, args=(q, results))
+    child.start()
+    try:
+        for number in range(200):
+            q.push(number, priority=1)
+            assert q.stats().pushed == number + 1
+        pid, payload = results.get(timeout=20)
+        child.join(20)
+        assert (pid, child.exitcode) == (child.pid, 0)
+        assert payload in range(200)
+        assert len(q) == 199
+        assert q.check() == []
+    finally:
+        if child.is_alive():
+            child.kill()
+        child.join()
+        q.close()
+
+
+def test_the_oldest_ready_task_is_told_exactly(q: DPQ[Any], clock: Any) -> None:
+    """With few priorities `oldest_ready_seconds` is the longest that a ready task has been due."""
+    q.push("early in the sequence, due late", delay=10)
+    q.push("late in the sequence, due early")
+    clock.advance(10)
+    q.promote()
+    assert q.stats().oldest_ready_seconds == 10
+
+
+def test_a_backoff_without_jitter_is_exact(redis: Redis, queue_name: str, clock: Any) -> None:
+    """fail() without a delay waits the queue's backoff: doubled each time, up to the cap."""
+    backoff = Backoff(base=2, factor=2, cap=10, jitter=0)
+    q: DPQ[Any] = DPQ(redis, queue_name, clock=clock, backoff=backoff)
+    task_id = q.push("a")
+    waited = []
+    for _ in range(5):
+        q.fail(q.pop().task)
+        waited.append(q.get(task_id).visible_until.timestamp() - clock() / 1000)
+        clock.advance(10)
+    assert waited == [2, 4, 8, 10, 10]
+
+
+def test_an_error_text_is_kept_in_one_line(q: DPQ[Any]) -> None:
+    """The last error survives, cut to 1000 characters and without control characters."""
+    q.push("a")
+    task = q.pop().task
+    q.fail(task, "tab\there\nünï " + "x" * 2000, delay=0)
+    kept = q.get(task.id).last_error
+    assert kept is not None
+    assert len(kept) == 1000
+    assert re.match(r"tab here ünï x+$", kept)

@@ -1,0 +1,252 @@
+"""Order: whatever way a task comes to be due, a pop returns the best of all that are."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ, Backoff, Push, Task
+
+PRIORITIES: list[int | float] = [
+    *(0, 1, 1, 1, -1, 3, 3.0, 2.5, -2.5, 0.0, -0.0, -0.0),
+    *(2**53 - 1, 2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, float(2**53)),
+    *(-(2**53), -(2**53) - 1, -(2**53) - 2, -(2**53) - 3),
+    *(2**63 - 1, 2**63 - 2, 2**63 - 512, 2**63 - 513, float(2**63), -(2**63), -(2**63) + 1),
+    *(1e300, -1e300, 1.7976931348623157e308, 5e-324, -5e-324, 0.1 + 0.2, 0.3),
+]
+"""Ties, neighbours that one double cannot tell apart, and the ends of every range."""
+
+Way = Callable[[DPQ[int], Any], None]
+
+
+def best_first(pushed: list[tuple[int | float, int]], order: str = "fifo") -> list[int]:
+    """The reference: Python compares int and float exactly, and its sort is stable."""
+    if order == "lifo":
+        pushed = pushed[::-1]
+    return [number for _, number in sorted(pushed, key=lambda pair: -pair[0])]
+
+
+def shuffled(seed: int) -> list[int | float]:
+    chosen = PRIORITIES * 2
+    random.Random(seed).shuffle(chosen)
+    return chosen
+
+
+def drain(q: DPQ[int], batch: int) -> list[int]:
+    """Everything that is ready, popped one by one or in batches."""
+    found: list[int] = []
+    while tasks := q.pop_many(batch):
+        found += [task.payload for task in tasks]
+        q.ack_many(tasks)
+    return found
+
+
+def fill(q: DPQ[int], priorities: list[int | float], **arguments: Any) -> list[tuple[Any, int]]:
+    """Push alternately one by one and in batches; payloads count the pushes."""
+    half = len(priorities) // 2
+    for number, priority in enumerate(priorities[:half]):
+        q.push(number, priority, **arguments)
+    q.push_many(
+        Push(payload=number, priority=priority, **arguments)
+        for number, priority in enumerate(priorities[half:], half)
+    )
+    return [(priority, number) for number, priority in enumerate(priorities)]
+
+
+def pop_all(q: DPQ[int]) -> list[Task[int]]:
+    return q.pop_many(1000, visibility=10)
+
+
+def nothing(q: DPQ[int], clock: Any) -> None:
+    """Pushed only."""
+
+
+def released(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.release(task)
+
+
+def released_later(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.release(task, delay=5 + task.payload % 3)
+    clock.advance(8)
+
+
+def expired(q: DPQ[int], clock: Any) -> None:
+    pop_all(q)
+    clock.advance(10)
+
+
+def failed(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.fail(task, "no", delay=task.payload % 4)
+    clock.advance(4)
+
+
+def deferred(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.set_visibility(task, task.payload % 4)
+    clock.advance(4)
+
+
+def replayed(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.bury(task, "no")
+    assert q.dead.replay() > 0
+
+
+def replayed_slowly(q: DPQ[int], clock: Any) -> None:
+    for task in pop_all(q):
+        q.bury(task, "no")
+    q.dead.replay(rate=100)
+    clock.advance(1000)
+
+
+def mixed(q: DPQ[int], clock: Any) -> None:
+    ways = [
+        lambda task: None,  # its lease runs out
+        lambda task: q.release(task),
+        lambda task: q.release(task, delay=3),
+        lambda task: q.fail(task, "no", delay=2),
+        lambda task: q.set_visibility(task, 4),
+        lambda task: q.bury(task, "no"),
+    ]
+    for task in pop_all(q):
+        ways[task.payload % len(ways)](task)
+    q.dead.replay()
+    clock.advance(10)
+
+
+WAYS = [
+    nothing,
+    released,
+    released_later,
+    expired,
+    failed,
+    deferred,
+    replayed,
+    replayed_slowly,
+    mixed,
+]
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_every_way_back_to_ready_keeps_priority_and_place(
+    q: DPQ[int], clock: Any, way: Way, batch: int
+) -> None:
+    """Pushed, released, expired, failed, deferred or replayed: the order is the sorted one."""
+    pushed = fill(q, shuffled(1))
+
+    way(q, clock)
+
+    assert drain(q, batch) == best_first(pushed)
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+def test_delayed_tasks_stand_among_the_others_once_they_are_due(
+    q: DPQ[int], clock: Any, batch: int
+) -> None:
+    """Due times decide when a task takes part, never where it stands."""
+    priorities = shuffled(2)
+    for number, priority in enumerate(priorities):
+        q.push(number, priority, delay=(number * 7) % 5)
+    clock.advance(5)
+
+    assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
+
+
+@pytest.mark.parametrize("way", [nothing, mixed], ids=lambda way: way.__name__)
+def test_last_in_first_out_reverses_equal_priorities_only(
+    redis: Redis, queue_name: str, clock: Any, way: Way
+) -> None:
+    """With order="lifo" the newest of equal priorities runs first, and better ones still before."""
+    q: DPQ[int] = DPQ(redis, queue_name, order="lifo", clock=clock, backoff=Backoff(jitter=0))
+    pushed = fill(q, shuffled(3))
+
+    way(q, clock)
+
+    assert drain(q, 1) == best_first(pushed, "lifo")
+
+
+@pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.parametrize("way", [nothing, expired, mixed], ids=lambda way: way.__name__)
+def test_order_among_groups_is_exact(q: DPQ[int], clock: Any, way: Way, batch: int) -> None:
+    """A group shows one task at a time, and still the best of all groups comes next."""
+    priorities = shuffled(4)
+    groups = ["a", "b", "a b", "é", None]
+    for number, priority in enumerate(priorities):
+        q.push(number, priority, group=groups[number % len(groups)])
+
+    way(q, clock)
+
+    assert drain(q, batch) == best_first([(p, n) for n, p in enumerate(priorities)])
+    assert q.check() == []
+
+
+def test_a_closed_group_comes_back_in_order(q: DPQ[int], clock: Any) -> None:
+    """What waited while a group was closed is popped in the sorted order once it opens."""
+    priorities = shuffled(5)
+    q.delay_group("a", 10)
+    for number, priority in enumerate(priorities):
+        q.push(number, priority, group="a")
+    assert q.pop().task is None
+
+    clock.advance(10)
+
+    assert drain(q, 1) == best_first([(p, n) for n, p in enumerate(priorities)])
+
+
+def test_neighbouring_nanosecond_timestamps_are_told_apart(q: DPQ[int]) -> None:
+    """Timestamps in ns, one apart, run in exact order, though a double merges hundreds of them."""
+    start = 1_700_000_000_123_456_789
+    stamps = [start + i for i in range(300)]
+    random.Random(6).shuffle(stamps)
+    q.push_many(Push(payload=stamp, priority=stamp) for stamp in stamps)
+
+    assert drain(q, 50) == sorted(stamps, reverse=True)
+
+
+def test_earliest_deadline_first_with_negated_nanoseconds(q: DPQ[int]) -> None:
+    """Minus a timestamp as the priority: the earliest runs first, exactly."""
+    start = 1_700_000_000_123_456_789
+    stamps = [start + i for i in range(300)]
+    random.Random(7).shuffle(stamps)
+    q.push_many(Push(payload=stamp, priority=-stamp) for stamp in stamps)
+
+    assert drain(q, 1) == sorted(stamps)
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_equal_priorities_follow_the_order_of_the_queue(
+    redis: Redis, queue_name: str, order: Any
+) -> None:
+    """Hundreds of equal priorities, ints and floats, come out in the order of their pushes."""
+    q: DPQ[int] = DPQ(redis, queue_name, order=order)
+    for number in range(50):
+        q.push(number, [5, 5.0][number % 2])
+    q.push_many(Push(payload=number, priority=5) for number in range(50, 450))
+
+    numbers = list(range(450))
+    assert drain(q, 64) == (numbers if order == "fifo" else numbers[::-1])
+
+
+def test_a_backlog_of_several_batches_of_upkeep_does_not_break_the_order(
+    q: DPQ[int], clock: Any
+) -> None:
+    """With more due than one step of upkeep moves, the first pop still takes the best of all."""
+    q.push_many(Push(payload=n, priority=n, delay=1 + n / 1000) for n in range(1100))
+    clock.advance(10)
+
+    assert q.pop().task.payload == 1099
+    assert drain(q, 100) == list(range(1098, -1, -1))
+
+
+def test_a_priority_comes_back_as_it_was_given(q: DPQ[int]) -> None:
+    """An int stays an int and a float a float; minus zero is zero."""
+    for priority in PRIORITIES:
+        task = q.get(q.push(0, priority))
+        assert (task.priority, type(task.priority)) == (priority, type(priority))
+        assert str(task.priority) != "-0.0"

@@ -1,0 +1,195 @@
+"""The known faults of the original system, a regression test each."""
+
+import os
+import subprocess
+import sys
+import time
+from typing import Any
+from unittest import mock
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ, LeaseLostError, Push
+from dpq._commands import UPKEEP_BATCH
+from dpq.server import Server
+
+
+def test_the_readme_example_works_word_for_word(redis: Redis, clock: Any) -> None:
+    """The first ten lines that anyone writes do what they say."""
+    done: list[Any] = []
+    my_client = redis
+
+    def Redis() -> Any:  # noqa: N802 - the example's own word
+        return my_client
+
+    def process(payload: Any) -> None:
+        done.append(payload)
+
+    q: DPQ[Any] = DPQ(redis=Redis(), queue_name="my_queue")
+    try:
+        q.push({"body": "hello"}, priority=17, delay=0.05)
+        assert q.pop() == (None, None, None)
+
+        task, on_success, set_visibility = q.pop(timeout=10)
+        process(task.payload)
+        on_success()
+
+        assert done == [{"body": "hello"}]
+        assert q.pop() == (None, None, None)
+
+        q.push({"body": "hello"}, priority=17)
+        task, on_success, set_visibility = q.pop()
+        set_visibility(30)
+        assert q.get(task.id).state == "delayed"
+    finally:
+        q.drop()
+        q.close()
+
+
+def test_set_visibility_hides_the_task_for_so_long(q: DPQ[Any], clock: Any) -> None:
+    """Nobody sees the task before the time that set_visibility names, and then somebody does."""
+    q.push("a")
+    task, _, set_visibility = q.pop(visibility=5)
+    set_visibility(30)
+
+    clock.advance(29.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert q.pop().task.id == task.id
+
+
+@pytest.mark.parametrize("payload", ["a::b", "::", {"url": "http://[::1]/::x"}, ["a::", "::b"]])
+def test_a_payload_with_double_colons_is_whole(q: DPQ[Any], payload: Any) -> None:
+    """No text inside a payload is a separator."""
+    q.push(payload, group="g::h", key="k::l")
+
+    task = q.pop().task
+
+    assert (task.payload, task.group, task.key) == (payload, "g::h", "k::l")
+
+
+def test_equal_priorities_come_out_first_in_first_out(q: DPQ[Any]) -> None:
+    """Among equals the first pushed is the first popped."""
+    for number in range(20):
+        q.push(number, priority=3)
+
+    assert [q.pop().task.payload for _ in range(20)] == list(range(20))
+
+
+def test_a_late_ack_keeps_the_other_workers_task_and_its_retry_limit(
+    q: DPQ[Any], clock: Any
+) -> None:
+    """An ack with an old token is refused, and the task goes on with its attempts counted."""
+    q.push("a", max_attempts=2)
+    late = q.pop(visibility=1).task
+    clock.advance(1)
+    current = q.pop().task
+
+    with pytest.raises(LeaseLostError):
+        q.ack(late)
+
+    assert q.get(current.id).attempt == 2
+    q.fail(current, "boom")
+    assert q.dead.list()[0].attempts == 2
+
+
+ZONE_PROGRAM = """
+import sys, time
+from redis import Redis
+from dpq import DPQ
+q = DPQ(Redis.from_url(sys.argv[1]), sys.argv[2])
+delayed = q.push("delayed", delay=3600)
+leased = q.push("leased")
+task = q.pop(visibility=600).task
+assert task.id == leased
+age = time.time() - task.enqueued_at.timestamp()
+left = task.visible_until.timestamp() - time.time()
+assert -5 < age < 60, age
+assert 540 < left < 605, left
+assert 3540 < q.get(delayed).visible_until.timestamp() - time.time() < 3605
+assert 540 < q.next_event() < 605
+assert q.pop().task is None
+print("good in", time.strftime("%z"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("zone", "offset"),
+    [("UTC0", "+0000"), ("XXX-14", "+1400"), ("XXX+12", "-1200"), ("XXX-5:30", "+0530")],
+)
+def test_a_time_zone_changes_nothing(
+    server: Server, queue_name: str, zone: str, offset: str
+) -> None:
+    """Delays, leases and stamps are the same east and west of Greenwich."""
+    ran = subprocess.run(
+        [sys.executable, "-c", ZONE_PROGRAM, server.url, queue_name],
+        env={**os.environ, "TZ": zone, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.strip() == f"good in {offset}"
+
+
+def test_the_callers_clock_changes_nothing(redis: Redis, queue_name: str) -> None:
+    """A client whose clock is a day ahead takes nothing before its time by the server's clock."""
+    q: DPQ[Any] = DPQ(redis, queue_name)
+    with mock.patch("time.time", return_value=time.time() + 86_400):
+        q.push("a", delay=3600)
+        assert q.pop().task is None
+        assert 3500 < (q.next_event() or 0) <= 3600
+
+
+def test_a_server_that_has_forgotten_its_scripts_goes_on(q: DPQ[Any], redis: Redis) -> None:
+    """After SCRIPT FLUSH every call works as before."""
+    q.push("a")
+    redis.script_flush()
+    task = q.pop().task
+    redis.script_flush()
+    assert q.ack(task) is True
+    redis.script_flush()
+    q.push_many([Push(payload="b"), Push(payload="c")])
+    redis.script_flush()
+    assert q.stats().ready == 2
+    redis.script_flush()
+    assert q.check() == []
+
+
+def test_a_great_backlog_moves_in_bounded_steps(q: DPQ[Any], redis: Redis, clock: Any) -> None:
+    """3000 tasks due at once: no script call moves more than one batch, and none is left out."""
+    q.push_many(Push(payload=n, priority=n, delay=1) for n in range(3000))
+    clock.advance(1)
+
+    moved = []
+    while not moved or moved[-1]:
+        before = q.stats().ready
+        moved.append(q.promote())
+        assert q.stats().ready - before == moved[-1]
+
+    assert max(moved) <= UPKEEP_BATCH
+    assert sum(moved) == 3000
+
+
+def test_a_pop_at_a_great_backlog_takes_bounded_steps(
+    q: DPQ[Any], redis: Redis, clock: Any
+) -> None:
+    """A pop catches up with 3000 due tasks in as many calls as there are batches, not in one."""
+    q.push_many(Push(payload=n, priority=n, delay=1) for n in range(3000))
+    clock.advance(1)
+    redis.config_resetstat()
+
+    assert q.pop().task.payload == 2999
+
+    calls = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+    assert 3000 / UPKEEP_BATCH <= calls <= 3000 / UPKEEP_BATCH + 2
+
+
+def test_equal_payloads_stay_two_tasks(q: DPQ[Any]) -> None:
+    """Two pushes of the same payload are two tasks with ids of their own."""
+    ids = [q.push({"a": 1}), q.push({"a": 1}), *q.push_many([Push(payload={"a": 1})] * 2)]
+
+    assert len(set(ids)) == 4
+    assert sorted(task.id for task in q.pop_many(10)) == sorted(ids)

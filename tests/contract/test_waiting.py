@@ -1,0 +1,463 @@
+"""Waiting pops: woken by whatever makes a task ready, without polling, and losing nothing.
+
+The waiters here trust in being woken for a minute instead of 5 s, so that nothing but a wake-up, or
+the waiter's own timer for a moment that it knows, brings a task in the time that a test allows.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ, Push, Task, _wait
+from dpq import queue as queue_module
+from dpq.server import Server
+
+PATIENCE = 20.0  # seconds until a test gives up
+LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
+SOON = 0.3  # seconds until something is due
+
+engines = pytest.mark.fakeredis
+
+
+def wait_until(what: str, met: Callable[[], Any]) -> None:
+    """Poll a named condition."""
+    give_up = time.monotonic() + PATIENCE
+    while not (seen := met()):
+        assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} s, last seen {seen!r}"
+        time.sleep(0.005)
+
+
+def blocked(redis: Redis) -> list[dict[str, Any]]:
+    """The connections that block on a marker."""
+    return [c for c in redis.client_list() if c["cmd"] == "bzpopmin" and "b" in c["flags"]]
+
+
+def wait_for_waiters(redis: Redis, count: int) -> None:
+    """Until so many are blocked; fakeredis cannot say, and a waiter may come late there."""
+    if type(redis) is Redis:
+        wait_until(f"{count} blocked waiters", lambda: len(blocked(redis)) == count)
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(queue_module, "RECHECK_SECONDS", 60.0)
+
+
+@pytest.fixture
+def waiting(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
+    """A queue in real time."""
+    queue: DPQ[Any] = DPQ(redis, queue_name)
+    yield queue
+    queue.drop()
+    queue.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
+    with ThreadPoolExecutor(16) as threads:
+        yield threads.submit
+
+
+def the_task(future: Any) -> Task[Any]:
+    task = future.result(PATIENCE).task
+    assert task is not None
+    return task
+
+
+# What wakes
+
+
+def by_push(q: DPQ[Any]) -> None:
+    q.push("a")
+
+
+def by_push_many(q: DPQ[Any]) -> None:
+    q.push_many([Push(payload="a")])
+
+
+def by_a_push_into_a_group(q: DPQ[Any]) -> None:
+    q.push("a", group="g")
+
+
+def by_a_delayed_task(q: DPQ[Any]) -> None:
+    q.push("a", delay=SOON)
+
+
+@engines
+@pytest.mark.parametrize(
+    "event",
+    [by_push, by_push_many, by_a_push_into_a_group, by_a_delayed_task],
+    ids=lambda event: event.__name__,
+)
+def test_a_push_wakes(
+    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any]], None]
+) -> None:
+    """A waiting pop returns a task that is pushed meanwhile, when it is due."""
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+
+    event(waiting)
+
+    assert the_task(popped).payload == "a"
+
+
+def release(q: DPQ[Any], task: Task[Any]) -> None:
+    q.release(task)
+
+
+def release_later(q: DPQ[Any], task: Task[Any]) -> None:
+    q.release(task, delay=SOON)
+
+
+def fail(q: DPQ[Any], task: Task[Any]) -> None:
+    q.fail(task, "no", delay=SOON)
+
+
+def hide(q: DPQ[Any], task: Task[Any]) -> None:
+    q.set_visibility(task, SOON)
+
+
+def shorten(q: DPQ[Any], task: Task[Any]) -> None:
+    q.extend(task, SOON)
+
+
+def replay(q: DPQ[Any], task: Task[Any]) -> None:
+    q.bury(task, "no")
+    q.dead.replay()
+
+
+def rerun(q: DPQ[Any], task: Task[Any]) -> None:
+    q.push("a", key="k", on_duplicate="rerun")
+    q.ack(task)
+
+
+@engines
+@pytest.mark.parametrize(
+    "event",
+    [release, release_later, fail, hide, shorten, replay, rerun],
+    ids=lambda event: event.__name__,
+)
+def test_whatever_brings_a_running_task_back_wakes(
+    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any], Task[Any]], None]
+) -> None:
+    """A waiting pop gets a task that its holder gives up, defers, fails, buries or lets run out."""
+    task_id = waiting.push("a", key="k")
+    task = waiting.pop(visibility=600).task
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+
+    event(waiting, task)
+
+    assert the_task(popped).id == task_id
+
+
+@engines
+def test_an_expired_lease_wakes(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """The end of a lease that is taken while others wait brings the task to one of them."""
+    task_id = waiting.push("a")
+    assert waiting.pop(visibility=SOON).task is not None
+    popped = start(waiting.pop, timeout=LONG)
+
+    task = the_task(popped)
+
+    assert (task.id, task.attempt) == (task_id, 2)
+
+
+@engines
+@pytest.mark.parametrize("seconds", [None, SOON], ids=["resume", "time"])
+def test_the_end_of_a_pause_wakes(
+    waiting: DPQ[Any], redis: Redis, start: Any, seconds: float | None
+) -> None:
+    """A paused queue's waiters go on at resume, or when the pause is over."""
+    waiting.push("a")
+    waiting.pause(seconds)
+    popped = start(waiting.pop, timeout=LONG)
+    if seconds is None:
+        wait_for_waiters(redis, 1)
+        assert not popped.done()
+        waiting.resume()
+
+    assert the_task(popped).payload == "a"
+
+
+@engines
+@pytest.mark.parametrize("opened", [True, False], ids=["by hand", "by time"])
+def test_an_opened_group_wakes(waiting: DPQ[Any], redis: Redis, start: Any, opened: bool) -> None:
+    """The tasks of a closed group are had as soon as it opens, by hand or by time."""
+    waiting.delay_group("g", 600)
+    waiting.push("a", group="g")
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+
+    waiting.delay_group("g", 0 if opened else SOON)
+
+    assert the_task(popped).payload == "a"
+
+
+@engines
+def test_an_update_wakes(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """A delayed task that is made due now, or soon, is had then."""
+    task_id = waiting.push("a", delay=600)
+    for delay in (0, SOON):
+        popped = start(waiting.pop, timeout=LONG)
+        wait_for_waiters(redis, 1)
+        waiting.update(task_id, delay=delay)
+        task = the_task(popped)
+        assert task.id == task_id
+        waiting.set_visibility(task, 600)
+
+
+# How many
+
+
+def scripts_run(redis: Redis) -> int:
+    return sum(
+        redis.info("commandstats").get(f"cmdstat_{name}", {}).get("calls", 0)
+        for name in ("evalsha", "eval")
+    )
+
+
+def test_one_push_wakes_one_waiter(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """With five waiting, a push costs its own call and at most two pops, not one for each."""
+    waiting.stats()
+    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    wait_for_waiters(redis, 5)
+    redis.config_resetstat()
+
+    for number in range(5):
+        waiting.push(number)
+        wait_until(
+            f"{number + 1} waiters served", lambda n=number: sum(f.done() for f in popped) == n + 1
+        )
+        wait_for_waiters(redis, 4 - number)
+        assert scripts_run(redis) <= 3 * (number + 1) + 2  # the first push makes the queue known
+
+    assert sorted(the_task(future).payload for future in popped) == list(range(5))
+
+
+@engines
+def test_a_push_of_three_wakes_three(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """One marker is enough for several tasks: a woken pop wakes the next while work remains."""
+    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    wait_for_waiters(redis, 5)
+
+    waiting.push_many(Push(payload=n) for n in range(3))
+    wait_until("three waiters served", lambda: sum(f.done() for f in popped) == 3)
+    wait_for_waiters(redis, 2)
+
+    waiting.push_many(Push(payload=n) for n in range(3, 5))
+    assert sorted(the_task(future).payload for future in popped) == list(range(5))
+
+
+@engines
+def test_many_delayed_tasks_serve_many_waiters(waiting: DPQ[Any], redis: Redis, start: Any) -> None:
+    """Tasks that come due together, in groups or not, each find a waiter on the shared object."""
+    popped = [start(waiting.pop, timeout=LONG, visibility=600) for _ in range(8)]
+    wait_for_waiters(redis, 8)
+    waiting.push_many(
+        Push(payload=n, delay=SOON, group=f"g{n % 3}" if n % 2 else None) for n in range(8)
+    )
+    assert sorted(the_task(future).payload for future in popped) == list(range(8))
+
+
+def test_an_idle_waiter_asks_nothing(
+    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At an empty queue a waiter sends at most one command a second, with the real recheck time."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 5.0)
+    monkeypatch.setattr(queue_module, "RECHECK_SECONDS", 5.0)
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+    redis.config_resetstat()
+
+    until = time.monotonic() + 3
+    wait_until("3 s to pass", lambda: time.monotonic() > until)
+
+    own = {"cmdstat_info", "cmdstat_client|list", "cmdstat_client", "cmdstat_config|resetstat"}
+    stats = redis.info("commandstats")
+    sent = {
+        name: s["calls"] for name, s in stats.items() if name not in own and "config" not in name
+    }
+    assert sum(sent.values()) <= 3, sent
+    waiting.push("a")
+    the_task(popped)
+
+
+# Timeouts
+
+
+@engines
+def test_a_timeout_ends_the_wait_and_not_before(waiting: DPQ[Any]) -> None:
+    """With nothing to do a pop returns after its timeout with three times None."""
+    began = time.monotonic()
+    assert waiting.pop(timeout=0.2) == (None, None, None)
+    assert time.monotonic() - began >= 0.2
+    assert waiting.pop_many(5, timeout=0.05) == []
+
+
+@engines
+def test_no_timeout_waits_until_there_is_a_task(waiting: DPQ[Any], redis: Redis) -> None:
+    """timeout=None ends with a task and in no other way."""
+    found: list[Any] = []
+    thread = threading.Thread(
+        target=lambda: found.append(waiting.pop(timeout=None).task), daemon=True
+    )
+    thread.start()
+    wait_for_waiters(redis, 1)
+    waiting.push("a")
+    thread.join(PATIENCE)
+    assert [task.payload for task in found] == ["a"]
+
+
+def test_a_timeout_of_zero_does_not_wait(waiting: DPQ[Any], redis: Redis) -> None:
+    """timeout=0 never blocks: the server sees no blocking read."""
+    waiting.push("later", delay=600)
+    redis.config_resetstat()
+    assert waiting.pop(timeout=0) == (None, None, None)
+    assert waiting.pop() == (None, None, None)
+    assert "cmdstat_bzpopmin" not in redis.info("commandstats")
+
+
+@engines
+@pytest.mark.parametrize("timeout", [0, 0.001])
+def test_nothing_is_never_said_while_something_is_due(
+    q: DPQ[Any], clock: Any, timeout: float
+) -> None:
+    """Catching up with 1000 due tasks is not waiting: the best of them is returned at once."""
+    q.push_many(Push(payload=n, priority=n, delay=1) for n in range(1000))
+    clock.advance(1)
+    assert q.pop(timeout=timeout).task.payload == 999
+
+
+@engines
+def test_nothing_is_never_said_behind_expired_tasks(q: DPQ[Any], clock: Any) -> None:
+    """A thousand tasks that were not started in time do not hide the one that may run."""
+    q.push_many(Push(payload=n, priority=9, expires_in=1) for n in range(1000))
+    q.push("good")
+    clock.advance(1)
+    assert q.pop(timeout=0).task.payload == "good"
+    assert q.stats().dead == 1000
+
+
+def test_a_wait_may_be_longer_than_the_clients_socket_timeout(
+    server: Server, redis: Redis, queue_name: str, start: Any
+) -> None:
+    """A client that gives up on replies after 0.2 s waits for 1 s, and is woken within a wait."""
+    with Redis.from_url(server.url, socket_timeout=0.2) as client:
+        q: DPQ[Any] = DPQ(client, queue_name)
+        began = time.monotonic()
+        assert q.pop(timeout=1).task is None
+        assert time.monotonic() - began >= 1
+
+        popped = start(q.pop, timeout=LONG)
+        wait_for_waiters(redis, 1)
+        until = time.monotonic() + 0.5
+        wait_until("0.5 s of blocking", lambda: time.monotonic() > until)
+        q.push("a")
+        assert the_task(popped).payload == "a"
+        q.close()
+
+
+# Faults
+
+WAIT_FOR_EVER = """
+import sys
+from redis import Redis
+from dpq import DPQ
+DPQ(Redis.from_url(sys.argv[1]), sys.argv[2]).pop(timeout=None)
+"""
+
+
+def test_a_waiter_that_is_killed_costs_no_task(
+    server: Server, redis: Redis, waiting: DPQ[Any], start: Any
+) -> None:
+    """SIGKILL of a consumer that a push has woken: the next consumer has the task at once."""
+    command = [sys.executable, "-c", WAIT_FOR_EVER, server.url, waiting.queue_name]
+    child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.getcwd()})
+    try:
+        wait_for_waiters(redis, 1)
+        child.send_signal(signal.SIGSTOP)  # it is woken, and cannot look
+        waiting.push("a")
+        child.kill()
+        child.wait(PATIENCE)
+    finally:
+        child.kill()
+        child.wait(PATIENCE)
+
+    task = waiting.pop().task
+    assert (task.payload, task.attempt, task.deliveries) == ("a", 1, 1)
+
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+    waiting.push("b")
+    assert the_task(popped).payload == "b"
+
+
+def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
+    redis: Redis, waiting: DPQ[Any], start: Any
+) -> None:
+    """CLIENT KILL on the blocked connection: the waiter blocks again and gets the next task."""
+    popped = start(waiting.pop, timeout=LONG)
+    for _ in range(3):
+        wait_for_waiters(redis, 1)
+        redis.client_kill_filter(_id=blocked(redis)[0]["id"])
+    wait_for_waiters(redis, 1)
+    assert not popped.done()
+
+    waiting.push("a")
+
+    assert the_task(popped).payload == "a"
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="dpq-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_a_waiter_outlives_a_restart_of_the_server(
+    server: Server, queue_name: str, directory: str, start: Any
+) -> None:
+    """The server is killed under a waiter and comes back with its data: the wait goes on."""
+    with Server.join(directory, server.binary) as first:
+        q: DPQ[Any] = DPQ.from_url(first.url, queue_name)
+        with Redis.from_url(first.url) as redis:
+            popped = start(q.pop, timeout=LONG)
+            try:
+                wait_for_waiters(redis, 1)
+                os.kill(first.pid, signal.SIGKILL)
+                with Server.join(directory, server.binary) as second:
+                    assert (second.url, second.pid != first.pid) == (first.url, True)
+                    wait_for_waiters(redis, 1)
+                    assert not popped.done()
+                    DPQ(redis, queue_name).push("a")
+                    assert the_task(popped).payload == "a"
+            finally:
+                q.close()
+
+
+def test_a_waiters_thread_may_be_any(waiting: DPQ[Any], redis: Redis) -> None:
+    """Waits of many short-lived threads on one object leave no connection blocked behind."""
+    threads = [
+        threading.Thread(target=lambda: waiting.pop(timeout=0.05), daemon=True) for _ in range(16)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in threads)
+    wait_for_waiters(redis, 0)

@@ -1,0 +1,569 @@
+"""The machine: hypothesis calls every operation of a queue on a real server, beside the model.
+
+After each step `check()` finds nothing and every count and total is the model's. No upkeep is done
+to make them agree: what the server has not moved yet, the model has not moved either.
+"""
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from queue_model import DEAD, DELAYED, INVISIBLE, Entry, Model
+from redis import Redis
+
+from dpq import (
+    DPQ,
+    Backoff,
+    ConfigurationError,
+    DeadTask,
+    DuplicateTaskError,
+    LeaseLostError,
+    Push,
+    Task,
+    TaskNotFoundError,
+)
+
+START_MS = 1_700_000_000_000
+DEFAULT_MAX_ATTEMPTS = 2
+DEFAULT_VISIBILITY = 5.0
+BACKOFF = Backoff(base=1, factor=2, cap=4, jitter=0)
+STATES = ("ready", "delayed", "invisible", "waiting", "dead")
+TOTALS = ("pushed", "popped", "acked", "failed", "deferred", "expired_leases", "buried", "replayed")
+GROUP_OF_KEY = {"k": None, "l": "a", "m": "b"}
+REFUSED = (ConfigurationError, DuplicateTaskError, LeaseLostError, TaskNotFoundError)
+
+small = st.integers(-2, 3)
+WILD = [
+    *(2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, -(2**53), -(2**53) - 1),
+    *(2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 1_700_000_000_000_000_001),
+    *(0.5, -0.5, 1.5, -0.0, 0.0, 1.0, 2.0**53, 2.0**63, 1e300, -1e300, 5e-324, -5e-324),
+]
+TAME = [-2, -1, 0, 1, 2, 3, 0.5, -0.25, -0.0]  # exact in doubles, with aging too
+NEIGHBOURS = [2**53, 2**53 + 1, 2**53 + 2, 2**53 + 3, -(2**53) - 1, -(2**53)]
+SUPPLIES = [[0, 0, 0, 1], NEIGHBOURS, WILD]  # places decide, residuals do, or all there is
+wild = st.sampled_from(WILD)
+tame = st.sampled_from(TAME)
+waits = st.sampled_from([0, 0, 0, 0.25, 1, 5, 30])
+leases = st.sampled_from([0.25, 1, 5, 30])
+recent = st.integers(0, 5)
+delivery = st.sampled_from([-2, -1, -1, -1, -1, 0, 0, 0, 1, 2, 3, 5])
+rarely = st.sampled_from([False] * 7 + [True])
+WEIGHTED: dict[str, list[Any]] = {
+    "delay": [0, 0, 0, 0.25, 1, 5, 30],
+    "group": [None, None, "a", "b", "a b", "é"],
+    "key": [None, None, None, "k", "l", "m"],
+    "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
+    "max_attempts": [None, None, 1, 3],
+    "expires_in": [None, None, None, None, 0.25, 5, 30],
+}
+push_arguments = st.fixed_dictionaries(
+    {
+        "priority": st.tuples(tame, st.one_of(small, small, wild)),
+        **{name: st.sampled_from(values) for name, values in WEIGHTED.items()},
+    }
+)
+
+
+def supply(chance: random.Random) -> Iterator[dict[str, Any]]:
+    """Pushes without end, which hypothesis need not draw."""
+    priorities = chance.choice(SUPPLIES)
+    while True:
+        drawn = {name: chance.choice(values) for name, values in WEIGHTED.items()}
+        yield {"priority": (chance.choice(TAME), chance.choice(priorities)), **drawn}
+
+
+class Twice:
+    """A client that loses replies on demand: a call is then sent twice, and the second answers."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.on = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._redis, name)
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        if self.on:
+            self._redis.execute_command(*args, **options)
+        return self._redis.execute_command(*args, **options)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """DPQ beside the model. Subclassed with a client by `machine_on`."""
+
+    redis: Redis
+    name_prefix: str
+
+    @initialize(
+        kind=st.sampled_from(
+            [{}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}]
+        ),
+        caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
+        seed=st.integers(0, 10_000),
+    )
+    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int) -> None:
+        self.now = START_MS
+        self.client = Twice(self.redis)
+        self.q: DPQ[Any] = DPQ(
+            self.client,
+            f"{self.name_prefix}-{uuid.uuid4().hex}",
+            default_visibility=DEFAULT_VISIBILITY,
+            default_max_attempts=DEFAULT_MAX_ATTEMPTS,
+            backoff=BACKOFF,
+            clock=lambda: self.now,
+            **kind,
+            **caps,
+        )
+        self.model = Model(
+            lifo=kind.get("order") == "lifo",
+            aging=kind.get("aging", 0),
+            dead_max_tasks=caps.get("dead_max_tasks", 100_000),
+            dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
+        )
+        self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
+        self.ids: list[str] = []  # every id there ever was
+        self.newest_token = 0
+        self.steps = 0
+        self.pushed = 0
+        self.supply = supply(random.Random(seed))
+        for _ in range(6):
+            self.push(next(self.supply), False, False)
+
+    # Helpers
+
+    def call(self, twice: bool, operation: Callable[[], Any]) -> Any:
+        """What an operation answers, or the class of its refusal."""
+        self.client.on = twice
+        try:
+            return operation()
+        except REFUSED as refusal:
+            self.refusal: Any = refusal
+            return type(refusal)
+        finally:
+            self.client.on = False
+
+    def priority(self, drawn: Any) -> Any:
+        """A drawn pair (tame, any) -> what this queue can order exactly."""
+        return drawn[0] if self.model.aging else drawn[1]
+
+    def stock_up(self) -> None:
+        """Hypothesis turns some operations off in each run; the others must still find work."""
+        if sum(entry.state != DEAD for entry in self.model.tasks.values()) < 4:
+            self.push(next(self.supply), False, False)
+
+    def pick_id(self, index: int) -> str:
+        return self.ids[-1 - index % len(self.ids)]
+
+    def see(self, task: Task[Any], entry: Entry, state: str = "") -> None:
+        """A task that the queue shows is the model's, in every field."""
+        state = state or self.model.state_of(entry)
+        until = datetime.fromtimestamp(entry.until / 1000, UTC)
+        expected = {
+            "id": entry.id,
+            "payload": entry.payload,
+            "priority": entry.priority,
+            "group": entry.group,
+            "key": entry.key,
+            "attempt": entry.attempts + 1,
+            "max_attempts": entry.max_attempts,
+            "deliveries": entry.deliveries,
+            "deferrals": entry.deferrals,
+            "enqueued_at": datetime.fromtimestamp(entry.enqueued / 1000, UTC),
+            "visible_until": until if state in (DELAYED, INVISIBLE) else None,
+            "last_error": entry.error,
+            "state": state,
+            "token": entry.token,
+        }
+        if state == DEAD:
+            expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
+        assert isinstance(task, DeadTask) is (state == DEAD)
+        assert task.model_dump() == expected
+        assert type(task.priority) is type(entry.priority)
+
+    def take(self, tasks: list[Task[Any]], entries: list[Entry]) -> None:
+        """These tasks, and no others, were popped in this order."""
+        assert [task.id for task in tasks] == [entry.id for entry in entries]
+        for task, entry in zip(tasks, entries, strict=True):
+            assert task.token > self.newest_token, "a token grows with every delivery"
+            self.newest_token = entry.token = task.token
+            self.see(task, entry)
+            self.handed.append(task)
+
+    # Adding
+
+    def arguments(self, drawn: dict[str, Any], strange_group: bool) -> dict[str, Any]:
+        self.pushed += 1
+        push = {**drawn, "priority": self.priority(drawn["priority"]), "payload": self.pushed}
+        if push["key"] and not strange_group:
+            push["group"] = GROUP_OF_KEY[push["key"]]
+        return push
+
+    def added(self, push: dict[str, Any], task_id: str) -> None:
+        held = self.model.holder(push["key"])
+        assert held is not None or task_id not in self.ids
+        assert self.model.push(task_id, push, self.now, DEFAULT_MAX_ATTEMPTS) == task_id
+        if task_id not in self.ids:
+            self.ids.append(task_id)
+
+    def refused(self, pushes: list[dict[str, Any]], answer: Any) -> bool:
+        expected = {"duplicate": DuplicateTaskError, "group": ConfigurationError, None: None}
+        refusal = expected[self.model.refusal(pushes)]
+        if refusal is None:
+            assert not isinstance(answer, type), answer
+        else:
+            assert answer is refusal
+        return refusal is not None
+
+    @rule(drawn=push_arguments, strange_group=rarely, twice=rarely)
+    def push(self, drawn: dict[str, Any], strange_group: bool, twice: bool) -> None:
+        push = self.arguments(drawn, strange_group)
+        twice = twice and push["on_duplicate"] != "error"  # sent again, it may meet itself
+        answer = self.call(twice, lambda: self.q.push(**push))
+        if not self.refused([push], answer):
+            self.added(push, answer)
+
+    @rule(
+        drawn=push_arguments,
+        mode=st.sampled_from(["update", "raise_priority", "rerun", "rerun"]),
+        running=st.booleans(),
+        finish=st.booleans(),
+        twice=rarely,
+    )
+    def push_again(
+        self, drawn: dict[str, Any], mode: str, running: bool, finish: bool, twice: bool
+    ) -> None:
+        """Push with a key that is taken, if need be by a task that runs now, and let it end."""
+        if running:
+            self.pop_many(2, None, False)
+            self.push(next(self.supply), False, False)
+        holders = [entry for entry in self.model.tasks.values() if entry.key]
+        holders.sort(key=lambda entry: (entry.state == INVISIBLE) is running)
+        if holders:
+            drawn = {**drawn, "priority": (0, 0)} if finish else drawn
+            self.push({**drawn, "key": holders[-1].key, "on_duplicate": mode}, False, twice)
+            live = [task for task in self.handed if task.token == holders[-1].token]
+            if finish and live and live[-1].token:
+                self.settle(live[-1], False)
+
+    @rule(drawn=st.lists(push_arguments, max_size=6), strange_group=rarely, twice=rarely)
+    def push_many(self, drawn: list[dict[str, Any]], strange_group: bool, twice: bool) -> None:
+        pushes = [self.arguments(one, strange_group) for one in drawn]
+        answer = self.call(twice, lambda: self.q.push_many(Push(**push) for push in pushes))
+        if not self.refused(pushes, answer):
+            for push, task_id in zip(pushes, answer, strict=True):
+                self.added(push, task_id)
+
+    # Taking
+
+    def pop_from_model(self, most: int, visibility: float | None) -> list[Entry]:
+        seconds = DEFAULT_VISIBILITY if visibility is None else visibility
+        return self.model.pop(most, self.now, round(seconds * 1000))
+
+    def lose(self, entries: list[Entry]) -> None:
+        """The reply of this pop was lost: the leases are there, and nobody knows."""
+        self.take([self.q.get(entry.id) for entry in entries], entries)
+
+    @rule(visibility=st.one_of(st.none(), leases), twice=rarely)
+    def pop(self, visibility: float | None, twice: bool) -> None:
+        self.stock_up()
+        popped = self.call(twice, lambda: self.q.pop(visibility=visibility))
+        if twice:
+            self.lose(self.pop_from_model(1, visibility))
+        self.take([popped.task] if popped.task else [], self.pop_from_model(1, visibility))
+
+    @rule(most=st.integers(1, 4), visibility=st.one_of(st.none(), leases), twice=rarely)
+    def pop_many(self, most: int, visibility: float | None, twice: bool) -> None:
+        self.stock_up()
+        tasks = self.call(twice, lambda: self.q.pop_many(most, visibility=visibility))
+        if twice:
+            self.lose(self.pop_from_model(most, visibility))
+        self.take(tasks, self.pop_from_model(most, visibility))
+
+    # Ending or going on with a delivery, live or stale
+
+    def hold(self, index: int) -> Task[Any] | None:
+        """A delivery, the newest first; -1 pops one for the purpose, -2 lets it run out too."""
+        if index < 0:
+            self.pop(None, False)
+        if index == -2:
+            self.advance(round(DEFAULT_VISIBILITY * 1000))
+            self.promote(False)
+        index = max(index, 0)
+        return self.handed[-1 - index % len(self.handed)] if self.handed else None
+
+    @rule(index=delivery, twice=rarely)
+    def ack(self, index: int, twice: bool) -> None:
+        task = self.hold(index)
+        if task is not None:
+            self.settle(task, twice)
+
+    def settle(self, task: Task[Any], twice: bool) -> None:
+        answer = self.call(twice, lambda: self.q.ack(task))
+        expected = self.model.ack(task.id, task.token, self.now)
+        if twice:
+            expected = self.model.ack(task.id, task.token, self.now)
+        assert answer is {"done": True, "gone": False, "lost": LeaseLostError}[expected]
+
+    @rule(indexes=st.lists(recent, max_size=4, unique=True))
+    def ack_many(self, indexes: list[int]) -> None:
+        held = filter(None, map(self.hold, indexes))
+        chosen = {task.id: task for task in held}  # of one task one delivery
+        wanted_again: list[Task[Any]] = []
+        for task in list(chosen.values()):
+            entry = self.model.tasks.get(task.id)
+            if entry and entry.token == task.token and entry.rerun is not None:
+                wanted_again.append(task)
+        for task in wanted_again[1:]:  # the order among several new places is nobody's promise
+            del chosen[task.id]
+        tasks = list(chosen.values())
+        codes = {task.id: self.model.ack(task.id, task.token, self.now) for task in tasks}
+        lost = tuple(task_id for task_id, code in codes.items() if code == "lost")
+        answer = self.call(False, lambda: self.q.ack_many(tasks))
+        if lost:
+            assert answer is LeaseLostError
+            assert self.refusal.task_ids == lost
+        else:
+            assert answer == [code == "done" for code in codes.values()]
+
+    def act(self, index: int, verb: str, twice: bool, operation: Callable[[Task[Any]], Any]) -> Any:
+        """Let a delivery act; the model's entry when it may, else None."""
+        task = self.hold(index)
+        if task is None:
+            return None
+        verdict = self.model.fence(task.id, task.token, verb)
+        answer = self.call(twice, lambda: operation(task))
+        assert (answer is LeaseLostError) is (verdict == "lost"), (verdict, answer)
+        return self.model.tasks[task.id] if verdict == "go" else None
+
+    @rule(index=delivery, seconds=leases, twice=rarely)
+    def extend(self, index: int, seconds: float, twice: bool) -> None:
+        ends: list[datetime] = []
+        entry = self.act(
+            index, "extend", twice, lambda task: ends.append(self.q.extend(task, seconds))
+        )
+        if entry:
+            self.model.extend(entry, self.now, round(seconds * 1000))
+            assert ends == [datetime.fromtimestamp(entry.until / 1000, UTC)]
+
+    @rule(index=delivery, seconds=waits, twice=rarely)
+    def set_visibility(self, index: int, seconds: float, twice: bool) -> None:
+        entry = self.act(
+            index, "set_visibility", twice, lambda task: self.q.set_visibility(task, seconds)
+        )
+        if entry:
+            self.model.set_visibility(entry, self.now, round(seconds * 1000))
+
+    @rule(
+        index=delivery,
+        delay=waits,
+        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        twice=rarely,
+    )
+    def release(self, index: int, delay: float, drawn: Any, twice: bool) -> None:
+        priority = None if drawn is None else self.priority(drawn)
+        entry = self.act(
+            index,
+            "release",
+            twice,
+            lambda task: self.q.release(task, delay, priority=priority),
+        )
+        if entry:
+            self.model.release(entry, self.now, round(delay * 1000), priority)
+
+    @rule(
+        index=delivery,
+        error=st.sampled_from([None, "boom", ValueError("a\tb")]),
+        delay=st.one_of(st.none(), waits),
+        twice=rarely,
+    )
+    def fail(self, index: int, error: Any, delay: float | None, twice: bool) -> None:
+        attempts: list[int] = []
+        twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
+
+        def fail(task: Task[Any]) -> None:
+            attempts.append(task.attempt)
+            self.q.fail(task, error, delay)
+
+        entry = self.act(index, "fail", twice, fail)
+        if entry:
+            wait = min(4, 2 ** (attempts[0] - 1)) if delay is None else delay
+            kept = None if error is None else str(error).replace("\t", " ")
+            self.model.fail(entry, self.now, round(wait * 1000), kept)
+
+    @rule(index=delivery, twice=rarely)
+    def bury(self, index: int, twice: bool) -> None:
+        twice = twice and self.model.dead_max_tasks > 2  # the cap may drop the newly dead
+        entry = self.act(index, "bury", twice, lambda task: self.q.bury(task, "no good"))
+        if entry:
+            self.model.give_up(entry, self.now, "no good")
+
+    # Looking and changing
+
+    @precondition(lambda self: self.ids)
+    @rule(index=recent)
+    def get(self, index: int) -> None:
+        task_id = self.pick_id(index)
+        answer = self.call(False, lambda: self.q.get(task_id))
+        entry = self.model.tasks.get(task_id)
+        if entry:
+            self.see(answer, entry)
+            self.handed.append(answer)  # whoever looks at a task may act for its live delivery
+        else:
+            assert answer is TaskNotFoundError
+
+    @rule(state=st.sampled_from(STATES), n=st.sampled_from([0, 1, 100]))
+    def peek(self, state: str, n: int) -> None:
+        entries = self.model.in_state(state)[:n]
+        tasks = self.q.peek(n, state)
+        assert [task.id for task in tasks] == [entry.id for entry in entries]
+        for task, entry in zip(tasks, entries, strict=True):
+            self.see(task, entry, state)
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        index=recent,
+        drawn=st.one_of(st.none(), st.tuples(tame, small | wild)),
+        delay=st.one_of(st.none(), waits),
+        twice=rarely,
+    )
+    def update(self, index: int, drawn: Any, delay: float | None, twice: bool) -> None:
+        task_id = self.pick_id(index)
+        priority = None if drawn is None else self.priority(drawn)
+        answer = self.call(twice, lambda: self.q.update(task_id, priority=priority, delay=delay))
+        if priority is None and delay is None:
+            assert answer is ConfigurationError
+            return
+        wait = None if delay is None else round(delay * 1000)
+        refusal = self.model.update(task_id, self.now, priority, wait)
+        expected = {"missing": TaskNotFoundError, "running": ConfigurationError, None: None}
+        assert answer is expected[refusal]
+
+    @precondition(lambda self: self.ids)
+    @rule(index=recent, twice=rarely)
+    def cancel(self, index: int, twice: bool) -> None:
+        task_id = self.pick_id(index)
+        answer = self.call(twice, lambda: self.q.cancel(task_id))
+        found = self.model.cancel(task_id)
+        assert answer is (None if found and not twice else TaskNotFoundError)
+
+    # The whole queue
+
+    @rule(seconds=st.sampled_from([None, 0.25, 5]), twice=rarely)
+    def pause_or_resume(self, seconds: float | None, twice: bool) -> None:
+        if self.model.paused_until > self.now:
+            self.call(twice, self.q.resume)
+            self.model.paused_until = 0
+        else:
+            self.call(twice, lambda: self.q.pause(seconds))
+            self.model.paused_until = (
+                float("inf") if seconds is None else self.now + round(seconds * 1000)
+            )
+
+    @rule(state=st.sampled_from([*STATES, *STATES, None]))
+    def purge(self, state: str | None) -> None:
+        assert self.q.purge(state) == self.model.purge(state)
+
+    @rule(group=st.sampled_from(["a", "b", "a b", "é"]), seconds=st.sampled_from([0, 1, 5, 30]))
+    def delay_group(self, group: str, seconds: float) -> None:
+        self.q.delay_group(group, seconds)
+        self.model.closed.pop(group, None)
+        if seconds:
+            self.model.closed[group] = self.now + round(seconds * 1000)
+
+    @rule(twice=rarely)
+    def promote(self, twice: bool) -> None:
+        answer = self.call(twice, self.q.promote)
+        moved = self.model.upkeep(self.now)
+        dropped = self.model.trim(self.now, 200)
+        assert answer == (0 if twice else max(moved, dropped))
+
+    @rule()
+    def next_event(self) -> None:
+        wait = self.model.next_event(self.now)
+        assert self.q.next_event() == (None if wait is None else wait / 1000)
+
+    @rule(step=st.sampled_from([1, 250, 250, 1000, 5000, 30_000]))
+    def advance(self, step: int) -> None:
+        self.now += max(step, 250) if self.model.aging else step  # aging in doubles: quarters
+
+    # Dead letters
+
+    @rule(n=st.sampled_from([1, 100]), reason=st.sampled_from([None, "no good", "expired"]))
+    def list_dead(self, n: int, reason: str | None) -> None:
+        entries = [e for e in self.model.in_state(DEAD) if reason in (None, e.reason)][:n]
+        tasks = self.q.dead.list(n, reason=reason)
+        assert [task.id for task in tasks] == [entry.id for entry in entries]
+        for task, entry in zip(tasks, entries, strict=True):
+            self.see(task, entry)
+
+    def dead_ids(self, indexes: list[int] | None, reason: str | None) -> list[str]:
+        """Whom a replay or purge means: some ids (not all dead), or all that a filter chooses."""
+        if indexes is not None and self.ids:
+            return list(dict.fromkeys(map(self.pick_id, indexes)))
+        return [e.id for e in self.model.in_state(DEAD) if reason in (None, e.reason)]
+
+    chosen_dead = st.one_of(st.none(), st.none(), st.lists(recent, max_size=3))
+
+    @rule(
+        indexes=chosen_dead,
+        reason=st.sampled_from([None, None, "no good"]),
+        rate=st.sampled_from([None, 4, 1, 0.1]),
+        twice=rarely,
+    )
+    def replay(
+        self, indexes: list[int] | None, reason: str | None, rate: float | None, twice: bool
+    ) -> None:
+        ids = self.dead_ids(indexes, reason)
+        by_id = ids if indexes is not None and self.ids else None
+        replayed = self.call(twice, lambda: self.q.dead.replay(by_id, reason=reason, rate=rate))
+        expected = self.model.replay(ids, self.now, 1000 / rate if rate else 0)
+        assert replayed == (0 if twice else expected)
+
+    @rule(indexes=chosen_dead, reason=st.sampled_from([None, "no good"]))
+    def purge_dead(self, indexes: list[int] | None, reason: str | None) -> None:
+        ids = self.dead_ids(indexes, reason)
+        by_id = ids if indexes is not None and self.ids else None
+        gone = {i for i in ids if i in self.model.tasks and self.model.tasks[i].state == DEAD}
+        assert self.q.dead.purge(by_id, reason=reason) == len(gone)
+        for task_id in gone:
+            del self.model.tasks[task_id]
+
+    # After every step
+
+    @invariant()
+    def holds(self) -> None:
+        if not hasattr(self, "q"):
+            return
+        problems = self.q.check()
+        assert not problems, problems
+        self.steps += 1
+        self.peek("ready", 100)
+        self.peek(STATES[1 + self.steps % 4], 100)
+        stats = self.q.stats()
+        assert {state: getattr(stats, state) for state in STATES} == self.model.counts()
+        names = (*TOTALS, "dropped")
+        assert {name: getattr(stats, name) for name in names} == {
+            name: self.model.totals[name] for name in names
+        }
+        ready = self.model.in_state("ready")
+        assert (stats.oldest_ready_seconds is None) is (not ready)
+        if ready:
+            assert 0 <= stats.oldest_ready_seconds <= self.longest_ready(ready)
+
+    def longest_ready(self, ready: list[Entry]) -> float:
+        return max(self.now - entry.first_due for entry in ready) / 1000
+
+    def teardown(self) -> None:
+        if hasattr(self, "q"):
+            self.q.drop()
+            self.q.close()
+            assert self.redis.keys(f"dpq:{{{self.q.queue_name}}}:*") == []
+
+
+def machine_on(redis: Redis, name_prefix: str) -> type[QueueMachine]:
+    """The machine on one server, in queues whose names begin with the prefix."""
+    return type("QueueMachine", (QueueMachine,), {"redis": redis, "name_prefix": name_prefix})
