@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
@@ -25,8 +26,6 @@ from dpq import DPQ, TaskNotFoundError, TaskState
 from dpq._keys import key_of
 from dpq.cli import app
 from dpq.server import Server
-
-PATIENCE_S = 30  # generous: a start of the program takes half a second
 
 Run = Callable[..., Result]
 
@@ -85,14 +84,6 @@ def start(*words: object, **settings: Any) -> subprocess.Popen[str]:
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     command = [sys.executable, "-m", "dpq", *map(str, words)]
     return subprocess.Popen(command, text=True, **{**streams, **settings})
-
-
-def wait_for(condition: Callable[[], Any], seen: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {PATIENCE_S} s: {seen()}")
-        time.sleep(0.01)
 
 
 def one(result: Result | subprocess.CompletedProcess[str]) -> Any:
@@ -449,8 +440,8 @@ def test_queues_lists_all_known(run: Run, url: str, q: DPQ) -> None:
     """Queues shows every known queue with its counts."""
     q.push(1)
     with DPQ.from_url(url, q.queue_name + "-2") as other:
-        other.push_many([])
-        other.stats()
+        other.push(2)
+        other.purge()
         lines = [json.loads(line) for line in run("queues", "--json").stdout.splitlines()]
         ready = {line["queue"]: line["ready"] for line in lines}
         assert (ready[q.queue_name], ready[other.queue_name]) == (1, 0)
@@ -750,20 +741,15 @@ def test_scheduler_promotes_and_stops(url: str, name: str, q: DPQ) -> None:
 def directory() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
     yield path / "queue"
-    wait_for(lambda: not running(path), lambda: running(path))
+    wait_for(lambda: not processes(str(path)), lambda: processes(str(path)))
     shutil.rmtree(path)
-
-
-def running(path: Path) -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)  # noqa: S607
-    return [line for line in listed.stdout.splitlines() if str(path) in line]
 
 
 def test_an_embedded_queue_outlives_the_program(directory: Path) -> None:
     """What one run pushes into embedded:DIR, the next run pops; nothing is left running between."""
     where = ("--url", f"embedded:{directory}")
     pushed = program(*where, "push", '{"body": "hello"}', check=True).stdout.strip()
-    assert not running(directory)
+    assert not processes(str(directory))
     assert one(program(*where, "pop", check=True))["id"] == pushed
 
 

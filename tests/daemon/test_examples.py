@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
+from support import PATIENCE_S, processes, wait_for
 
 import dpq
 from dpq import DPQ
@@ -24,7 +24,6 @@ from dpq.server import Server
 ROOT = Path(dpq.__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SMALL = ("--modules", "30", "--rate", "60")
-PATIENCE_S = 60  # generous: on an idle machine each run ends within six seconds
 
 
 @pytest.fixture(autouse=True)
@@ -50,20 +49,15 @@ def url() -> Iterator[str]:
         yield server.url
 
 
-def wait_for(condition: Callable[[], bool], seen: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {PATIENCE_S} s: {seen()}")
-        time.sleep(0.02)
-
-
-def processes(needle: str) -> list[str]:
-    """Processes whose session or command line is `needle`, or holds it."""
-    lines = subprocess.run(
-        ["/bin/ps", "-eo", "sid,args"], capture_output=True, text=True, check=True
-    )
-    return [line for line in lines.stdout.splitlines() if needle in line]
+def session(leader: int) -> list[str]:
+    """The living processes of a session, by /proc."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            state, _, _, number = path.read_text().rpartition(")")[2].split()[:4]
+            if int(number) == leader and state != "Z":
+                found.append(path.parent.name)
+    return found
 
 
 @contextlib.contextmanager
@@ -76,9 +70,7 @@ def running(name: str, *arguments: str, **options: Any) -> Iterator[subprocess.P
             yield process
         finally:
             process.kill()
-    session = f"{process.pid} "
-    left = lambda: [line for line in processes(session) if line.lstrip().startswith(session)]  # noqa: E731
-    wait_for(lambda: not left(), lambda: f"left running: {left()}")
+    wait_for(lambda: not session(process.pid), lambda: f"left running: {session(process.pid)}")
 
 
 def words(text: str) -> str:

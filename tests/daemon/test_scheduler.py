@@ -6,28 +6,19 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler
 from dpq._keys import STORAGE_FORMAT, key_of
 from dpq.server import Server
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 20
-
-
-def wait_until(condition: Callable[[], bool], seen: Callable[[], object]) -> None:
-    """Poll a named condition; on a timeout say what was seen."""
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"waited {PATIENCE_S} s, and saw {seen()}"
-        time.sleep(0.005)
 
 
 @pytest.fixture
@@ -62,7 +53,7 @@ def test_run_once_does_one_step(redis: Redis, live: DPQ, queue_name: str) -> Non
     """A step moves what is due, once, and says how much that was."""
     live.push(1, delay=0.001)
     live.push(2, delay=1000)
-    wait_until(lambda: live.next_event() == 0, live.stats)
+    wait_for(lambda: live.next_event() == 0, live.stats)
     scheduler = Scheduler(redis, [queue_name])
     assert scheduler.run_once() == 1
     assert scheduler.run_once() == 0
@@ -75,7 +66,7 @@ def test_due_tasks_and_expired_leases_come_back(redis: Redis, live: DPQ) -> None
     with running(Scheduler(redis)):
         live.pop(visibility=0.2)
         live.push("delayed", delay=0.2)
-        wait_until(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: live.stats().ready == 2, live.stats)
     assert live.stats().expired_leases == 1
 
 
@@ -83,9 +74,9 @@ def test_sleeps_until_the_event(redis: Redis, live: DPQ, queue_name: str) -> Non
     """Between two events a daemon asks the server nothing."""
     with running(Scheduler(redis, [queue_name])):
         live.push(1, delay=1.0)
-        wait_until(lambda: redis.exists(key_of(queue_name, "tick")) == 0, live.stats)
+        wait_for(lambda: redis.exists(key_of(queue_name, "tick")) == 0, live.stats)
         before = calls(redis)
-        wait_until(lambda: redis.zcard(key_of(queue_name, "ready")) == 1, live.stats)
+        wait_for(lambda: redis.zcard(key_of(queue_name, "ready")) == 1, live.stats)
         assert calls(redis) - before <= 5  # two steps, and what was on its way
 
 
@@ -94,7 +85,7 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> N
     with running(Scheduler(redis)):
         other = DPQ(redis, queue_name + "-2")
         other.push(1, delay=0.05)
-        wait_until(lambda: other.stats().ready == 1, other.stats)
+        wait_for(lambda: other.stats().ready == 1, other.stats)
         other.drop()
         other.close()
 
@@ -104,7 +95,7 @@ def test_several_at_once(redis: Redis, live: DPQ) -> None:
     for number in range(300):
         live.push(number, delay=0.05)
     with running(Scheduler(redis)), running(Scheduler(redis)), running(Scheduler(redis)):
-        wait_until(lambda: live.stats().ready == 300, live.stats)
+        wait_for(lambda: live.stats().ready == 300, live.stats)
     assert live.check() == []
 
 
@@ -117,7 +108,7 @@ def test_a_queue_of_another_format_hinders_no_other(
     redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT + 1)
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
-        wait_until(lambda: live.stats().ready == 1, live.stats)
+        wait_for(lambda: live.stats().ready == 1, live.stats)
     assert f"{newer}: left alone" in caplog.text
     redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT)
     DPQ(redis, newer).drop()
@@ -132,7 +123,7 @@ def test_a_queue_that_the_server_refuses_hinders_no_other(
     redis.set(key_of(broken, "delayed"), "no sorted set")
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
-        wait_until(lambda: live.stats().ready == 1, live.stats)
+        wait_for(lambda: live.stats().ready == 1, live.stats)
     assert f"{broken}: the server refuses" in caplog.text
     DPQ(redis, broken).drop()
 
@@ -145,21 +136,19 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     redis = Redis(unix_socket_path=path)
     scheduler = Scheduler(redis)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
-        wait_until(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_until(lambda: "again in" in caplog.text, lambda: caplog.text)
+        wait_for(lambda: "again in" in caplog.text, lambda: caplog.text)
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
             [str(first.binary.path), "--port", "0", "--unixsocket", path, "--save", ""],
             stdout=subprocess.DEVNULL,
         )
         try:
-            wait_until(
-                lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments)
-            )
+            wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
             queue = DPQ(redis, "after")
             queue.push(1, delay=0.05)
-            wait_until(lambda: queue.stats().ready == 1, queue.stats)
+            wait_for(lambda: queue.stats().ready == 1, queue.stats)
         finally:
             scheduler.stop()
             again.terminate()
@@ -180,7 +169,7 @@ def test_as_a_process(
     )
     try:
         live.push(1, delay=0.3)
-        wait_until(lambda: live.stats().ready == 1, live.stats)
+        wait_for(lambda: live.stats().ready == 1, live.stats)
         process.send_signal(number)
         _, talk = process.communicate(timeout=PATIENCE_S)
     finally:

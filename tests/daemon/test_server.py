@@ -3,17 +3,18 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from support import PATIENCE_S, processes, wait_for
 
 import dpq.server
 from dpq.errors import ConfigurationError
@@ -21,7 +22,6 @@ from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embe
 
 ROOT = Path(dpq.server.__file__).parents[1]
 BINARIES = find_all_binaries()
-PATIENCE_S = 30  # generous: nothing here takes a second on an idle machine
 
 every_binary = pytest.mark.parametrize(
     "binary", BINARIES, ids=[f"{b.family}-{b.version}" for b in BINARIES]
@@ -37,20 +37,7 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield path
     wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
     wait_for(lambda: not list(path.glob("dpq-*")), lambda: f"left: {list(path.glob('dpq-*'))}")
-    subprocess.run(["rm", "-rf", path], check=True)
-
-
-def wait_for(condition: Callable[[], bool], seen: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"after {PATIENCE_S} s: {seen()}")
-        time.sleep(0.01)
-
-
-def processes(needle: str) -> list[str]:
-    lines = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True)
-    return [line for line in lines.stdout.splitlines() if needle in line]
+    shutil.rmtree(path)
 
 
 def alive(pid: int) -> bool:
@@ -288,7 +275,7 @@ def test_a_forked_child_keeps_a_durable_server_while_it_lives(scratch: Path) -> 
 
 
 def parent(pid: int) -> int:
-    return int(subprocess.check_output(["ps", "-o", "ppid=", "-p", str(pid)], text=True))
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_a_killed_keeper_leaves_nothing_that_close_does_not_remove() -> None:

@@ -13,7 +13,10 @@ from dpq import DPQ, Task
 from dpq._keys import PARTS, key_of
 from dpq._scripts import script
 
-RECORD = "token attempts deliveries deferrals delivery again max wait priority enqueued expires aging order"
+RECORD = (
+    "token attempts deliveries deferrals delivery again "
+    "max wait priority enqueued expires aging order"
+)
 
 
 class Probe:

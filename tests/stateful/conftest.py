@@ -3,16 +3,12 @@
 pytest tests/stateful --hypothesis-profile soak
 """
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
 from dpq.server import Server, find_all_binaries
-
-sys.path.insert(0, str(Path(__file__).parent))  # for queue_model and queue_machine
 
 _SHARED = {
     "deadline": None,

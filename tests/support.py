@@ -1,0 +1,35 @@
+"""What several test files share: waiting for a named condition, and looking at processes."""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE_S = 30
+"""Generous: nothing here takes a second on an idle machine."""
+
+
+def wait_for(condition: Callable[[], object], seen: Callable[[], object]) -> None:
+    """Poll a condition; when it is not met in time, fail and say what was seen."""
+    give_up = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < give_up, f"after {PATIENCE_S} s: {seen()}"
+        time.sleep(0.005)
+
+
+def processes(needle: str) -> list[str]:
+    """The living processes whose command line holds a text.
+
+    Read from /proc where there is one: a fresh machine has no `ps`.
+    """
+    if not Path("/proc/self").exists():
+        with os.popen("ps -eo pid,args") as lines:  # noqa: S605, S607 - a constant
+            return [line for line in lines if needle in line]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it ended meanwhile
+            line = path.read_bytes().decode(errors="replace").replace("\0", " ")
+            if needle in line:
+                found.append(f"{path.parent.name} {line}")
+    return found
