@@ -9,7 +9,6 @@ retries. Any other kind of client (subclasses, doubles, clusters) is used throug
 """
 
 import os
-import time
 from collections import deque
 from typing import Any
 
@@ -21,9 +20,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._commands import Command
 from dpq._scripts import Script
-
-TRUSTED_SECONDS = 1.0
-"""A connection that was idle for longer is first looked at: the server may have closed it."""
 
 
 def own_connection(client: Any, **changes: Any) -> Any:
@@ -43,7 +39,7 @@ class Link:
         self._client = client
         self._plain = type(client) is Redis and client.connection is None
         self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
-        self._idle: deque[tuple[Any, float]] = deque()
+        self._idle: deque[Any] = deque()
         self._pid = os.getpid()
 
     def call(self, command: Command[Any]) -> Any:
@@ -61,11 +57,10 @@ class Link:
                 pass
             except (RedisConnectionError, RedisTimeoutError):
                 connection.disconnect()
-                retry = self._client.get_retry()
-                if retry is None or not retry.get_retries():
+                if connection.retry.get_retries() == 0:
                     raise
             finally:
-                self._idle.append((connection, time.monotonic()))
+                self._idle.append(connection)
         return self._call_by_client(command)
 
     def _call_by_client(self, command: Command[Any]) -> Any:
@@ -79,17 +74,21 @@ class Link:
     def close(self) -> None:
         """Close the connections that nobody uses now."""
         while self._idle:
-            self._idle.pop()[0].disconnect()
+            self._idle.pop().disconnect()
 
     def _take(self) -> Any:
         if self._pid != os.getpid():  # after a fork the connections belong to the parent
             self._idle, self._pid = deque(), os.getpid()
         try:
-            connection, since = self._idle.pop()
+            connection = self._idle.pop()
         except IndexError:
             return own_connection(self._client)
-        if time.monotonic() - since > TRUSTED_SECONDS and connection.can_read(timeout=0):
-            connection.disconnect()  # nothing is due here: it is the end of the stream
+        try:
+            over = connection.is_connected and connection.can_read(timeout=0)
+        except (RedisConnectionError, RedisTimeoutError):
+            over = True
+        if over:  # nothing was due here, so the server has ended it
+            connection.disconnect()
         return connection
 
     def _pack(self, command: Command[Any]) -> bytes:

@@ -1,0 +1,173 @@
+"""How calls reach the server, and what becomes of a lease that is lost on the way."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+from support import wait_for
+
+from dpq import DPQ, LeaseLostError, Push
+from dpq.server import Server
+
+
+class Counting(Redis):
+    """A client that is not plain."""
+
+    calls = 0
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        self.calls += 1
+        return super().execute_command(*args, **options)
+
+
+# Several statements stand in some `pytest.raises`: the body of a lease is what fails there.
+# ruff: noqa: PT012
+
+
+@pytest.fixture
+def once(server: Server) -> Iterator[Redis]:
+    """A client that never sends anything twice."""
+    with Redis.from_url(server.url, retry=Retry(NoBackoff(), 0)) as client:
+        yield client
+
+
+def cut_others(redis: Redis) -> None:
+    """End every connection but the caller's."""
+    mine = redis.client_id()
+    for row in redis.client_list():
+        if int(row["id"]) != mine:
+            redis.client_kill_filter(_id=row["id"])
+
+
+def test_a_cut_connection_is_replaced(server: Server, redis: Redis, queue_name: str) -> None:
+    """When the server has dropped the connection, the call goes through by the client's retries."""
+    q = DPQ(Redis.from_url(server.url), queue_name)
+    q.push(1)
+    cut_others(redis)
+    assert q.pop().task.payload == 1
+    q.drop()
+    q.close()
+
+
+def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) -> None:
+    """A drop between two calls is no error even for a client that never sends twice."""
+    q = DPQ(once, queue_name)
+    q.push(1)
+    cut_others(redis)
+    assert q.pop().task.payload == 1
+    q.drop()
+    q.close()
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_fault_in_a_call(
+    server: Server, redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch, retries: int
+) -> None:
+    """A fault in mid-call is told by a client without retries, and sent again by one with them."""
+    with Redis.from_url(server.url, retry=Retry(NoBackoff(), retries)) as client:
+        q = DPQ(client, queue_name)
+        q.push(1)
+        pack = q._link._pack
+        # the connection ends after it was found sound
+        monkeypatch.setattr(q._link, "_pack", lambda command: (cut_others(redis), pack(command))[1])
+        if retries:
+            assert q.pop().task.payload == 1
+        else:
+            with pytest.raises(RedisConnectionError):
+                q.pop()
+        monkeypatch.undo()
+        q.drop()
+        q.close()
+
+
+def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_name: str) -> None:
+    """A subclass sees every call in its own `execute_command`."""
+    with Counting.from_url(server.url) as client:
+        q = DPQ(client, queue_name)
+        q.push_many([Push(payload=1), Push(payload=2)])
+        q.pop()  # the server learns the script
+        before = client.calls
+        assert q.pop().task.payload == 2
+        assert client.calls == before + 1
+        q.drop()
+
+
+def test_a_lease_lost_in_the_body(redis: Redis, queue_name: str) -> None:
+    """A body that ends well after another consumer got its task is told so."""
+    q = DPQ(redis, queue_name)
+    q.push(1)
+    with pytest.raises(LeaseLostError), q.lease(visibility=60) as task:
+        q.release(task)
+        assert q.pop().task.id == task.id
+    q.drop()
+    q.close()
+
+
+def test_a_body_that_fails_after_its_lease(
+    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The body's own error comes out, also when the lease was lost before; the loss is logged."""
+    q = DPQ(redis, queue_name)
+    q.push(1)
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ZeroDivisionError),
+        q.lease(visibility=60) as task,
+    ):
+        q.release(task)
+        q.pop()
+        _ = 1 / 0
+    assert f"lease of {task.id} lost" in caplog.text
+    assert q.get(task.id).last_error is None
+    q.drop()
+    q.close()
+
+
+def test_the_heartbeat_stops_when_the_lease_is_lost(
+    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A heartbeat that is refused says so once and ends."""
+    q = DPQ(redis, queue_name)
+    q.push(1)
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(LeaseLostError),
+        q.lease(visibility=0.3) as task,
+    ):
+        q.cancel(task.id)
+        wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
+        raise LeaseLostError("finish", [task.id])
+    assert caplog.text.count(f"{queue_name}: lease of {task.id} lost\n") == 1
+    q.drop()
+    q.close()
+
+
+def test_the_heartbeat_outlives_a_fault(
+    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is away for one beat does not end the heartbeat."""
+    q = DPQ(redis, queue_name)
+    q.push(1)
+    extend, refused, kept = q.extend, threading.Event(), threading.Event()
+
+    def flaky(task: Any, seconds: float) -> Any:
+        if not refused.is_set():
+            refused.set()
+            raise RedisConnectionError("away")
+        end = extend(task, seconds)
+        kept.set()
+        return end
+
+    monkeypatch.setattr(q, "extend", flaky)
+    with caplog.at_level(logging.WARNING), q.lease(visibility=1) as task:
+        assert kept.wait(20)
+    assert f"cannot extend {task.id} now" in caplog.text
+    assert q.size() == 0
+    q.drop()
+    q.close()
