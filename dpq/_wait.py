@@ -8,8 +8,8 @@ timer of its own. Must not decide anything about tasks: a wake-up only says "loo
 import os
 import time
 from collections import deque
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from redis.backoff import NoBackoff
@@ -111,37 +111,23 @@ class Waiters:
         self._idle: deque[Waiter] = deque()
         self._pid = os.getpid()
 
-    def take(self) -> "_Taken":
-        """Use a waiter for one wait: `with waiters.take() as waiter`."""
+    @contextmanager
+    def take(self) -> Iterator[Waiter]:
+        """Use a waiter for one wait; one that was left by an error is not used again."""
         if self._pid != os.getpid():  # after a fork the connections belong to the parent
             self._idle, self._pid = deque(), os.getpid()
         try:
             waiter = self._idle.pop()
         except IndexError:
             waiter = Waiter(self._client, self._markers)
-        return _Taken(self._idle, waiter)
+        try:
+            yield waiter
+        except BaseException:
+            waiter.close()
+            raise
+        self._idle.append(waiter)
 
     def close(self) -> None:
         """Close the connections that nobody is waiting on."""
         while self._idle:
             self._idle.pop().close()
-
-
-class _Taken:
-    def __init__(self, idle: deque[Waiter], waiter: Waiter) -> None:
-        self._idle = idle
-        self._waiter = waiter
-
-    def __enter__(self) -> Waiter:
-        return self._waiter
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self._idle.append(self._waiter)
-        else:
-            self._waiter.close()
