@@ -10,6 +10,7 @@ retries. Any other kind of client (subclasses, doubles, clusters) is used throug
 
 import os
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from redis import Redis
@@ -54,22 +55,22 @@ class Link:
                 connection.send_packed_command([self._pack(command)])
                 return connection.read_response(disable_decoding=True)
             except NoScriptError:
-                pass
+                return self._by_client(command, known=False)
             except (RedisConnectionError, RedisTimeoutError):
                 connection.disconnect()
                 if connection.retry.get_retries() == 0:
                     raise
             finally:
                 self._idle.append(connection)
-        return self._call_by_client(command)
+        return self._by_client(command)
 
-    def _call_by_client(self, command: Command[Any]) -> Any:
-        script, keys, args = command.script, command.keys, command.args
+    def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
+        script, tail = command.script, (len(command.keys), *command.keys, *command.args)
         send = self._client.execute_command
-        try:
-            return send("EVALSHA", script.sha, len(keys), *keys, *args, **{NEVER_DECODE: True})
-        except NoScriptError:
-            return send("EVAL", script.text, len(keys), *keys, *args, **{NEVER_DECODE: True})
+        if known:
+            with suppress(NoScriptError):
+                return send("EVALSHA", script.sha, *tail, **{NEVER_DECODE: True})
+        return send("EVAL", script.text, *tail, **{NEVER_DECODE: True})
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
