@@ -24,6 +24,7 @@ from dpq._arguments import (
 from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._replies import Batch
 from dpq._scripts import Script, script
+from dpq._settings import agree, named_settings
 from dpq.codec import Codec
 from dpq.errors import ConfigurationError, TaskNotFoundError
 from dpq.models import DeadTask, OnDuplicate, Order, Problem, Push, QueueStats, Task, TaskState
@@ -108,7 +109,7 @@ class Commands(Generic[P]):
         )
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
-        self.named = _named_settings(order, aging, dead_max_tasks, dead_max_age)
+        self.named = named_settings(order, aging, dead_max_tasks, dead_max_age)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
         self._clock = clock
@@ -141,29 +142,8 @@ class Commands(Generic[P]):
     def configure(self, *, create: bool = False) -> Command[dict[str, str]]:
         """Write the settings that this client names and nobody has named before; read all."""
         flat = [text for pair in self.named.items() for text in pair]
-        return self._command("configure", [STORAGE_FORMAT, int(create), *flat], self._agree)
-
-    def _agree(self, reply: list[bytes]) -> dict[str, str]:
-        settings = _replies.read_settings(reply)
-        stored_format = settings.get("format", str(STORAGE_FORMAT))
-        if stored_format != str(STORAGE_FORMAT):
-            raise ConfigurationError(
-                f"queue {self.queue_name!r} is stored in format {stored_format}, and this DPQ "
-                f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
-            )
-        for name, value in self.named.items():
-            if settings.get(name, value) != value:
-                raise ConfigurationError(
-                    f"{name} is {value}, but queue {self.queue_name!r} has {name} "
-                    f"{settings[name]}: leave it out to follow the queue, or use another queue"
-                )
-        together = {**self.named, **settings}
-        if together.get("order") == "lifo" and float(together.get("aging", 0)):
-            raise ConfigurationError(
-                f"order is lifo and aging is {together['aging']} in queue {self.queue_name!r}: "
-                "last in, first out cannot age; leave out one of them"
-            )
-        return settings
+        read = partial(agree, self.queue_name, self.named)
+        return self._command("configure", [STORAGE_FORMAT, int(create), *flat], read)
 
     def register(self) -> Command[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
@@ -511,25 +491,3 @@ def _id(value: Any) -> str:
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (items[i : i + size] for i in range(0, len(items), size))
-
-
-def _named_settings(
-    order: Order | None, aging: float | None, dead_max_tasks: int | None, dead_max_age: float | None
-) -> dict[str, str]:
-    named: dict[str, str] = {}
-    if order is not None:
-        if order not in ("fifo", "lifo"):
-            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
-        named["order"] = order
-    if aging is not None:
-        number = isinstance(aging, int | float) and not isinstance(aging, bool)
-        if not (number and 0 <= aging <= 10**6):
-            raise ConfigurationError(
-                f"aging is {aging!r}: it must be points of priority per second from 0 to 1000000"
-            )
-        named["aging"] = repr(float(aging))
-    if dead_max_tasks is not None:
-        named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
-    if dead_max_age is not None:
-        named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
-    return named

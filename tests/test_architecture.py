@@ -34,6 +34,7 @@ LAYERS = [
     {"models"},
     {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
     {"_replies"},
+    {"_settings"},
     {"_commands"},
     {"server", "_keeper", "_link"},
     {"connect", "_wait"},

@@ -1,0 +1,61 @@
+"""What belongs to a queue and not to a client: the names, bounds and texts of its settings.
+
+The first client that names a setting writes it to the server; see lua/configure.lua.
+"""
+
+from dpq._arguments import milliseconds, whole_number
+from dpq._keys import STORAGE_FORMAT
+from dpq._replies import read_settings
+from dpq.errors import ConfigurationError
+from dpq.models import Order
+
+
+def named_settings(
+    order: Order | None, aging: float | None, dead_max_tasks: int | None, dead_max_age: float | None
+) -> dict[str, str]:
+    """Check the settings that a client names, as the texts that are stored."""
+    named: dict[str, str] = {}
+    if order is not None:
+        if order not in ("fifo", "lifo"):
+            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
+        named["order"] = order
+    if aging is not None:
+        number = isinstance(aging, int | float) and not isinstance(aging, bool)
+        if not (number and 0 <= aging <= 10**6):
+            raise ConfigurationError(
+                f"aging is {aging!r}: it must be points of priority per second from 0 to 1000000"
+            )
+        named["aging"] = repr(float(aging))
+    if dead_max_tasks is not None:
+        named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
+    if dead_max_age is not None:
+        named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
+    return named
+
+
+def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
+    """The reply of configure: all settings that are stored, none of which may contradict.
+
+    Raises:
+        ConfigurationError: The queue has another format, or another value than the client names.
+    """
+    settings = read_settings(reply)
+    stored_format = settings.get("format", str(STORAGE_FORMAT))
+    if stored_format != str(STORAGE_FORMAT):
+        raise ConfigurationError(
+            f"queue {queue_name!r} is stored in format {stored_format}, and this DPQ "
+            f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
+        )
+    for name, value in named.items():
+        if settings.get(name, value) != value:
+            raise ConfigurationError(
+                f"{name} is {value}, but queue {queue_name!r} has {name} "
+                f"{settings[name]}: leave it out to follow the queue, or use another queue"
+            )
+    together = {**named, **settings}
+    if together.get("order") == "lifo" and float(together.get("aging", 0)):
+        raise ConfigurationError(
+            f"order is lifo and aging is {together['aging']} in queue {queue_name!r}: "
+            "last in, first out cannot age; leave out one of them"
+        )
+    return settings
