@@ -8,6 +8,7 @@ generator that yields commands and is sent their results.
 import random
 import secrets
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,11 +23,11 @@ from dpq._arguments import (
     whole_number,
 )
 from dpq._keys import STORAGE_FORMAT, key_of
-from dpq._replies import Batch
+from dpq._replies import Batch, Code
 from dpq._scripts import Script, script
 from dpq._settings import agree, named_settings
 from dpq.codec import Codec
-from dpq.errors import ConfigurationError, TaskNotFoundError
+from dpq.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.models import DeadTask, OnDuplicate, Order, Problem, Push, QueueStats, Task, TaskState
 from dpq.order import encode_priority
 from dpq.policy import Backoff
@@ -143,7 +144,7 @@ class Commands(Generic[P]):
         """Write the settings that this client names and nobody has named before; read all."""
         flat = [text for pair in self.named.items() for text in pair]
         read = partial(agree, self.queue_name, self.named)
-        return self._command("configure", [STORAGE_FORMAT, int(create), *flat], read)
+        return self._command("configure", [self._now(), STORAGE_FORMAT, int(create), *flat], read)
 
     def register(self) -> Command[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
@@ -241,11 +242,17 @@ class Commands(Generic[P]):
         while True:
             count = min(most - len(tasks), POP_BATCH)
             args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, int(woken)]
-            batch: Batch[P] = yield self._command("pop", args, self._read_batch)
+            try:
+                batch: Batch[P] = yield self._command("pop", args, self._read_batch)
+                for task, error in batch.unreadable:
+                    with suppress(LeaseLostError):
+                        yield self.bury(task, f"payload: {error}")
+            except Exception:
+                if not tasks:
+                    raise
+                return Batch(tasks, [])  # what is leased must reach the caller
             tasks += batch.tasks
             size += batch.size
-            for task, error in batch.unreadable:
-                yield self.bury(task, f"payload: {error}")
             if batch.again or (batch.unreadable and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= BATCH_BYTES:
@@ -256,17 +263,21 @@ class Commands(Generic[P]):
     def ack(self, task: Task[P]) -> Command[bool]:
         """Finish a task."""
         args = [self._now(), _task(task).id, task.token]
-        return self._command("ack", args, lambda reply: _replies.read_acks([task.id], reply)[0])
+        return self._command("ack", args, partial(_replies.read_ack, task.id))
 
-    def ack_many(self, tasks: Sequence[Task[P]]) -> Steps[list[bool]]:
+    def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
         """Finish tasks."""
         done: list[bool] = []
-        for batch in _batches(tasks, MAX_BATCH):
+        lost: list[str] = []
+        for batch in _batches(list(tasks), MAX_BATCH):
             args: list[Any] = [self._now()]
             for task in batch:
                 args += (_task(task).id, task.token)
-            read = partial(_replies.read_acks, [task.id for task in batch])
-            done += yield self._command("ack", args, read)
+            codes = yield self._command("ack", args, partial(_replies.read_codes, len(batch)))
+            done += (code == _replies.DONE for code in codes)
+            lost += (t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST)
+        if lost:
+            raise LeaseLostError("ack", lost)
         return done
 
     def _of_holder(self, script_name: str, action: str, task: Task[P], *args: Any) -> Command[int]:

@@ -16,7 +16,7 @@ from typing import Any
 from redis import Redis
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._commands import Command
@@ -60,6 +60,11 @@ class Link:
                 connection.disconnect()
                 if connection.retry.get_retries() == 0:
                     raise
+            except ResponseError:
+                raise
+            except BaseException:  # an interrupt: the reply may still be on its way
+                connection.disconnect()
+                raise
             finally:
                 self._idle.append(connection)
         return self._by_client(command)

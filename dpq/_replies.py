@@ -105,19 +105,15 @@ def _task(
 def stored_task(
     codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
-    """A task that is looked at, in any state.
-
-    Raises:
-        PayloadError: The payload does not validate; of a dead task it is handed out as raw text.
-    """
+    """A task that is looked at, in any state; a payload that cannot be read comes as its text."""
     when = _moment(int(float(until)))
-    if state is not TaskState.DEAD:
-        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
-        return _task(Task, task_id, record, codec.decode(body, task_id), state, visible)
     try:
         payload: Any = codec.decode(body, task_id)
     except PayloadError:
         payload = body.decode("utf-8", "replace")
+    if state is not TaskState.DEAD:
+        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
+        return _task(Task, task_id, record, payload, state, visible)
     attempts = int(record.split(b" ", 2)[1])
     reason = record.split(b"\t", 4)[3].decode("utf-8", "replace")
     more = {"reason": reason, "attempts": attempts, "died_at": when}
@@ -175,7 +171,7 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
-            raise DuplicateTaskError(key, holder)
+            raise DuplicateTaskError(key, None if holder in ids else holder)
         raise ConfigurationError(
             f"key {key!r} belongs to task {holder} of another group: a task cannot "
             "change its group; use another key, or cancel that task first"
@@ -185,21 +181,29 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
     return bool(reply[0] == 1)
 
 
-def read_acks(ids: list[str], reply: list[int]) -> list[bool]:
-    """The reply of ack: whether each task was there to be removed.
+DONE = 1
+"""What ack does not answer for a task that it finished: only other codes travel."""
+
+
+def read_codes(count: int, reply: list[int]) -> list[int]:
+    """The reply of ack, as one code for each task."""
+    codes = [DONE] * count
+    for index, code in zip(reply[::2], reply[1::2], strict=True):
+        codes[index - 1] = code
+    return codes
+
+
+def read_ack(task_id: str, reply: list[int]) -> bool:
+    """The reply of ack for one task: was it there to be finished?
 
     Raises:
-        LeaseLostError: Another delivery has some of them; the others are acknowledged.
+        LeaseLostError: Another delivery has it.
     """
-    done = [True] * len(ids)
-    lost = []
-    for index, code in zip(reply[::2], reply[1::2], strict=True):
-        done[index - 1] = False
-        if code == Code.LEASE_LOST:
-            lost.append(ids[index - 1])
-    if lost:
-        raise LeaseLostError("ack", lost)
-    return done
+    if not reply:
+        return True
+    if reply[1] == Code.LEASE_LOST:
+        raise LeaseLostError("ack", [task_id])
+    return False
 
 
 def read_lease(action: str, task_id: str) -> Callable[[int], int]:

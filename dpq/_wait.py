@@ -14,6 +14,7 @@ from typing import Any
 
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
@@ -79,7 +80,7 @@ class Waiter:
                 hand_on = self._read() or hand_on
             if hand_on:
                 self._client.execute_command("ZADD", self._markers[0], 0, "w")
-        except (RedisConnectionError, RedisTimeoutError):
+        except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
 
     def close(self) -> None:

@@ -16,6 +16,10 @@ MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
 """64 MiB: a larger value would hold up every other client of the server."""
 
 
+_SURELY_READABLE = 400
+"""Bytes of JSON too few for more levels, or longer numbers, than its reader takes."""
+
+
 class Codec(Generic[P]):
     """Writes and reads the payloads of one queue; the type's adapter is built once.
 
@@ -47,13 +51,18 @@ class Codec(Generic[P]):
         """Encode a payload for storage.
 
         Raises:
-            PayloadError: It does not validate, has no JSON form, or is longer than `max_bytes`.
+            PayloadError: It does not validate, has no JSON form that can be read back, or is longer
+                than `max_bytes`.
         """
         try:
             if self._adapter is None:
                 body = to_json(payload, inf_nan_mode="constants")
+                if len(body) > _SURELY_READABLE:
+                    from_json(body)
             else:
-                body = self._adapter.dump_json(self._adapter.validate_python(payload))
+                valid = self._adapter.validate_python(payload)
+                body = self._adapter.dump_json(valid, by_alias=True)
+                self._adapter.validate_json(body)  # pop must be able to read it
         except ValidationError as error:
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
         except (PydanticSerializationError, ValueError, RecursionError) as error:
@@ -75,7 +84,7 @@ class Codec(Generic[P]):
             if self._adapter is None:
                 return cast("P", from_json(body))
             return self._adapter.validate_json(body)
-        except ValueError as error:
+        except Exception as error:  # a validator of the user's may raise anything
             raise PayloadError(
                 f"the stored payload cannot be read: {error}", task_id=task_id
             ) from error

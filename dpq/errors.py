@@ -13,6 +13,7 @@
 Errors of the Redis client pass through unwrapped: callers already handle them.
 """
 
+import math
 from collections.abc import Sequence
 
 __all__ = [
@@ -52,13 +53,13 @@ class DuplicateTaskError(DPQError):
 
     Attributes:
         key: The unique key.
-        task_id: The task that holds it.
+        task_id: The task that holds it; None when that is an earlier push of the same batch.
     """
 
-    def __init__(self, key: str, task_id: str) -> None:
+    def __init__(self, key: str, task_id: str | None) -> None:
+        holder = "an earlier push of the batch" if task_id is None else f"task {task_id}"
         super().__init__(
-            f"key {key!r} is taken by task {task_id}: wait for its end, "
-            "or choose another on_duplicate"
+            f"key {key!r} is taken by {holder}: wait for its end, or choose another on_duplicate"
         )
         self.key = key
         self.task_id = task_id
@@ -108,8 +109,15 @@ class Signal(Exception):
 
 
 class RateLimited(Signal):
-    """The limit was hit: give the task back, uncounted, for `retry_after` seconds."""
+    """The limit was hit: give the task back, uncounted, for `retry_after` seconds (from 0).
+
+    Raises:
+        ConfigurationError: `retry_after` is no finite number from 0.
+    """
 
     def __init__(self, retry_after: float) -> None:
+        number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
+        if not (number and 0 <= retry_after < math.inf):
+            raise ConfigurationError(f"retry_after is {retry_after!r}: it must be seconds from 0")
         super().__init__(f"rate limited: again in {retry_after} s")
         self.retry_after = retry_after

@@ -6,7 +6,7 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -59,6 +59,7 @@ class DPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._link = Link(self._redis)
+        self._held: dict[tuple[str, int], _Heartbeat] = {}
         self._waiters = Waiters(self._redis, [key_of(self.queue_name, "wake")])
         if self._commands.named:
             self._open()
@@ -119,7 +120,12 @@ class DPQ(QueueFace[P]):
             if self._settings is None:
                 self._open()
             while True:
-                command = steps.send(self._send(command))
+                try:
+                    result = self._send(command)
+                except Exception as error:  # the operation says what a fault half-way means
+                    command = steps.throw(error)
+                else:
+                    command = steps.send(result)
         except StopIteration as end:
             return cast("T", end.value)
 
@@ -231,10 +237,10 @@ class DPQ(QueueFace[P]):
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
     ) -> list[Task[P]]:
-        """Take up to `max_tasks` (1 to 1000, and up to 4 MiB of payloads) of the best, in one round
-        trip.
+        """Take up to `max_tasks` of the best: 1 to 1000, and up to 4 MiB of payloads.
 
-        `timeout` and `visibility` are those of `pop`; it waits for the first task only.
+        Up to 250 in a round trip; other consumers may pop in between. `timeout` and `visibility`
+        are those of `pop`; it waits for the first task only.
         """
         return self._take(max_tasks, timeout, visibility)
 
@@ -264,7 +270,8 @@ class DPQ(QueueFace[P]):
 
         A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other
         error fails it and propagates; KeyboardInterrupt and SystemExit release it. While the body
-        runs, the lease is extended at a third of its time.
+        runs, the lease is extended at a third of its time. A body that settles the task itself
+        (`fail`, `bury`, `release`, `set_visibility`, `ack`) has the last word.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -272,31 +279,42 @@ class DPQ(QueueFace[P]):
         Raises:
             LeaseLostError: At a clean end, when another consumer has got the task meanwhile.
         """
-        task = self._take(1, timeout, visibility)
-        if not task:
+        tasks = self._take(1, timeout, visibility)
+        if not tasks:
             yield None
             return
-        heartbeat = _Heartbeat(self, task[0], visibility or self.default_visibility)
+        task = tasks[0]
+        self._held[task.id, task.token] = _Heartbeat(
+            self, task, visibility or self.default_visibility
+        )
         try:
-            yield task[0]
-        except RateLimited as signal:
-            heartbeat.stop()
-            self.set_visibility(task[0], signal.retry_after)
+            yield task
         except BaseException as error:
-            heartbeat.stop()
-            try:
-                if isinstance(error, Exception):
-                    self.fail(task[0], f"{type(error).__name__}: {error}")
-                else:
-                    self.release(task[0])
-            except LeaseLostError:
-                log.warning(
-                    "%s: lease of %s lost before its body failed", self.queue_name, task[0].id
-                )
-            raise
+            if self._let_go(task):
+                try:
+                    self._give_back(task, error)
+                except LeaseLostError:
+                    log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+            if not isinstance(error, RateLimited):
+                raise
         else:
+            if self._let_go(task):
+                self.ack(task)
+
+    def _give_back(self, task: Task[P], error: BaseException) -> None:
+        if isinstance(error, RateLimited):
+            self.set_visibility(task, error.retry_after)
+        elif isinstance(error, Exception):
+            self.fail(task, f"{type(error).__name__}: {error}")
+        else:
+            self.release(task)
+
+    def _let_go(self, task: Task[P]) -> bool:
+        """Stop extending a task that is held by `lease`; False when none is, or it was settled."""
+        heartbeat = self._held.pop((task.id, task.token), None) if self._held else None
+        if heartbeat:
             heartbeat.stop()
-            self.ack(task[0])
+        return heartbeat is not None
 
     # Ending or going on with a delivery
 
@@ -309,16 +327,18 @@ class DPQ(QueueFace[P]):
         Raises:
             LeaseLostError: Another delivery has it. Nothing changed.
         """
-        return self._run(self._commands.ack(task))
+        command = self._commands.ack(task)
+        self._let_go(task)
+        return self._run(command)
 
-    def ack_many(self, tasks: Sequence[Task[P]]) -> list[bool]:
+    def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
         """Finish tasks, up to 1000 in a round trip.
 
         Returns:
             For each task what `ack` returns.
 
         Raises:
-            LeaseLostError: Other deliveries have some of a batch; its other tasks are finished.
+            LeaseLostError: Other deliveries have some of them; all the others are finished.
         """
         return self._drive(self._commands.ack_many(tasks))
 
@@ -346,7 +366,9 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
                 changed.
         """
-        self._run(self._commands.set_visibility(task, seconds))
+        command = self._commands.set_visibility(task, seconds)
+        self._let_go(task)
+        self._run(command)
 
     def release(self, task: Task[P], delay: float = 0, *, priority: float | None = None) -> None:
         """Give a task back, not counted; it keeps its place among equal priorities.
@@ -360,7 +382,9 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
                 changed.
         """
-        self._run(self._commands.release(task, delay, priority))
+        command = self._commands.release(task, delay, priority)
+        self._let_go(task)
+        self._run(command)
 
     def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
         """Count a failed attempt: the task comes back, or is dead when its attempts are spent.
@@ -374,7 +398,9 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        self._run(self._commands.fail(task, error, delay))
+        command = self._commands.fail(task, error, delay)
+        self._let_go(task)
+        self._run(command)
 
     def bury(self, task: Task[P], reason: object) -> None:
         """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
@@ -383,16 +409,17 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        self._run(self._commands.bury(task, reason))
+        command = self._commands.bury(task, reason)
+        self._let_go(task)
+        self._run(command)
 
     # Looking and changing
 
     def get(self, task_id: str) -> Task[P]:
-        """Look at a task; a dead one is a `DeadTask`.
+        """Look at a task; a dead one is a `DeadTask`; an unreadable payload comes as its text.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
-            PayloadError: The stored payload of a live task does not fit the type.
         """
         return self._run(self._commands.get(task_id))
 
@@ -492,7 +519,7 @@ class DPQ(QueueFace[P]):
 def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server, in alphabetical order."""
     names = redis.execute_command("SMEMBERS", REGISTRY, **{NEVER_DECODE: True})
-    return sorted(name.decode() for name in names)
+    return sorted(name.decode("utf-8", "replace") for name in names)
 
 
 def _seconds_to_wait(batch: Batch[P], until: float | None) -> float:

@@ -15,7 +15,9 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from dpq._arguments import queue_label
 from dpq._keys import REGISTRY_TICK, key_of
+from dpq._link import Link
 from dpq._wait import RECHECK_SECONDS, Waiter
 from dpq.connect import open_url
 from dpq.errors import ConfigurationError
@@ -47,11 +49,12 @@ class Scheduler:
         self._redis = redis
         self._named = None if queue_names is None else tuple(dict.fromkeys(queue_names))
         self._queues: dict[str, DPQ[Any]] = {}
+        self._link = Link(redis)
         self._waiter: Waiter | None = None
         self._wait_seconds = 0.0
         self._stopping = threading.Event()
         for name in self._named or ():
-            self._queues[name] = DPQ(redis, name)
+            queue_label(name)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
@@ -109,15 +112,18 @@ class Scheduler:
         known = self._named if self._named is not None else tuple(known_queues(self._redis))
         if known == tuple(self._queues) and self._waiter:
             return
-        for name in known:
-            if name not in self._queues:
-                log.info("%s: found", name)
-        self._queues = {name: self._queues.get(name) or DPQ(self._redis, name) for name in known}
+        self._queues = {name: self._queues.get(name) or self._open(name) for name in known}
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
         markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in known)]
         self._waiter = Waiter(self._redis, markers)
+
+    def _open(self, name: str) -> DPQ[Any]:
+        queue = DPQ[Any](self._redis, name)
+        queue._link = self._link  # one daemon needs one connection, not one for each queue
+        log.info("%s: found", name)
+        return queue
 
     def _sleep(self) -> None:
         until = time.monotonic() + self._wait_seconds

@@ -1,6 +1,6 @@
 -- _bury: into the dead letters, which are capped by number and age.
 -- Wants: now, stamp, payload, meta, dead, keys, conf, stats; read, write (_record).
--- Gives: forget(id, task); bury(id, task, reason); trim(most), which drops what is over the caps
+-- Gives: forget(id, task); rescue(id); bury(id, task, reason); trim(most), which drops what is over the caps
 --        (unless the queue says otherwise 100 000 tasks and 90 days).
 local function forget(id, task)
   redis.call('HDEL', payload, id)
@@ -26,6 +26,13 @@ local function trim(most)
     redis.call('HINCRBY', stats, 'dropped', #drop)
   end
   return #drop
+end
+
+-- A record that cannot be read is replaced, so that the payload is not lost.
+local function rescue(id)
+  redis.call('HSET', meta, id, '0 0 0 0 b 0 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
+  redis.call('ZADD', dead, stamp, id)
+  redis.call('HINCRBY', stats, 'buried', '1')
 end
 
 local function bury(id, task, reason)

@@ -1,8 +1,11 @@
 -- _merge: what a push does to the task that holds its key.
--- Wants: now, invisible, payload, meta, dead; read (_record); revise (_revise).
+-- Wants: now, stamp, invisible, payload, meta, dead; read (_record); revise (_revise).
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
-  local task = read(redis.call('HGET', meta, id))
+  local task = read(redis.call('HGET', meta, id) or '')
+  if not task then
+    return
+  end
   local max, wait, priority, expires, residual, mode = string.match(spec,
     '^(%d+) (%d+) (%S+) (%d+) (%d+) (%l)\t')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
@@ -19,7 +22,9 @@ local function merge(id, spec, body)
     elseif died then
       task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
       task.max, task.expires, task.reason, task.error = max, expires, '', ''
-      task.enqueued, task.wait = string.format('%.0f', now), wait
+      task.enqueued, task.wait = stamp, wait
+    elseif mode == 'a' then -- a late ack of the old payload must not take the new one with it
+      task.token, task.delivery, task.again = 0, '-', 0
     end
     revise(id, task, priority, residual, wait)
   end

@@ -5,7 +5,8 @@
 local arrivals, admitted = {}, 0
 
 local function score_of(task)
-  return task.aging * (task.enqueued + task.wait) / 1000 - task.priority
+  local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
+  return (rate and rate * (task.enqueued + task.wait - since) / 1000 or 0) - task.priority
 end
 
 -- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for

@@ -1,4 +1,4 @@
--- _record: a task's record as a table, and back. Layout: docs/design.md, "The record".
+-- _record: a task's record as a table (nil when it is no record), and back. Layout: docs/design.md, "The record".
 local function read(raw)
   local task = {}
   task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, task.max,
@@ -6,7 +6,7 @@ local function read(raw)
     task.group, task.key, task.reason, task.error = string.match(raw,
     '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%d+)\t'
     .. '([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$')
-  return task
+  return task.error and task
 end
 local function write(task)
   return table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery,

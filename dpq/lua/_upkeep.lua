@@ -1,6 +1,6 @@
 -- _upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
 -- Wants: now, stamp, delayed, invisible, closed, meta, conf, stats; read, write (_record); enter,
---        succeed, admit (_place); bury (_bury); next_event (_next).
+--        succeed, admit (_place); bury, rescue (_bury); next_event (_next).
 -- Gives: upkeep(most), which says how many it moved (as many as `most` means: call again), and how many
 --        tasks became ready.
 local function upkeep(most)
@@ -30,6 +30,8 @@ local function upkeep(most)
         records[#records + 1] = id
         records[#records + 1] = write(task)
       end
+    elseif raws[i] then
+      rescue(id)
     end
   end
   if #ids > 0 then
@@ -48,6 +50,8 @@ local function upkeep(most)
       else
         enter(id, task)
       end
+    elseif raws[i] then
+      rescue(id)
     end
   end
 

@@ -54,7 +54,7 @@ if strays or #again > 0 then
   -- @include _place
   -- @include _notice
   for id, raw in pairs(strays and finished or {}) do
-    leave(id, read(raw))
+    leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
   end
   for _, id in ipairs(again) do
     local task = read(redis.call('HGET', meta, id))

@@ -22,11 +22,10 @@ local id = ARGV[1]
 
 -- @include _record
 -- @include _place
-local raw = redis.call('HGET', meta, id)
-if not raw or redis.call('ZSCORE', dead, id) then
+local task = read(redis.call('HGET', meta, id) or '')
+if not task or redis.call('ZSCORE', dead, id) then
   return -2
 end
-local task = read(raw)
 leave(id, task)
 redis.call('HDEL', meta, id)
 redis.call('HDEL', payload, id)

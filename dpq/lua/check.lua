@@ -33,7 +33,7 @@ end
 
 local function look_at_task(id, raw)
   local task = read(raw)
-  if not task.error then
+  if not task then
     return problem('bad record', id, raw)
   end
   local states, member = {}, task.order .. id
@@ -76,6 +76,12 @@ local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
   closed = closed, meta = meta, payload = payload, keys = keys, groups = groups })[part]
 local hash = set == meta or set == payload or set == keys or set == groups
+if set == payload then -- each record was seen to have one; a page of payloads would be a lot
+  if redis.call('HLEN', payload) <= redis.call('HLEN', meta) then
+    return { '0' }
+  end
+  count = '1'
+end
 local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 reply[1] = page[1]
 local first = redis.call('ZRANGE', hash and dead or set, 0, 0, 'WITHSCORES')
@@ -91,11 +97,12 @@ for i = 1, #page[2], 2 do
   elseif set ~= closed then
     local id, order, group = split(set, set == keys and value or name)
     local raw = redis.call('HGET', meta, id)
+    local task = raw and read(raw)
     if not raw then
       problem('no record', id, 'in ' .. part)
-    elseif set == keys and read(raw).key ~= name then
+    elseif set == keys and task and task.key ~= name then
       problem('key of another task', id, name)
-    elseif order and read(raw).order ~= order then
+    elseif order and task and task.order ~= order then
       problem('stale place', id, name)
     elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
       problem('no head', id, group)

@@ -2,20 +2,22 @@
 -- setting writes it.
 --
 -- KEYS[1]  conf       HASH    settings
--- ARGV[1]  format     the storage format this client writes
--- ARGV[2]  create     "1": the queue is to be there from now on; else only a named setting makes it so
--- ARGV[3..]           setting, value, ...: only those that the client names
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  format     the storage format this client writes
+-- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so
+-- ARGV[4..]           setting, value, ...: only those that the client names
 --
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
 -- Nothing was written when the format is another one, a named value differs from the stored one, or LIFO
 -- would meet aging: the client compares, and says so.
 -- Lost reply: safe to send again, the second answer is the same.
 local conf = KEYS[1]
-local format, create, args = ARGV[1], ARGV[2], ARGV
+local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
+-- @include _now
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = { order = redis.call('HGET', conf, 'order'), aging = redis.call('HGET', conf, 'aging') }
-for i = 3, #args, 2 do
+for i = 4, #args, 2 do
   local stored = redis.call('HGET', conf, args[i])
   agreed = agreed and (not stored or stored == args[i + 1])
   together[args[i]] = stored or args[i + 1]
@@ -23,7 +25,10 @@ end
 if together.order == 'lifo' and tonumber(together.aging or 0) > 0 then
   agreed = false
 end
-if agreed and (create == '1' or #args > 2) then
-  redis.call('HSET', conf, 'format', format, unpack(args, 3))
+if agreed and (create == '1' or #args > 3) then
+  redis.call('HSET', conf, 'format', format, unpack(args, 4))
+  if tonumber(together.aging or 0) > 0 then
+    redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
+  end
 end
 return redis.call('HGETALL', conf)

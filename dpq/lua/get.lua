@@ -28,7 +28,8 @@ for _, id in ipairs(args) do
       end
     end
     if state == '' then
-      state = redis.call('ZSCORE', ready, read(raw).order .. id) and 'ready' or 'waiting'
+      local task = read(raw)
+      state = task and redis.call('ZSCORE', ready, task.order .. id) and 'ready' or 'waiting'
     end
   end
   reply[#reply + 1] = state

@@ -75,7 +75,9 @@ while #bodies < most and #rotten < batch and bytes <= max_bytes do
     elseif raw then
       local attempts, deliveries, deferrals, rest, expires, group = string.match(raw,
         '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ %d+ %S+ %d+ (%d+) %S+ %d+\t([^\t]*).*)$')
-      if not body then
+      if not attempts then
+        rotten[#rotten + 1] = { id }
+      elseif not body then
         rotten[#rotten + 1] = { id, raw, 'payload missing' }
       elseif expires ~= '0' and deliveries == '0' and tonumber(expires) <= now then
         rotten[#rotten + 1] = { id, raw, 'expired' }
@@ -84,7 +86,7 @@ while #bodies < most and #rotten < batch and bytes <= max_bytes do
         metas[n + 1], metas[n + 2] = id, attempts .. ' ' .. deliveries + 1 .. ' ' .. deferrals .. ' - ' .. rest
         bodies[#bodies + 1] = body
       end
-      if group ~= '' then
+      if crown and group and group ~= '' then
         crown(group)
       end
     end
@@ -111,7 +113,12 @@ if #rotten > 0 then
   -- @include _record
   -- @include _bury
   for _, task in ipairs(rotten) do
-    bury(task[1], read(task[2]), task[3])
+    local known = task[2] and read(task[2])
+    if known then
+      bury(task[1], known, task[3])
+    else
+      rescue(task[1])
+    end
   end
 end
 if (woken == '1' or moved > 0) and redis.call('EXISTS', ready) == 1

@@ -35,9 +35,8 @@ if #args < 3 then
 end
 for _, member in ipairs(members) do
   local id = split(set, member)
-  local raw = redis.call('HGET', meta, id)
-  if raw then
-    local task = read(raw)
+  local task = read(redis.call('HGET', meta, id) or '')
+  if task then
     leave(id, task)
     if task.key ~= '' then
       redis.call('HDEL', keys, task.key)

@@ -29,7 +29,7 @@ local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KE
 local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, args = ARGV[1], ARGV
 
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging')
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since')
 if not settings[1] then
   return { 1 }
 end
@@ -47,11 +47,12 @@ for i = 1, #ids do
       local mode, group, key = string.match(spec, '(%l)\t([^\t]*)\t(.*)$')
       local claim = claims[key]
       local holder = claim and claim.id or redis.call('HGET', keys, key)
-      if not holder then
+      local record = not claim and holder and redis.call('HGET', meta, holder)
+      if not claim and not record then -- nobody holds it, or nobody who is stored
         claims[key] = { id = ids[i], group = group }
       elseif mode == 'e' then
         return { -3, i, holder }
-      elseif group ~= (claim and claim.group or string.match(redis.call('HGET', meta, holder), '\t([^\t]*)')) then
+      elseif group ~= (claim and claim.group or string.match(record, '\t([^\t]*)')) then
         return { -4, i, holder }
       else
         holders[i], fresh, met = holder, fresh - 1, true
@@ -60,8 +61,8 @@ for i = 1, #ids do
   end
 end
 
-local lifo, aging = settings[2] == 'lifo', settings[3] or '0'
-local static = tonumber(aging) == 0
+local lifo, static = settings[2] == 'lifo', tonumber(settings[3] or 0) == 0
+local aging = static and '0' or settings[3] .. '@' .. settings[4]
 local place = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do

@@ -31,10 +31,10 @@ local now, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]),
 local replayed = 0
 for i = 4, #args do
   local id = args[i]
-  local raw = redis.call('HGET', meta, id)
-  if raw and redis.call('ZREM', dead, id) == 1 then
-    local task, ms = read(raw), math.floor(first + spacing * replayed)
-    task.attempts, task.expires, task.reason = 0, 0, ''
+  local task = read(redis.call('HGET', meta, id) or '')
+  if task and redis.call('ZREM', dead, id) == 1 then
+    local ms = math.floor(first + spacing * replayed)
+    task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     if ms > 0 then
       redis.call('ZADD', delayed, now + ms, id)

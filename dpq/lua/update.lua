@@ -30,13 +30,13 @@ local now, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 -- @include _place
 -- @include _notice
 -- @include _revise
-local raw = redis.call('HGET', meta, id)
-if not raw or redis.call('ZSCORE', dead, id) then
+local task = read(redis.call('HGET', meta, id) or '')
+if not task or redis.call('ZSCORE', dead, id) then
   return -2
 elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
 end
-revise(id, read(raw), priority ~= '' and priority, residual, wait ~= '' and wait)
+revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
 if admit() > 0 then
   redis.call('ZADD', wake, '0', 'w')
 end

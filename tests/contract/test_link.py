@@ -9,10 +9,12 @@ import pytest
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import wait_for
 
 from dpq import DPQ, LeaseLostError, Push
+from dpq._commands import POP_BATCH
 from dpq.server import Server
 
 
@@ -103,7 +105,7 @@ def test_a_lease_lost_in_the_body(redis: Redis, queue_name: str) -> None:
     q = DPQ(redis, queue_name)
     q.push(1)
     with pytest.raises(LeaseLostError), q.lease(visibility=60) as task:
-        q.release(task)
+        DPQ(redis, queue_name).release(task)
         assert q.pop().task.id == task.id
     q.drop()
     q.close()
@@ -120,7 +122,7 @@ def test_a_body_that_fails_after_its_lease(
         pytest.raises(ZeroDivisionError),
         q.lease(visibility=60) as task,
     ):
-        q.release(task)
+        DPQ(redis, queue_name).release(task)
         q.pop()
         _ = 1 / 0
     assert f"lease of {task.id} lost" in caplog.text
@@ -169,5 +171,88 @@ def test_the_heartbeat_outlives_a_fault(
         assert kept.wait(20)
     assert f"cannot extend {task.id} now" in caplog.text
     assert q.size() == 0
+    q.drop()
+    q.close()
+
+
+@pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
+def test_what_the_body_settled_stands(redis: Redis, queue_name: str, settle: str) -> None:
+    """A body that settles its task itself has the last word, and its heartbeat ends."""
+    q = DPQ(redis, queue_name)
+    q.push(1)
+    more = {"bury": ["bad"], "fail": ["bad", 60], "release": [60], "set_visibility": [60]}
+    with q.lease(visibility=0.15) as task:
+        getattr(q, settle)(task, *more.get(settle, []))
+        before = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+        # a heartbeat that went on would have called by now
+        assert not threading.Event().wait(0.2)
+        assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
+    stats = q.stats()
+    assert (stats.dead, stats.delayed, stats.acked) == {
+        "bury": (1, 0, 0),
+        "ack": (0, 0, 1),
+    }.get(settle, (0, 1, 0))
+    q.drop()
+    q.close()
+
+
+def test_an_interrupted_call_spoils_no_other(
+    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt between sending and reading leaves no reply for the next call to find."""
+    q = DPQ(redis, queue_name)
+    first, second = q.push("first"), q.push("second")
+    connection = q._link._idle[-1]
+
+    def interrupted(**_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(connection, "read_response", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        q.get(first)
+    monkeypatch.undo()
+    assert q.get(second).payload == "second"
+    q.drop()
+    q.close()
+
+
+def test_what_is_leased_reaches_the_caller(
+    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the second round trip of a pop_many fails, the tasks of the first are returned."""
+    q = DPQ(redis, queue_name)
+    q.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
+    call, calls = q._link.call, []
+
+    def once(command: Any) -> Any:
+        calls.append(command)
+        if len(calls) > 1:
+            raise RedisConnectionError("away")
+        return call(command)
+
+    monkeypatch.setattr(q._link, "call", once)
+    assert [task.payload for task in q.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
+    monkeypatch.undo()
+    assert q.size() == POP_BATCH + 50
+    q.drop()
+    q.close()
+
+
+def test_a_refused_unblock_costs_no_task(
+    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who may not CLIENT UNBLOCK gets the task that a wait has brought."""
+    q = DPQ(redis, queue_name)
+    execute = redis.execute_command
+
+    def refusing(*args: Any, **options: Any) -> Any:
+        if args[0] == "CLIENT UNBLOCK":
+            raise NoPermissionError("no permission")
+        return execute(*args, **options)
+
+    monkeypatch.setattr(redis, "execute_command", refusing)
+    q.push(1, delay=0.1)
+    assert q.pop(timeout=20).task.payload == 1
+    monkeypatch.undo()
     q.drop()
     q.close()

@@ -15,7 +15,7 @@ def member(probe, task_id: str) -> str:
 
 def bad_record(probe, ids) -> set[Found]:
     probe.redis.hset(probe.key("meta"), ids["ready"], "nonsense")
-    return {("bad record", ids["ready"]), ("stale place", ids["ready"])}
+    return {("bad record", ids["ready"])}
 
 
 def wrong_score(probe, ids) -> set[Found]:

@@ -83,7 +83,7 @@ def test_lifo_with_aging(q, probe, first, second):
         open_queue(q, **first)
     with pytest.raises(ConfigurationError, match=r"lifo.*aging|aging.*lifo"):
         open_queue(q, **second)
-    named = set(probe.stored().get("conf", {})) - {b"format"}
+    named = set(probe.stored().get("conf", {})) - {b"format", b"aging_since"}
     assert named == {name.encode() for name in first}
 
 
@@ -116,7 +116,8 @@ def test_other_format(q, probe):
 
 def test_reply(q, probe):
     """The script answers all that is stored."""
-    probe.call("configure", 1, 0, "order", "fifo")
-    reply = probe.call("configure", 1, 0, "aging", "2.0")
+    probe.call("configure", "", 1, 0, "order", "fifo")
+    reply = probe.call("configure", "", 1, 0, "aging", "2.0")
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
+    assert int(pairs.pop(b"aging_since")) > 0
     assert pairs == {b"format": b"1", b"order": b"fifo", b"aging": b"2.0"}

@@ -98,8 +98,8 @@ FAULTS = [
     ),
     Fault(
         "a replay keeps the spent attempts",
-        "task.attempts, task.expires, task.reason = 0",
-        "task.attempts, task.expires, task.reason = task.attempts",
+        "task.attempts, task.expires, task.reason, task.again = 0",
+        "task.attempts, task.expires, task.reason, task.again = task.attempts",
         ("replay",),
     ),
     Fault(

@@ -68,9 +68,9 @@ def test_push_many_is_lazy(commands):
 
 def test_named_settings(commands):
     """Only what a client names is sent to be agreed upon."""
-    assert list(commands.configure().args) == [1, 0]
+    assert list(commands.configure().args) == [5, 1, 0]
     commands.named.update(order="lifo")
-    assert list(commands.configure().args) == [1, 0, "order", "lifo"]
+    assert list(commands.configure().args) == [5, 1, 0, "order", "lifo"]
 
 
 def test_disagreement(commands):

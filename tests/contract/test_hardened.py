@@ -1,0 +1,153 @@
+"""What a review found could go wrong: each fault is one test."""
+
+import math
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field, field_validator
+from redis import Redis
+
+from dpq import DPQ, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
+from dpq._keys import key_of
+from dpq.errors import ConfigurationError
+
+
+class Aliased(BaseModel):
+    url: str = Field(alias="URL")
+
+
+class Strange(BaseModel):
+    data: dict[str, int]
+
+    @field_validator("data")
+    @classmethod
+    def _need(cls, data: dict[str, int]) -> dict[str, int]:
+        _ = data["need"]  # a KeyError, which pydantic does not turn into its own
+        return data
+
+
+@pytest.mark.parametrize("how", ["lease ran out", "deferred"])
+def test_a_rerun_is_not_lost_with_a_late_ack(q: DPQ[Any], clock: Any, how: str) -> None:
+    """A rerun ends the token of a holder who is late: its ack does not take the new payload."""
+    q.push("a", key="k")
+    task = q.pop(visibility=1).task
+    if how == "deferred":
+        q.set_visibility(task, 5)
+    else:
+        clock.advance(2)
+        q.promote()
+    q.push("b", key="k", on_duplicate="rerun")
+    assert q.ack(task) is False
+    assert q.pop().task.payload == "b"
+
+
+def test_aliases_survive(redis: Redis, queue_name: str) -> None:
+    """A model whose fields have aliases comes back as it went."""
+    q: DPQ[Aliased] = DPQ(redis, queue_name, payload_type=Aliased)
+    q.push(Aliased(URL="x"))
+    assert q.pop().task.payload == Aliased(URL="x")
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_cannot_be_read_back_is_refused(redis: Redis, queue_name: str, value: float) -> None:
+    """A typed payload that JSON would change is refused by push, not found dead by pop."""
+    q: DPQ[float] = DPQ(redis, queue_name, payload_type=float)
+    with pytest.raises(PayloadError):
+        q.push(value)
+    assert q.size() == 0
+
+
+def test_too_deep_to_be_read_back_is_refused(q: DPQ[Any]) -> None:
+    """An untyped payload that the reader of JSON would not take is refused by push."""
+    deep: Any = 1
+    for _ in range(230):
+        deep = [deep]
+    with pytest.raises(PayloadError):
+        q.push(deep)
+    with pytest.raises(PayloadError):
+        q.push(10**5000)
+
+
+def test_a_validator_that_raises_anything(redis: Redis, queue_name: str) -> None:
+    """A task whose validator raises a KeyError is a dead letter; the others are served."""
+    plain = DPQ(redis, queue_name)
+    plain.push_many(Push(payload={"data": {"need": n} if n else {}}) for n in range(4))
+    typed: DPQ[Strange] = DPQ(redis, queue_name, payload_type=Strange)
+    assert [task.payload.data["need"] for task in typed.pop_many(10)] == [1, 2, 3]
+    assert [task.reason.startswith("payload: ") for task in plain.dead.list()] == [True]
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
+def test_a_corrupt_record_hurts_no_neighbour(
+    q: DPQ[Any], redis: Redis, clock: Any, state: str
+) -> None:
+    """A record that cannot be read becomes a dead letter with its payload; others are served."""
+    delay = 1 if state == "delayed" else 0
+    ids = q.push_many(Push(payload=n, delay=delay) for n in range(20))
+    if state == "invisible":
+        q.pop_many(20, visibility=1)
+    redis.hset(key_of(q.queue_name, "meta"), ids[5], "garbage")
+    clock.advance(2)
+    assert {task.payload for task in q.pop_many(20)} == set(range(20)) - {5}
+    [dead] = q.dead.list()
+    assert (dead.id, dead.reason, dead.payload) == (ids[5], "bad record", 5)
+    assert q.check() == []
+    assert q.dead.replay(ids[5]) == 1
+    assert q.pop().task.payload == 5
+
+
+def test_acks_go_on_past_a_lost_lease(q: DPQ[Any]) -> None:
+    """With one stale task in the first batch, all others of ack_many are finished."""
+    q.push_many(Push(payload=n) for n in range(1500))
+    tasks = q.pop_many(1000) + q.pop_many(500)
+    q.release(tasks[3])
+    q.pop()
+    with pytest.raises(LeaseLostError) as caught:
+        q.ack_many(iter(tasks))
+    assert caught.value.task_ids == (tasks[3].id,)
+    assert q.size() == 1
+
+
+def test_aging_named_late_turns_nothing_round(redis: Redis, queue_name: str, clock: Any) -> None:
+    """Tasks from before aging was named count as due when it was: a better new one comes first."""
+    plain = DPQ(redis, queue_name, clock=clock)
+    plain.push("old", priority=0)
+    clock.advance(10)
+    q = DPQ(redis, queue_name, clock=clock, aging=1.0)
+    q.push("better", priority=1000)
+    clock.advance(100)
+    q.push("worse than the old one by now", priority=50)
+    assert q.check() == []
+    payloads = [q.pop().task.payload for _ in range(3)]
+    assert payloads == ["better", "old", "worse than the old one by now"]
+    q.drop()
+
+
+def test_check_does_not_read_payloads(q: DPQ[Any], redis: Redis) -> None:
+    """A check of tasks with large payloads asks for none of them."""
+    q.push_many(Push(payload="x" * 100_000) for _ in range(300))
+    redis.config_resetstat()
+    assert q.check() == []
+    assert redis.info("commandstats")["cmdstat_hscan"]["calls"] <= 12
+
+
+def test_one_daemon_has_few_connections(redis: Redis, queue_name: str) -> None:
+    """A daemon's connections do not grow with its queues."""
+    names = [f"{queue_name}-{n}" for n in range(50)]
+    for name in names:
+        q = DPQ(redis, name)
+        q.push(1)
+        q.close()
+    before = redis.info("clients")["connected_clients"]
+    scheduler = Scheduler(redis, names)
+    assert scheduler.run_once() == 0
+    assert redis.info("clients")["connected_clients"] <= before + 3
+    for name in names:
+        DPQ(redis, name).drop()
+
+
+@pytest.mark.parametrize("retry_after", [-1, math.inf, math.nan, None, True])
+def test_a_signal_that_cannot_be_is_refused_at_once(retry_after: Any) -> None:
+    """`RateLimited` checks its argument when it is made, not when the task is given back."""
+    with pytest.raises(ConfigurationError):
+        RateLimited(retry_after)
