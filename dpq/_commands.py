@@ -169,17 +169,8 @@ class Commands(Generic[P]):
         size = 0
         for push in pushes:
             if not isinstance(push, Push):
-                raise ConfigurationError(f"a push is {push!r}: push_many takes Push models")
-            prepared = self._prepare(
-                push.payload,
-                push.priority,
-                push.delay,
-                push.group,
-                push.key,
-                push.on_duplicate,
-                push.max_attempts,
-                push.expires_in,
-            )
+                raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
+            prepared = self._prepare(*push)
             size += len(prepared[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
                 ids += yield from self._push(batch)

@@ -10,6 +10,7 @@ retries. Any other kind of client (subclasses, doubles, clusters) is used throug
 
 import os
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -101,19 +102,20 @@ class Link:
         head = self._heads.get((command.script, command.keys))
         if head is None:
             texts = ("EVALSHA", command.script.sha, str(len(command.keys)), *command.keys)
-            head = (len(texts), b"".join(map(_bulk, texts)))
+            head = (len(texts), _bulk_strings(texts))
             self._heads[command.script, command.keys] = head
         size, packed = head
-        return b"*%d\r\n%b%b" % (
-            size + len(command.args),
-            packed,
-            b"".join(map(_bulk, command.args)),
-        )
+        return b"*%d\r\n%b%b" % (size + len(command.args), packed, _bulk_strings(command.args))
 
 
-def _bulk(text: str | bytes | float) -> bytes:
-    if type(text) is int:
-        text = b"%d" % text
-    elif type(text) is not bytes:
-        text = str(text).encode()
-    return b"$%d\r\n%b\r\n" % (len(text), text)
+def _bulk_strings(values: Sequence[str | bytes | float]) -> bytes:
+    parts = []
+    for value in values:
+        if type(value) is bytes:
+            text = value
+        elif type(value) is int:
+            text = b"%d" % value
+        else:
+            text = str(value).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
+    return b"".join(parts)

@@ -106,19 +106,20 @@ class Popped(NamedTuple, Generic[P]):
     set_visibility: Callable[[float], Any]
 
 
-class Push(BaseModel, Generic[P]):
-    """One push of `push_many`; the arguments are those of `push`, and are checked there."""
+class Push(NamedTuple, Generic[P]):
+    """One push of `push_many`; the arguments are those of `push`, and are checked there.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    A tuple, since one is made for every task of a batch: 0.4 us, where a model takes 1.3.
+    """
 
-    payload: SkipValidation[P]
-    priority: SkipValidation[int | float] = 0
-    delay: SkipValidation[float] = 0
-    group: SkipValidation[str | None] = None
-    key: SkipValidation[str | None] = None
-    on_duplicate: SkipValidation[OnDuplicate] = "keep"
-    max_attempts: SkipValidation[int | None] = None
-    expires_in: SkipValidation[float | None] = None
+    payload: P
+    priority: int | float = 0
+    delay: float = 0
+    group: str | None = None
+    key: str | None = None
+    on_duplicate: OnDuplicate = "keep"
+    max_attempts: int | None = None
+    expires_in: float | None = None
 
 
 class QueueStats(BaseModel):

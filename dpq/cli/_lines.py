@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
-from pydantic import ValidationError
 from pydantic_core import from_json
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -65,7 +64,7 @@ def push_lines(q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]
     Args:
         q: Where to.
         stream: Lines of JSON.
-        to_push: Makes a push of a line's value; a ValidationError says why it cannot.
+        to_push: Makes a push of a line's value; a ValueError says why it cannot.
 
     Raises:
         Failed: A line is refused; the tasks of the lines before it are in the queue.
@@ -119,10 +118,8 @@ def _pushes(
             return pushes, f"line {number}: each line is one JSON value, and this is none: {error}"
         try:
             pushes.append(to_push(value))
-        except ValidationError as error:
-            fault = error.errors(include_url=False)[0]
-            name = ".".join(str(part) for part in fault["loc"]) or "--full takes objects"
-            return pushes, f"line {number}: {name}: {fault['msg']}"
+        except ValueError as error:
+            return pushes, f"line {number}: {error}"
     return pushes, ""
 
 

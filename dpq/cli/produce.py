@@ -117,4 +117,8 @@ def _push(options: dict[str, Any], value: Any) -> Push[Any]:
 
 
 def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
-    return Push[Any].model_validate({**options, **value} if isinstance(value, dict) else value)
+    if not isinstance(value, dict) or "payload" not in value:
+        raise ValueError("payload: with --full a line is an object that has one")
+    if unknown := sorted(set(value) - set(Push._fields)):
+        raise ValueError(f"{unknown[0]}: push has no such argument")
+    return Push[Any](**{**options, **value})

@@ -98,7 +98,7 @@ if #bodies > 0 then
   local token = redis.call('HINCRBY', stats, 'popped', #bodies) - #bodies
   local leases, lease_end = {}, string.format('%.0f', now + visibility)
   for i, body in ipairs(bodies) do
-    local id, raw, n = metas[2 * i - 1], string.format('%.0f ', token + i) .. metas[2 * i], #reply
+    local id, raw, n = metas[2 * i - 1], string.format('%d ', token + i) .. metas[2 * i], #reply
     metas[2 * i], leases[2 * i - 1], leases[2 * i] = raw, lease_end, id
     reply[n + 1], reply[n + 2], reply[n + 3] = id, raw, body
   end

@@ -44,25 +44,14 @@ for i = 1, #ids do
   if not known[i] then
     fresh = fresh + 1
     if string.byte(spec, -1) ~= 9 then -- it ends in a key
-      local mode, group, key = string.match(spec, '(%l)\t([^\t]*)\t(.*)$')
-      local claim = claims[key]
-      local holder = claim and claim.id or redis.call('HGET', keys, key)
-      local record = not claim and holder and redis.call('HGET', meta, holder)
-      if not claim and not record then -- nobody holds it, or nobody who is stored
-        claims[key] = { id = ids[i], group = group }
-      elseif mode == 'e' then
-        return { -3, i, holder }
-      elseif group ~= (claim and claim.group or string.match(record, '\t([^\t]*)')) then
-        return { -4, i, holder }
-      else
-        holders[i], fresh, met = holder, fresh - 1, true
-      end
+      -- @include _claim
     end
   end
 end
 
 local lifo, static = settings[2] == 'lifo', tonumber(settings[3] or 0) == 0
 local aging = static and '0' or settings[3] .. '@' .. settings[4]
+local now_text = ' ' .. stamp .. ' '
 local place = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
@@ -70,21 +59,26 @@ for i, id in ipairs(ids) do
     local head, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
       '^(%d+ (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
     place = place + 1
-    local order = residual .. string.format('%015.0f', lifo and 999999999999999 - place or place)
+    local order = residual .. string.format('%015d', lifo and 999999999999999 - place or place)
     if expires ~= '0' then
       expires = string.format('%.0f', now + expires)
     end
     local n = #metas
     metas[n + 1], payloads[n + 1] = id, id
-    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. aging .. ' ' .. order
-      .. '\t' .. tail .. '\t\t'
+    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. now_text .. expires .. ' ' .. aging .. ' ' .. order .. '\t' .. tail
+      .. '\t\t'
     payloads[n + 2] = args[3 * i + 1]
     if wait ~= '0' then
       delays[#delays + 1] = string.format('%.0f', now + wait)
       delays[#delays + 1] = id
     elseif group == '' and static then
       n = #plain
-      plain[n + 1], plain[n + 2] = 0 - priority, order .. id
+      if string.byte(priority) == 45 then -- minus the priority, as text
+        plain[n + 1] = string.sub(priority, 2)
+      else
+        plain[n + 1] = priority == '0' and priority or '-' .. priority
+      end
+      plain[n + 2] = order .. id
     else
       others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0,
         priority = priority }

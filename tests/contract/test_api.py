@@ -117,9 +117,7 @@ def test_a_payload_that_fits_no_more_is_buried_and_the_next_task_returned(
     assert dead.payload == '{"url":"http://old","depth":0}'
 
 
-def test_a_look_at_an_unreadable_payload_shows_its_text(
-    redis: Redis, queue_name: str
-) -> None:
+def test_a_look_at_an_unreadable_payload_shows_its_text(redis: Redis, queue_name: str) -> None:
     """get() and peek() of a task whose payload no longer validates hand out the JSON as text."""
     task_id = DPQ(redis, queue_name).push({"a": 1})
     typed: DPQ[Any] = DPQ(redis, queue_name, payload_type=Page)

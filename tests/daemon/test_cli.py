@@ -169,7 +169,7 @@ def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
         ((), "NaN1", "line 3"),
         (("--full",), '{"payload": 1, "prio": 2}', "line 3: prio"),
         (("--full",), '{"priority": 2}', "line 3: payload"),
-        (("--full",), "5", "--full takes objects"),
+        (("--full",), "5", "with --full a line is an object"),
         (("--full",), '{"payload": 1, "on_duplicate": ["keep"]}', "on_duplicate"),
         (("--full",), '{"payload": 1, "max_attempts": 1.5}', "max_attempts is 1.5"),
         (("--full",), '{"payload": 1, "group": 5}', "group is 5"),
