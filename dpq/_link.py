@@ -84,7 +84,7 @@ class Link:
             self._idle.pop().disconnect()
 
     def _take(self) -> Any:
-        if self._pid != os.getpid():  # after a fork the connections belong to the parent
+        if self._pid != os.getpid():  # pragma: no cover - in a forked child; tested there
             self._idle, self._pid = deque(), os.getpid()
         try:
             connection = self._idle.pop()

@@ -115,7 +115,7 @@ class Waiters:
     @contextmanager
     def take(self) -> Iterator[Waiter]:
         """Use a waiter for one wait; one that was left by an error is not used again."""
-        if self._pid != os.getpid():  # after a fork the connections belong to the parent
+        if self._pid != os.getpid():  # pragma: no cover - in a forked child; tested there
             self._idle, self._pid = deque(), os.getpid()
         try:
             waiter = self._idle.pop()

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, Field, field_validator
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 
-from dpq import DPQ, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
+from dpq import DPQ, Backoff, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
 from dpq._keys import key_of
 from dpq.errors import ConfigurationError
 
@@ -151,3 +154,36 @@ def test_a_signal_that_cannot_be_is_refused_at_once(retry_after: Any) -> None:
     """`RateLimited` checks its argument when it is made, not when the task is given back."""
     with pytest.raises(ConfigurationError):
         RateLimited(retry_after)
+
+
+def test_what_is_no_push_and_no_task_is_refused(q: DPQ[Any]) -> None:
+    """A batch of anything but `Push`, and an ack of anything but a task, name what they got."""
+    with pytest.raises(ConfigurationError, match="a push is 5"):
+        q.push_many([5])  # type: ignore[list-item]
+    with pytest.raises(ConfigurationError, match="task is 'id'"):
+        q.ack("id")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="task is None"):
+        q.ack_many([None])  # type: ignore[list-item]
+    assert q.size() == 0
+
+
+def test_every_argument_can_be_read(redis: Redis, queue_name: str) -> None:
+    """What a queue was made with can be asked of it, and not be set."""
+    backoff = Backoff(base=1)
+    q: DPQ[Any] = DPQ(redis, queue_name, backoff=backoff, max_payload_bytes=99)
+    read = (q.redis, q.queue_name, q.backoff, q.max_payload_bytes, q.payload_type)
+    assert read == (redis, queue_name, backoff, 99, Any)
+    read = (q.default_visibility, q.default_max_attempts, q.order, q.aging, q.dead_max_tasks)
+    assert read == (30.0, 10, "fifo", 0.0, 100_000)
+    assert (q.dead_max_age, bool(q), repr(q)) == (7_776_000.0, True, f"DPQ({queue_name!r})")
+    with pytest.raises(AttributeError):
+        q.order = "lifo"
+
+
+def test_a_callers_client_that_reaches_nobody_is_named(tmp_path: Any) -> None:
+    """The error of an unreachable server says where it was looked for."""
+    path = str(tmp_path / "none.sock")
+    with pytest.raises(RedisConnectionError, match=f"cannot reach {path}"):
+        DPQ(Redis(unix_socket_path=path, retry=Retry(NoBackoff(), 0)), "q").push(1)
+    with pytest.raises(RedisConnectionError, match=r"cannot reach 127\.0\.0\.1:1"):
+        DPQ(Redis(host="127.0.0.1", port=1, retry=Retry(NoBackoff(), 0)), "q").push(1)

@@ -761,3 +761,10 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
         out, talk = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, talk
     assert json.loads(out)["id"] == pushed
+
+
+def test_the_demo_runs_from_the_command() -> None:
+    """`dpq demo` runs the crawler, and ends as that does."""
+    done = program("demo", "--modules", 12, "--rate", 60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "12 fetched" in done.stdout
