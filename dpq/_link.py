@@ -1,7 +1,7 @@
 """The shortest way to send a script: connections of our own to the caller's server.
 
 A pooled call of redis-py spends more time on its pool, its packing and its metrics than the server
-on the script: 22 us against 8 us for an empty one. Source: benchmarks/README.md, "The way to the
+on the script: 23 us against 12 us for an empty one. Source: benchmarks/README.md, "The way to the
 server". So a plain `redis.Redis` gets a few connections beside its pool, with its own settings. A
 fault there is handled by sending the call again through the client itself, with the client's own
 retries. Any other kind of client (subclasses, doubles, clusters) is used through its
