@@ -3,7 +3,6 @@
 Every error names the argument, the value and the bound. Knows no queue and no server.
 """
 
-import math
 import unicodedata
 from typing import Any
 
@@ -23,13 +22,16 @@ MAX_BATCH = 1000
 """Tasks in one call of pop_many: what a script leases without holding the server for long."""
 
 
+def number(name: str, value: float, what: str, low: float, high: float, note: str = "") -> None:
+    """Check an int or float that must lie between two finite bounds, both included."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        bounds = f"{low} to {high}{note}"
+        raise ConfigurationError(f"{name} is {value!r}: it must be {what} from {bounds}")
+
+
 def milliseconds(name: str, seconds: float, *, least: float = 0) -> int:
     """Convert a duration; anything above zero is at least one millisecond."""
-    number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not number or not math.isfinite(seconds) or not least <= seconds <= MAX_SECONDS:
-        raise ConfigurationError(
-            f"{name} is {seconds!r}: it must be seconds from {least} to {MAX_SECONDS} (10 years)"
-        )
+    number(name, seconds, "seconds", least, MAX_SECONDS, " (10 years)")
     return max(1, round(seconds * 1000)) if seconds > 0 else 0
 
 

@@ -18,6 +18,7 @@ from dpq._arguments import (
     MAX_NAME_BYTES,
     label,
     milliseconds,
+    number,
     one_line,
     queue_label,
     whole_number,
@@ -429,10 +430,8 @@ class Commands(Generic[P]):
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second."""
-        if rate is not None and not (type(rate) in (int, float) and 0.001 <= rate <= 10**6):
-            raise ConfigurationError(
-                f"rate is {rate!r}: it must be tasks per second from 0.001 to 1000000"
-            )
+        if rate is not None:
+            number("rate", rate, "tasks per second", 0.001, 1_000_000)
         spacing = 1000 / rate if rate else 0.0
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:

@@ -10,9 +10,10 @@ retries. Any other kind of client (subclasses, doubles, clusters) is used throug
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from redis import Redis
 from redis.client import NEVER_DECODE
@@ -22,6 +23,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._commands import Command
 from dpq._scripts import Script
+
+C = TypeVar("C")
 
 
 def own_connection(client: Any, **changes: Any) -> Any:
@@ -34,6 +37,28 @@ def own_connection(client: Any, **changes: Any) -> Any:
     return pool.connection_class(**settings)
 
 
+class Idle(Generic[C]):
+    """What is kept for the next use, by whichever thread. A forked child begins with none.
+
+    Attributes:
+        kept: The connections that nobody uses now; the last one was used last.
+    """
+
+    def __init__(self, make: Callable[[], C]) -> None:
+        self._make = make
+        self._pid = os.getpid()
+        self.kept: deque[C] = deque()
+
+    def take(self) -> C:
+        """Take one out, or make one."""
+        if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
+            self.kept, self._pid = deque(), os.getpid()
+        try:
+            return self.kept.pop()
+        except IndexError:
+            return self._make()
+
+
 class Link:
     """Sends commands to one server, for any number of threads."""
 
@@ -41,8 +66,7 @@ class Link:
         self._client = client
         self._plain = type(client) is Redis and client.connection is None
         self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
-        self._idle: deque[Any] = deque()
-        self._pid = os.getpid()
+        self._idle: Idle[Any] = Idle(partial(own_connection, client))
 
     def call(self, command: Command[Any]) -> Any:
         """Run a command's script; the raw reply, bytes for every text.
@@ -67,7 +91,7 @@ class Link:
                 connection.disconnect()
                 raise
             finally:
-                self._idle.append(connection)
+                self._idle.kept.append(connection)
         return self._by_client(command)
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
@@ -80,16 +104,11 @@ class Link:
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
-        while self._idle:
-            self._idle.pop().disconnect()
+        while self._idle.kept:
+            self._idle.kept.pop().disconnect()
 
     def _take(self) -> Any:
-        if self._pid != os.getpid():  # pragma: no cover - in a forked child; tested there
-            self._idle, self._pid = deque(), os.getpid()
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            return own_connection(self._client)
+        connection = self._idle.take()
         try:
             over = connection.is_connected and connection.can_read(timeout=0)
         except (RedisConnectionError, RedisTimeoutError):

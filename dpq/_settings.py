@@ -3,7 +3,7 @@
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
 
-from dpq._arguments import milliseconds, whole_number
+from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
 from dpq._replies import read_settings
 from dpq.errors import ConfigurationError
@@ -20,11 +20,7 @@ def named_settings(
             raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
         named["order"] = order
     if aging is not None:
-        number = isinstance(aging, int | float) and not isinstance(aging, bool)
-        if not (number and 0 <= aging <= 10**6):
-            raise ConfigurationError(
-                f"aging is {aging!r}: it must be points of priority per second from 0 to 1000000"
-            )
+        number("aging", aging, "points of priority per second", 0, 1_000_000)
         named["aging"] = repr(float(aging))
     if dead_max_tasks is not None:
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))

@@ -5,11 +5,10 @@ blocking read stays outstanding on a connection of its own, and this side watche
 timer of its own. Must not decide anything about tasks: a wake-up only says "look again".
 """
 
-import os
 import time
-from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from redis.backoff import NoBackoff
@@ -18,7 +17,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from dpq._link import own_connection
+from dpq._link import Idle, own_connection
 
 RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
@@ -107,28 +106,20 @@ class Waiters:
     """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
 
     def __init__(self, client: Any, markers: Sequence[str]) -> None:
-        self._client = client
-        self._markers = markers
-        self._idle: deque[Waiter] = deque()
-        self._pid = os.getpid()
+        self._idle = Idle(partial(Waiter, client, markers))
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:
         """Use a waiter for one wait; one that was left by an error is not used again."""
-        if self._pid != os.getpid():  # pragma: no cover - in a forked child; tested there
-            self._idle, self._pid = deque(), os.getpid()
-        try:
-            waiter = self._idle.pop()
-        except IndexError:
-            waiter = Waiter(self._client, self._markers)
+        waiter = self._idle.take()
         try:
             yield waiter
         except BaseException:
             waiter.close()
             raise
-        self._idle.append(waiter)
+        self._idle.kept.append(waiter)
 
     def close(self) -> None:
         """Close the connections that nobody is waiting on."""
-        while self._idle:
-            self._idle.pop().close()
+        while self._idle.kept:
+            self._idle.kept.pop().close()

@@ -6,7 +6,7 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 import logging
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -114,14 +114,13 @@ class DPQ(QueueFace[P]):
             self._open()
         return self._send(command)
 
-    def _drive(self, steps: Steps[T]) -> T:
+    def _drive(self, steps: Steps[T], send: Callable[[Command[Any]], Any] | None = None) -> T:
+        send = send or self._run
         try:
             command = next(steps)  # arguments are checked before a server is asked
-            if self._settings is None:
-                self._open()
             while True:
                 try:
-                    result = self._send(command)
+                    result = send(command)
                 except Exception as error:  # the operation says what a fault half-way means
                     command = steps.throw(error)
                 else:
@@ -137,12 +136,7 @@ class DPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        steps, reply = self._commands.open(), None
-        try:
-            while True:
-                reply = self._send(steps.send(reply))
-        except StopIteration as end:
-            self._settings = end.value
+        self._settings = self._drive(self._commands.open(), self._send)
 
     def _server_label(self) -> str:
         if self._opened:

@@ -1,5 +1,5 @@
 -- _merge: what a push does to the task that holds its key.
--- Wants: now, stamp, invisible, payload, meta, dead; read (_record); revise (_revise).
+-- Wants: now, invisible, payload, meta, dead; read (_record); renew (_renew); revise (_revise).
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
@@ -20,9 +20,8 @@ local function merge(id, spec, body)
     if mode == 'a' and redis.call('ZSCORE', invisible, id) then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), max, expires
     elseif died then
-      task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
-      task.max, task.expires, task.reason, task.error = max, expires, '', ''
-      task.enqueued, task.wait = stamp, wait
+      renew(task, wait)
+      task.max, task.expires = max, expires
     elseif mode == 'a' then -- a late ack of the old payload must not take the new one with it
       task.token, task.delivery, task.again = 0, '-', 0
     end

@@ -1,5 +1,5 @@
 -- _revise: changes a stored task in place.
--- Wants: now, delayed, invisible, meta; write (_record); enter, leave (_place); notice (_notice).
+-- Wants: now, delayed, invisible, meta; write (_record); leave (_place); back (_back).
 -- Gives: revise(id, task, priority, residual, wait); nil leaves a thing as it is. A running task keeps
 --        its lease: only the priority changes, and applies on return.
 local function revise(id, task, priority, residual, wait)
@@ -15,10 +15,7 @@ local function revise(id, task, priority, residual, wait)
     task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0)) -- it has not been due yet
   end
   redis.call('HSET', meta, id, write(task))
-  if moves and wait and tonumber(wait) > 0 then
-    redis.call('ZADD', delayed, now + wait, id)
-    notice(tonumber(wait))
-  elseif moves then
-    enter(id, task)
+  if moves then
+    back(id, task, tonumber(wait or 0))
   end
 end

@@ -53,6 +53,8 @@ if strays or #again > 0 then
   -- @include _record
   -- @include _place
   -- @include _notice
+  -- @include _back
+  -- @include _renew
   for id, raw in pairs(strays and finished or {}) do
     leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
   end
@@ -65,16 +67,10 @@ if strays or #again > 0 then
       place = 999999999999999 - place
     end
     task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
-    task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
-    task.enqueued, task.wait, task.error = string.format('%.0f', now), due, ''
+    renew(task, due)
     redis.call('HSET', meta, id, write(task))
     redis.call('HINCRBY', stats, 'acked', '1')
-    if due > 0 then
-      redis.call('ZADD', delayed, now + due, id)
-      notice(due)
-    else
-      enter(id, task)
-    end
+    back(id, task, due)
   end
   if admit() > 0 then
     redis.call('ZADD', wake, '0', 'w')

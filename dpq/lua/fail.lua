@@ -34,6 +34,7 @@ local verb = 'f'
 -- @include _fence
 -- @include _place
 -- @include _notice
+-- @include _back
 -- @include _bury
 leave(id, task)
 if task.delivery == '-' or task.delivery == 'd' then -- else the end of the lease has counted it

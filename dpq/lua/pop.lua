@@ -43,10 +43,10 @@ if soonest and soonest <= now then
   -- @include _next
   -- @include _upkeep
   moved = upkeep(batch)
-  soonest = tonumber(redis.call('HGET', conf, 'next_event') or '')
   if moved >= batch then
     return { -5 }
   end
+  soonest = tonumber(redis.call('HGET', conf, 'next_event') or '')
 end
 
 -- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.

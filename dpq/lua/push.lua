@@ -101,7 +101,9 @@ if #delays > 0 or met or next(others) then
   -- @include _record
   -- @include _place
   -- @include _notice
+  -- @include _back
   -- @include _revise
+  -- @include _renew
   -- @include _merge
   for id, task in pairs(others) do
     enter(id, task)

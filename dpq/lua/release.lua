@@ -33,6 +33,7 @@ local verb = 'r'
 -- @include _fence
 -- @include _place
 -- @include _notice
+-- @include _back
 leave(id, task)
 task.delivery = verb
 if priority ~= '' then

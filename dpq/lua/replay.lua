@@ -28,6 +28,7 @@ local now, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]),
 -- @include _record
 -- @include _place
 -- @include _notice
+-- @include _back
 local replayed = 0
 for i = 4, #args do
   local id = args[i]
@@ -36,12 +37,7 @@ for i = 4, #args do
     local ms = math.floor(first + spacing * replayed)
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
-    if ms > 0 then
-      redis.call('ZADD', delayed, now + ms, id)
-      notice(ms)
-    else
-      enter(id, task)
-    end
+    back(id, task, ms)
     replayed = replayed + 1
   end
 end

@@ -30,6 +30,7 @@ local verb = ''
 -- @include _fence
 -- @include _place
 -- @include _notice
+-- @include _back
 leave(id, task)
 if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of this delivery
   task.delivery = task.delivery == '-' and 'd' or 'X'

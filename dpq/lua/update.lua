@@ -29,6 +29,7 @@ local now, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], AR
 -- @include _record
 -- @include _place
 -- @include _notice
+-- @include _back
 -- @include _revise
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then

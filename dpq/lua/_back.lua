@@ -1,0 +1,10 @@
+-- _back: a task that is in no set comes back, now or later.
+-- Wants: now, delayed; enter (_place); notice (_notice). Gives: back(id, task, ms), ms from now.
+local function back(id, task, ms)
+  if ms > 0 then
+    redis.call('ZADD', delayed, now + ms, id)
+    notice(ms)
+  else
+    enter(id, task)
+  end
+end
