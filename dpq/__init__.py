@@ -13,8 +13,10 @@ from dpq.errors import (
     Signal,
     TaskNotFoundError,
 )
+from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     DeadTask,
+    Fairness,
     OnDuplicate,
     Order,
     Popped,
@@ -32,13 +34,16 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DPQ",
+    "Adaptive",
     "Backoff",
     "ConfigurationError",
     "DPQError",
     "DeadLetters",
     "DeadTask",
     "DuplicateTaskError",
+    "Fairness",
     "LeaseLostError",
+    "LimitState",
     "OnDuplicate",
     "Order",
     "PayloadError",
@@ -46,7 +51,9 @@ __all__ = [
     "Problem",
     "Push",
     "QueueStats",
+    "RateLimit",
     "RateLimited",
+    "Reserve",
     "Scheduler",
     "Signal",
     "Task",

@@ -7,37 +7,44 @@ generator that yields commands and is sent their results.
 
 import random
 import secrets
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dpq import _replies
 from dpq._arguments import (
     MAX_BATCH,
-    MAX_NAME_BYTES,
     label,
     milliseconds,
     number,
     one_line,
-    queue_label,
     whole_number,
 )
-from dpq._keys import STORAGE_FORMAT, key_of
+from dpq._command import Command, Steps, leased, same, task_id
+from dpq._keys import STORAGE_FORMAT
+from dpq._limit_commands import LimitCommands
 from dpq._replies import Batch, Code
-from dpq._scripts import Script, script
 from dpq._settings import agree, named_settings
 from dpq.codec import Codec
 from dpq.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
-from dpq.models import DeadTask, OnDuplicate, Order, Problem, Push, QueueStats, Task, TaskState
+from dpq.limits import MAX_COST
+from dpq.models import (
+    DeadTask,
+    Fairness,
+    OnDuplicate,
+    Order,
+    Problem,
+    Push,
+    QueueStats,
+    Task,
+    TaskState,
+)
 from dpq.order import encode_priority
 from dpq.policy import Backoff
 
 P = TypeVar("P")
 T = TypeVar("T")
-
-Steps = Generator["Command[Any]", Any, T]
-"""An operation of several round trips: yields commands, is sent their results, returns its own."""
 
 UPKEEP_BATCH = 200
 """Tasks moved by one step of upkeep: 1 to 2 ms of server time. Source: benchmarks/README.md."""
@@ -72,20 +79,7 @@ CHECKED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Command(NamedTuple, Generic[T]):
-    """One call of one script, as a value (a tuple: it is made for every call)."""
-
-    script: Script
-    keys: tuple[str, ...]
-    args: Sequence[str | bytes | int | float]
-    parse: Callable[[Any], T]
-
-
-def _same(reply: Any) -> Any:
-    return reply
-
-
-class Commands(Generic[P]):
+class Commands(LimitCommands, Generic[P]):
     """Builds the commands of one queue. The arguments are those of `DPQ`."""
 
     def __init__(
@@ -97,13 +91,14 @@ class Commands(Generic[P]):
         default_max_attempts: int,
         order: Order | None,
         aging: float | None,
+        fairness: Fairness | None,
         backoff: Backoff,
         max_payload_bytes: int,
         dead_max_tasks: int | None,
         dead_max_age: float | None,
         clock: Callable[[], int] | None,
     ) -> None:
-        self.queue_name = queue_label(queue_name)
+        super().__init__(queue_name, clock)
         self.payload_type = payload_type
         self.default_visibility = default_visibility
         self.default_max_attempts = whole_number(
@@ -111,26 +106,11 @@ class Commands(Generic[P]):
         )
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
-        self.named = named_settings(order, aging, dead_max_tasks, dead_max_age)
+        self.named = named_settings(order, aging, fairness, dead_max_tasks, dead_max_age)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
-        self._clock = clock
-        self._keys: dict[str, tuple[str, ...]] = {}
         if not isinstance(backoff, Backoff):
             raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
-
-    def _command(
-        self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
-    ) -> Command[T]:
-        called = script(name)
-        keys = self._keys.get(name)
-        if keys is None:
-            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
-            self._keys[name] = keys
-        return Command(called, keys, args, parse)
-
-    def _now(self) -> int | str:
-        return self._clock() if self._clock else ""
 
     # Settings of the queue
 
@@ -149,12 +129,12 @@ class Commands(Generic[P]):
 
     def register(self) -> Command[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
-        return self._command("register", [self.queue_name], _same)
+        return self._command("register", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:
         """Remove the queue whole, and from the registry."""
-        yield self._command("drop", [], _same)
-        yield self._command("unregister", [self.queue_name], _same)
+        yield self._command("drop", [], same)
+        yield self._command("unregister", [self.queue_name], same)
 
     # Adding
 
@@ -185,8 +165,8 @@ class Commands(Generic[P]):
         random_text = secrets.token_urlsafe(9 * len(batch))
         ids = [random_text[i : i + 12] for i in range(0, len(random_text), 12)]
         args: list[Any] = [self._now()]
-        for task_id, (spec, body, _) in zip(ids, batch, strict=True):
-            args += (task_id, spec, body)
+        for id_, (spec, body, _) in zip(ids, batch, strict=True):
+            args += (id_, spec, body)
         command = self._command(
             "push", args, lambda reply: _replies.read_ids(ids, [key for _, _, key in batch], reply)
         )
@@ -204,6 +184,7 @@ class Commands(Generic[P]):
         on_duplicate: OnDuplicate,
         max_attempts: int | None,
         expires_in: float | None,
+        cost: int,
     ) -> "_Prepared":
         text, residual = encode_priority(priority)
         delay_ms = milliseconds("delay", delay) if delay != 0 else 0
@@ -218,13 +199,21 @@ class Commands(Generic[P]):
             )
         group = "" if group is None else label("group", group)
         key = "" if key is None else label("key", key)
-        spec = f"{attempts} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
+        if cost != 1:
+            whole_number("cost", cost, 1, MAX_COST)
+        spec = f"{attempts} {cost} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
         return spec, self.codec.encode(payload), key
 
     # Taking
 
-    def pop(self, most: int, visibility: float | None, *, woken: bool) -> Steps[Batch[P]]:
-        """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read."""
+    def pop(self, most: int, visibility: float | None, waiter: str | int = "") -> Steps[Batch[P]]:
+        """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read.
+
+        Args:
+            most: Tasks at most.
+            visibility: Seconds of the lease, or None.
+            waiter: Who asks; see lua/pop.lua.
+        """
         ms = self._visibility_ms
         if visibility is not None:
             ms = milliseconds("visibility", visibility, least=0.001)
@@ -233,7 +222,7 @@ class Commands(Generic[P]):
         size = 0
         while True:
             count = min(most - len(tasks), POP_BATCH)
-            args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, int(woken)]
+            args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, waiter]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
                 for task, error in batch.unreadable:
@@ -248,13 +237,13 @@ class Commands(Generic[P]):
             if batch.again or (batch.unreadable and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= BATCH_BYTES:
-                return Batch(tasks, [], next_event_ms=batch.next_event_ms)
+                return batch._replace(tasks=tasks, unreadable=[])
 
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P]) -> Command[bool]:
         """Finish a task."""
-        args = [self._now(), _task(task).id, task.token]
+        args = [self._now(), leased(task).id, task.token]
         return self._command("ack", args, partial(_replies.read_ack, task.id))
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
@@ -264,17 +253,13 @@ class Commands(Generic[P]):
         for batch in _batches(list(tasks), MAX_BATCH):
             args: list[Any] = [self._now()]
             for task in batch:
-                args += (_task(task).id, task.token)
+                args += (leased(task).id, task.token)
             codes = yield self._command("ack", args, partial(_replies.read_codes, len(batch)))
             done += (code == _replies.DONE for code in codes)
             lost += (t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST)
         if lost:
             raise LeaseLostError("ack", lost)
         return done
-
-    def _of_holder(self, script_name: str, action: str, task: Task[P], *args: Any) -> Command[int]:
-        read = _replies.read_lease(action, _task(task).id)
-        return self._command(script_name, [self._now(), task.id, task.token, *args], read)
 
     def extend(self, task: Task[P], seconds: float) -> Command[int]:
         """Keep a lease alive."""
@@ -308,16 +293,16 @@ class Commands(Generic[P]):
 
     # Looking and changing
 
-    def get(self, task_id: str) -> Command[Task[P]]:
+    def get(self, id_: str) -> Command[Task[P]]:
         """Look at one task."""
 
         def read(reply: list[Any]) -> Task[P]:
-            found = _replies.read_stored(self.codec, [task_id], reply)[0]
+            found = _replies.read_stored(self.codec, [id_], reply)[0]
             if found is None:
-                raise TaskNotFoundError(task_id, self.queue_name, "get")
+                raise TaskNotFoundError(id_, self.queue_name, "get")
             return found
 
-        return self._command("get", [_id(task_id)], read)
+        return self._command("get", [task_id(id_)], read)
 
     def peek(self, count: int, state: TaskState) -> Steps[list[Task[P]]]:
         """Look at the first tasks of one state."""
@@ -338,35 +323,30 @@ class Commands(Generic[P]):
         """Count."""
         return self._command("stats", [self._now()], _replies.read_stats)
 
-    def update(self, task_id: str, priority: float | None, delay: float | None) -> Command[None]:
+    def update(self, id_: str, priority: float | None, delay: float | None) -> Command[None]:
         """Change a live task in place."""
         if priority is None and delay is None:
             raise ConfigurationError("update changes nothing: give priority, delay or both")
         text, residual = ("", "") if priority is None else encode_priority(priority)
         wait = "" if delay is None else milliseconds("delay", delay)
-        read = _replies.read_change("update", task_id, self.queue_name)
-        return self._command("update", [self._now(), _id(task_id), text, residual, wait], read)
+        read = _replies.read_change("update", id_, self.queue_name)
+        return self._command("update", [self._now(), task_id(id_), text, residual, wait], read)
 
-    def cancel(self, task_id: str) -> Command[None]:
+    def cancel(self, id_: str) -> Command[None]:
         """Remove a live task."""
-        read = _replies.read_change("cancel", task_id, self.queue_name)
-        return self._command("cancel", [_id(task_id)], read)
+        read = _replies.read_change("cancel", id_, self.queue_name)
+        return self._command("cancel", [self._now(), task_id(id_)], read)
 
     # The whole queue
 
     def pause(self, seconds: float | None) -> Command[Any]:
         """Stop handing out tasks."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
-        return self._command("pause", [self._now(), ms], _same)
+        return self._command("pause", [self._now(), ms], same)
 
     def resume(self) -> Command[Any]:
         """Hand out tasks again."""
-        return self._command("pause", [self._now(), 0], _same)
-
-    def delay_group(self, group: str, seconds: float) -> Command[Any]:
-        """Close a group, or open it."""
-        args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
-        return self._command("delay_group", args, _same)
+        return self._command("pause", [self._now(), 0], same)
 
     def promote(self) -> Command[tuple[int, int | None]]:
         """One bounded step of upkeep: how many it moved, and the ms until the next event."""
@@ -389,7 +369,7 @@ class Commands(Generic[P]):
         for name in order if state is None else (state.value,):
             left = getattr(stats, name)
             while left > 0:
-                gone = yield self._command("purge", [name, min(left, PAGE)], _same)
+                gone = yield self._command("purge", [self._now(), name, min(left, PAGE)], same)
                 if gone == 0:
                     break
                 removed += gone
@@ -435,7 +415,7 @@ class Commands(Generic[P]):
         spacing = 1000 / rate if rate else 0.0
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:
-            return self._command("replay", [self._now(), done * spacing, spacing, *batch], _same)
+            return self._command("replay", [self._now(), done * spacing, spacing, *batch], same)
 
         return self._each_dead(ids, chosen, replay)
 
@@ -445,7 +425,7 @@ class Commands(Generic[P]):
         """Remove dead tasks."""
 
         def purge(batch: Sequence[str], _: int) -> Command[int]:
-            return self._command("purge", ["dead", len(batch), *batch], _same)
+            return self._command("purge", [self._now(), "dead", len(batch), *batch], same)
 
         return self._each_dead(ids, chosen, purge)
 
@@ -457,7 +437,7 @@ class Commands(Generic[P]):
     ) -> Steps[int]:
         done = 0
         if ids is not None:
-            for batch in _batches([_id(task_id) for task_id in ids], PAGE):
+            for batch in _batches([task_id(id_) for id_ in ids], PAGE):
                 done += yield act(batch, done)
             return done
         stats: QueueStats = yield self.stats()
@@ -476,18 +456,6 @@ class Commands(Generic[P]):
 
 _Prepared = tuple[str, bytes, str]
 """A checked push: its spec (see push.lua), its payload, its key."""
-
-
-def _task(value: Task[P]) -> Task[P]:
-    if not isinstance(value, Task):
-        raise ConfigurationError(f"task is {value!r}: it must be the Task that pop returned")
-    return value
-
-
-def _id(value: Any) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_BYTES or not value.isascii():
-        raise ConfigurationError(f"id is {value!r}: it must be the string that push returned")
-    return value
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 from dpq._commands import Commands
 from dpq.codec import DEFAULT_MAX_PAYLOAD_BYTES
 from dpq.errors import ConfigurationError
-from dpq.models import Order
+from dpq.models import Fairness, Order
 from dpq.policy import Backoff
 
 P = TypeVar("P")
@@ -32,6 +32,7 @@ class QueueFace(Generic[P]):
         default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         order: Order | None = None,
         aging: float | None = None,
+        fairness: Fairness | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
@@ -52,14 +53,17 @@ class QueueFace(Generic[P]):
             aging: Points of priority that a task gains per second from the moment it is first due,
                 0 to 1 000 000; None follows the queue (at first 0). Static: nothing is ever
                 rescored. Exactness beyond 2^53 holds for 0 only; LIFO with aging is refused.
+            fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
+                backlog (not with LIFO or aging); None follows the queue (at first `"none"`: in the
+                order of their tasks).
             backoff: How long a failed task waits.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
             dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
             clock: For tests only: the time in ms, instead of the server's.
 
-        `order`, `aging` and the two caps belong to the queue: the first client that names one
-        writes it to the server, at once.
+        `order`, `aging`, `fairness` and the two caps belong to the queue: the first client that
+        names one writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -71,6 +75,7 @@ class QueueFace(Generic[P]):
             default_max_attempts=default_max_attempts,
             order=order,
             aging=aging,
+            fairness=fairness,
             backoff=backoff,
             max_payload_bytes=max_payload_bytes,
             dead_max_tasks=dead_max_tasks,
@@ -139,6 +144,11 @@ class QueueFace(Generic[P]):
     def aging(self) -> float:
         """Points of priority per second of waiting, as far as this client knows."""
         return float(self._setting("aging", "0"))
+
+    @property
+    def fairness(self) -> str:
+        """Whether groups of equal priority take turns, as far as this client knows."""
+        return self._setting("fairness", "none")
 
     @property
     def backoff(self) -> Backoff:

@@ -1,6 +1,6 @@
 """The name of every Redis key, and nowhere else. Knows no Redis and no task."""
 
-STORAGE_FORMAT = 1
+STORAGE_FORMAT = 2
 """Raised by any change to a key, a field or a stored encoding; a queue keeps its own in `conf`."""
 
 REGISTRY = "{dpq}:queues"
@@ -24,6 +24,9 @@ PARTS = (
     "stats",
     "wake",
     "tick",
+    "limits",
+    "gates",
+    "tracked",
 )
 """What a queue is made of. The number of its keys does not grow with its tasks or groups."""
 

@@ -21,7 +21,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq._commands import Command
+from dpq._command import Command
 from dpq._scripts import Script
 
 C = TypeVar("C")

@@ -48,8 +48,9 @@ class Batch(NamedTuple, Generic[P]):
         unreadable: Leased too, but their payloads do not validate: to be buried.
         again: Upkeep is not done: ask again at once.
         size: Bytes of all payloads.
-        next_event_ms: How long until time alone makes a task ready, or None when nothing is to
-            come.
+        next_event_ms: How long until time alone may let a task run; None when nothing is to come,
+            or when another waiter watches that moment.
+        now_ms: The server's clock, when there was nothing to do.
     """
 
     tasks: list[Task[P]]
@@ -57,6 +58,7 @@ class Batch(NamedTuple, Generic[P]):
     again: bool = False
     next_event_ms: int | None = None
     size: int = 0
+    now_ms: int = 0
 
 
 def _moment(milliseconds: int) -> datetime:
@@ -74,7 +76,8 @@ def _task(
 ) -> Task[P]:
     head, group, key, _, error = record.decode("utf-8", "replace").split("\t", 4)
     fields = head.split(" ")
-    token, attempts, deliveries, deferrals, _, _, max_attempts, _, priority, enqueued = fields[:10]
+    token, attempts, deliveries, deferrals, _, _, max_attempts, cost = fields[:8]
+    priority, enqueued = fields[9:11]
     values = {
         "id": task_id,
         "payload": payload,
@@ -90,6 +93,7 @@ def _task(
         "last_error": error or None,
         "state": state,
         "token": int(token),
+        "cost": int(cost),
         **more,
     }
     # What pydantic's own model_construct does, without its search for defaults: 0.4 us, not 2.9;
@@ -139,7 +143,7 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     if first == Code.AGAIN:
         return Batch([], [], again=True)
     if first == 0:
-        return Batch([], [], next_event_ms=read_wait(reply[1]))
+        return Batch([], [], next_event_ms=read_wait(reply[1]), now_ms=reply[2])
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], PayloadError]] = []
     until = _moment(first)
@@ -282,6 +286,11 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
     """The reply of configure."""
     texts = [text.decode() for text in reply]
     return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def read_texts(reply: list[Any]) -> list[str]:
+    """A reply of texts alone."""
+    return [text.decode("utf-8", "replace") for text in reply]
 
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:

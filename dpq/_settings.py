@@ -7,11 +7,15 @@ from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
 from dpq._replies import read_settings
 from dpq.errors import ConfigurationError
-from dpq.models import Order
+from dpq.models import Fairness, Order
 
 
 def named_settings(
-    order: Order | None, aging: float | None, dead_max_tasks: int | None, dead_max_age: float | None
+    order: Order | None,
+    aging: float | None,
+    fairness: Fairness | None,
+    dead_max_tasks: int | None,
+    dead_max_age: float | None,
 ) -> dict[str, str]:
     """Check the settings that a client names, as the texts that are stored."""
     named: dict[str, str] = {}
@@ -22,6 +26,12 @@ def named_settings(
     if aging is not None:
         number("aging", aging, "points of priority per second", 0, 1_000_000)
         named["aging"] = repr(float(aging))
+    if fairness is not None:
+        if fairness not in ("none", "round_robin"):
+            raise ConfigurationError(
+                f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
+            )
+        named["fairness"] = fairness
     if dead_max_tasks is not None:
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
     if dead_max_age is not None:
@@ -53,5 +63,12 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         raise ConfigurationError(
             f"order is lifo and aging is {together['aging']} in queue {queue_name!r}: "
             "last in, first out cannot age; leave out one of them"
+        )
+    if together.get("fairness") == "round_robin" and (
+        together.get("order") == "lifo" or float(together.get("aging", 0))
+    ):
+        raise ConfigurationError(
+            f"fairness is round_robin in queue {queue_name!r}: taking turns goes with order 'fifo' "
+            "and without aging; leave out one of them"
         )
     return settings

@@ -1,8 +1,9 @@
 """Blocking on a wake-up marker, for a time that the client measures itself.
 
-A server lets go of timed-out blocked clients only at its own tick, up to 100 ms late. So the
-blocking read stays outstanding on a connection of its own, and this side watches the socket with a
-timer of its own. Must not decide anything about tasks: a wake-up only says "look again".
+A marker says "look now" (`w`, score 0), or "you are the one to look at that moment" (`e`, its
+score in ms of the server's clock). A server lets go of timed-out blocked clients only at its own
+tick, up to 100 ms late. So the blocking read stays outstanding on a connection of its own, and
+this side watches the socket with a timer of its own. Must not decide anything about tasks.
 """
 
 import time
@@ -48,10 +49,12 @@ class Waiter:
         self._client_id = 0
         self._blocked = False
 
-    def wait(self, seconds: float) -> bool:
-        """Wait for a marker, at most so long; True when one came, which this waiter then owns.
+    def wait(self, seconds: float) -> float | None:
+        """Wait for a marker, at most so long.
 
-        A fault of the connection ends the wait early: the caller looks again anyway.
+        Returns:
+            The marker's moment, which this waiter now owns: 0 for "look now". None when none came;
+            a fault of the connection ends the wait early: the caller looks again anyway.
         """
         until = time.monotonic() + seconds
         try:
@@ -59,26 +62,29 @@ class Waiter:
                 if not self._blocked:
                     self._block(min(left, RECHECK_SECONDS))
                 if not self._connection.can_read(timeout=left):
-                    return False
-                if self._read():
-                    return True
+                    return None
+                if (moment := self._read()) is not None:
+                    return moment
         except (RedisConnectionError, RedisTimeoutError):
             self.close()
             time.sleep(max(0.0, min(_PAUSE_AFTER_FAULT, until - time.monotonic())))
-        return False
+        return None
 
-    def withdraw(self, *, hand_on: bool = False) -> None:
+    def withdraw(self, hand_on: float | None = None) -> None:
         """Stop waiting. A marker that came too late for this waiter is handed on to the next one.
 
         Args:
-            hand_on: Wake another waiter in any case.
+            hand_on: The moment that this waiter was to watch for, if it goes without having looked.
         """
         try:
             if self._blocked:
                 self._client.execute_command("CLIENT UNBLOCK", self._client_id)
-                hand_on = self._read() or hand_on
-            if hand_on:
-                self._client.execute_command("ZADD", self._markers[0], 0, "w")
+                late = self._read()
+                if late is not None:
+                    hand_on = late if hand_on is None else min(late, hand_on)
+            if hand_on is not None:
+                marker = (int(hand_on), "e") if hand_on else (0, "w")
+                self._client.execute_command("ZADD", self._markers[0], *marker)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
 
@@ -96,10 +102,50 @@ class Waiter:
         self._connection.send_command("BZPOPMIN", *self._markers, timeout)
         self._blocked = True
 
-    def _read(self) -> bool:
+    def _read(self) -> float | None:
         reply = self._connection.read_response(disable_decoding=True)
         self._blocked = False
-        return reply is not None
+        return None if reply is None else float(reply[2])
+
+
+class Watch:
+    """How long one waiter sleeps after it has looked, and for which moment.
+
+    Args:
+        now_ms: The server's clock when it looked, ms.
+        wait_ms: How long until it is to look again by itself; None when another one does.
+
+    Attributes:
+        moment: What it watches for, ms of the server's clock; None for nothing.
+    """
+
+    def __init__(self, now_ms: int, wait_ms: int | None) -> None:
+        looked = time.monotonic()
+        self._offset = looked - now_ms / 1000  # never too early: the answer was under way
+        self._look_at = looked + RECHECK_SECONDS
+        self.moment: float | None = None
+        if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
+            self._watch(now_ms + wait_ms)
+
+    def _watch(self, moment: float) -> None:
+        self.moment = moment
+        self._look_at = min(self._look_at, moment / 1000 + self._offset)
+
+    @property
+    def mine(self) -> int:
+        """The moment as pop takes it; 0 for none."""
+        return int(self.moment or 0)
+
+    def sleep(self, waiter: Waiter, until: float) -> bool:
+        """Sleep until it is time to look; False when `until` (monotonic) has passed before."""
+        if until <= time.monotonic():
+            return False
+        while (wait := min(self._look_at, until) - time.monotonic()) > 0:
+            moment = waiter.wait(wait)
+            if not moment:
+                break
+            self._watch(moment)
+        return True
 
 
 class Waiters:

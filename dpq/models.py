@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, SkipValidation
 
 __all__ = [
     "DeadTask",
+    "Fairness",
     "OnDuplicate",
     "Order",
     "Popped",
@@ -26,6 +27,10 @@ OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 
 Order = Literal["fifo", "lifo"]
 """Which of equal priorities runs first: the first or the last one in."""
+
+
+Fairness = Literal["none", "round_robin"]
+"""Whether groups of equal priority take turns, or go by the order of their tasks."""
 
 
 class TaskState(StrEnum):
@@ -56,6 +61,7 @@ class Task(BaseModel, Generic[P]):
         last_error: What the last failure said, or None.
         state: Where it is.
         token: Proof of this delivery; grows with every delivery of the queue. 0 before the first.
+        cost: Units that it takes of every limit.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -74,6 +80,7 @@ class Task(BaseModel, Generic[P]):
     last_error: str | None
     state: TaskState
     token: int
+    cost: int = 1
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -120,6 +127,7 @@ class Push(NamedTuple, Generic[P]):
     on_duplicate: OnDuplicate = "keep"
     max_attempts: int | None = None
     expires_in: float | None = None
+    cost: int = 1
 
 
 class QueueStats(BaseModel):
@@ -135,7 +143,7 @@ class QueueStats(BaseModel):
         popped: Deliveries.
         acked: Finished.
         failed: Calls of `fail`.
-        deferred: Deliveries given back by `set_visibility`.
+        deferred: Deliveries given back by `set_visibility` or `rate_limited`.
         expired_leases: Leases that ran out.
         buried: Tasks that went to the dead letters, for whatever reason.
         replayed: Dead tasks made live again.

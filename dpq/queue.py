@@ -4,9 +4,10 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 """
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -19,15 +20,16 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._commands import Command, Steps
+from dpq._command import Command, Steps
 from dpq._face import QueueFace
 from dpq._keys import REGISTRY, key_of
 from dpq._link import Link
-from dpq._replies import Batch, require_version
-from dpq._wait import RECHECK_SECONDS, Waiters
+from dpq._replies import require_version
+from dpq._wait import Waiters, Watch
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, RateLimited
+from dpq.errors import LeaseLostError, RateLimited, Scope
+from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
     Popped,
@@ -158,6 +160,7 @@ class DPQ(QueueFace[P]):
         on_duplicate: OnDuplicate = "keep",
         max_attempts: int | None = None,
         expires_in: float | None = None,
+        cost: int = 1,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -174,6 +177,8 @@ class DPQ(QueueFace[P]):
             max_attempts: Failed attempts until it is dead; None takes the queue's default.
             expires_in: Seconds within which it must start, else it is dead with the reason
                 `expired`.
+            cost: Units that it takes of every limit, from 1 to 1 000 000. One that costs more than
+                a window ever grants takes all of it.
 
         Returns:
             The task's id, or that of the key's holder. A retry by the client library is harmless; a
@@ -189,7 +194,7 @@ class DPQ(QueueFace[P]):
         """
         return self._drive(
             self._commands.push(
-                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in
+                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in, cost
             )
         )
 
@@ -241,19 +246,17 @@ class DPQ(QueueFace[P]):
     def _take(self, most: int, timeout: float | None, visibility: float | None) -> list[Task[P]]:
         if timeout is not None:
             milliseconds("timeout", timeout)
-        batch = self._drive(self._commands.pop(most, visibility, woken=False))
+        who = "" if timeout == 0 else "-"
+        batch = self._drive(self._commands.pop(most, visibility, who))
         if batch.tasks or timeout == 0:
             return batch.tasks
-        until = None if timeout is None else time.monotonic() + timeout
+        until = math.inf if timeout is None else time.monotonic() + timeout
         with self._waiters.take() as waiter:
-            while not batch.tasks:
-                wait = _seconds_to_wait(batch, until)
-                if wait <= 0:
-                    break
-                waiter.wait(wait)
-                batch = self._drive(self._commands.pop(most, visibility, woken=True))
-            soon = batch.next_event_ms is not None and batch.next_event_ms < RECHECK_SECONDS * 1000
-            waiter.withdraw(hand_on=soon)
+            watch = Watch(batch.now_ms, batch.next_event_ms)
+            while not batch.tasks and watch.sleep(waiter, until):
+                batch = self._drive(self._commands.pop(most, visibility, watch.mine))
+                watch = Watch(batch.now_ms, batch.next_event_ms)
+            waiter.withdraw(None if batch.tasks else watch.moment)
         return batch.tasks
 
     @contextmanager
@@ -262,10 +265,10 @@ class DPQ(QueueFace[P]):
     ) -> Iterator[Task[P] | None]:
         """Pop a task for the body of a `with`, and settle it at the end.
 
-        A clean end acks the task; `RateLimited` defers it, uncounted, and ends there; any other
-        error fails it and propagates; KeyboardInterrupt and SystemExit release it. While the body
-        runs, the lease is extended at a third of its time. A body that settles the task itself
-        (`fail`, `bury`, `release`, `set_visibility`, `ack`) has the last word.
+        A clean end acks the task; `RateLimited` does what `rate_limited` does, and ends there; any
+        other error fails it and propagates; KeyboardInterrupt and SystemExit release it. While the
+        body runs, the lease is extended at a third of its time. A body that settles the task itself
+        (`fail`, `bury`, `release`, `set_visibility`, `rate_limited`, `ack`) has the last word.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -297,7 +300,7 @@ class DPQ(QueueFace[P]):
 
     def _give_back(self, task: Task[P], error: BaseException) -> None:
         if isinstance(error, RateLimited):
-            self.set_visibility(task, error.retry_after)
+            self.rate_limited(task, error.retry_after, error.scope)
         elif isinstance(error, Exception):
             self.fail(task, f"{type(error).__name__}: {error}")
         else:
@@ -477,12 +480,93 @@ class DPQ(QueueFace[P]):
         self._drive(self._commands.drop())
         self._settings = None
 
+    # Limits and groups
+
+    def set_limit(
+        self,
+        rate: float | Sequence[RateLimit] | None = None,
+        per: float | None = None,
+        burst: int = 1,
+        *,
+        group: str | None = None,
+        concurrency: int | None = None,
+        adaptive: Adaptive | None = None,
+        reserve: Reserve | None = None,
+    ) -> None:
+        """Limit what is popped, for all consumers at once, those that run already included.
+
+        Replaces what the same queue or group had as its limit. What was granted before still
+        counts, and a learned rate stays, so every process may say it at its start.
+
+        Args:
+            rate: Units in a window, 0.001 to 1 000 000; or several `RateLimit`s, all of which hold.
+                Never more than rate + burst - 1 units are granted in any window of `per` seconds.
+            per: Seconds of the window, 0.001 to 10 years.
+            burst: Units at once after a rest.
+            group: A group; `"*"` for every group that has no limit of its own; None for the queue.
+            concurrency: Leases out at once, 1 to 1 000 000; alone or with a rate.
+            adaptive: Learn the rate between two bounds.
+            reserve: Keep some units of the window for higher priorities.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds. Nothing changed.
+
+        Source: docs/design.md, "Limits".
+        """
+        self._drive(
+            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
+        )
+
+    def clear_limit(self, group: str | None = None) -> None:
+        """Remove the limit of a group, of every group without its own (`"*"`), or of the queue."""
+        self._drive(self._commands.clear_limit(group))
+
+    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+        """Give a task back that met a limit, uncounted, with its priority and place.
+
+        Its group (or the queue, when it has none) closes for all consumers; a longer closing is
+        never shortened. Then the first task is a probe: the others follow, at the limit's pace,
+        when it is acked or given back without another 429. An adaptive limit is halved.
+
+        Args:
+            task: What pop returned.
+            retry_after: Seconds from now, from 0 to 10 years.
+            scope: What closes: `"group"`, `"queue"`, or `"task"` for this task alone.
+
+        Raises:
+            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+                changed.
+        """
+        command = self._commands.rate_limited(task, retry_after, scope)
+        self._let_go(task)
+        self._run(command)
+
     def delay_group(self, group: str, seconds: float) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
 
-        One entry moves, however many tasks wait in the group.
+        One entry moves, however many tasks wait in the group. What its limit has granted stands.
         """
         self._run(self._commands.delay_group(group, seconds))
+
+    def limits(self) -> list[LimitState]:
+        """Look at the queue, the default of all groups, and every group with its own limit."""
+        return self._drive(self._commands.limits())
+
+    def groups(self) -> list[LimitState]:
+        """Look at every group that is closed now, or has a limit of its own."""
+        return self._drive(self._commands.groups())
+
+    def group(self, name: str) -> LimitState:
+        """Look at one group: its limit, what is left of it, whether it is open, and why not."""
+        return self._drive(self._commands.group(name))
+
+    def why(self, task_id: str) -> str:
+        """Say in one sentence why a task is not running.
+
+        Raises:
+            TaskNotFoundError: Nothing is stored under this id.
+        """
+        return self._drive(self._commands.why(task_id))
 
     @property
     def dead(self) -> "DeadLetters[P]":
@@ -514,13 +598,6 @@ def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server, in alphabetical order."""
     names = redis.execute_command("SMEMBERS", REGISTRY, **{NEVER_DECODE: True})
     return sorted(name.decode("utf-8", "replace") for name in names)
-
-
-def _seconds_to_wait(batch: Batch[P], until: float | None) -> float:
-    wait = RECHECK_SECONDS
-    if batch.next_event_ms is not None:
-        wait = min(wait, batch.next_event_ms / 1000)
-    return wait if until is None else min(wait, until - time.monotonic())
 
 
 class _Heartbeat:

@@ -129,7 +129,7 @@ class Scheduler:
         until = time.monotonic() + self._wait_seconds
         while self._waiter and not self._stopping.is_set():
             left = until - time.monotonic()
-            if left <= 0 or self._waiter.wait(min(left, STOP_CHECK_SECONDS)):
+            if left <= 0 or self._waiter.wait(min(left, STOP_CHECK_SECONDS)) is not None:
                 return
 
 

@@ -18,7 +18,7 @@ import lupa.lua51
 import pytest
 
 import dpq
-from dpq import DPQ, Push, TaskState
+from dpq import DPQ, Push, Task, TaskState
 from dpq._keys import PARTS, key_of
 from dpq._scripts import script, script_names
 
@@ -30,11 +30,14 @@ LUA_FILES = sorted((PACKAGE / "lua").glob("*.lua"))
 # Imports point one way
 
 LAYERS = [
+    {"_rate_headers"},
     {"errors"},
     {"models"},
     {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
+    {"limits"},
     {"_replies"},
-    {"_settings"},
+    {"_settings", "_limit_replies", "_command"},
+    {"_limit_commands"},
     {"_commands"},
     {"server", "_keeper", "_link"},
     {"connect", "_wait"},
@@ -324,6 +327,14 @@ def test_commands_exist(server, redis):
 # Every key that a script touches is declared
 
 
+def pushed_and_popped(q: DPQ) -> Task:
+    """A running task of the highest priority."""
+    q.push("x", 1e9, group="new")
+    task = q.pop().task
+    assert task
+    return task
+
+
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     """Call every public method of a queue, in the states in which it has most to do."""
     for i in range(6):
@@ -355,6 +366,13 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "resume": q.resume(),
         "delay_group": q.delay_group("a", 2),
         "next_event": q.next_event(),
+        "set_limit": q.set_limit(9, 1, 9, group="*", concurrency=9),
+        "clear_limit": q.clear_limit("c"),
+        "rate_limited": q.rate_limited(pushed_and_popped(q), 1),
+        "limits": q.limits(),
+        "groups": q.groups(),
+        "group": q.group("a"),
+        "why": q.why(q.push("x", group="a", cost=2)),
     }
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")

@@ -30,7 +30,7 @@ end
 
 -- A record that cannot be read is replaced, so that the payload is not lost.
 local function rescue(id)
-  redis.call('HSET', meta, id, '0 0 0 0 b 0 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
+  redis.call('HSET', meta, id, '0 0 0 0 b 0 1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
   redis.call('ZADD', dead, stamp, id)
   redis.call('HINCRBY', stats, 'buried', '1')
 end

@@ -1,13 +1,13 @@
 -- _merge: what a push does to the task that holds its key.
--- Wants: now, invisible, payload, meta, dead; read (_record); renew (_renew); revise (_revise).
+-- Wants: now, invisible, payload, meta, dead, conf; read (_record); renew (_renew); revise (_revise).
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
   if not task then
     return
   end
-  local max, wait, priority, expires, residual, mode = string.match(spec,
-    '^(%d+) (%d+) (%S+) (%d+) (%d+) (%l)\t')
+  local max, cost, wait, priority, expires, residual, mode = string.match(spec,
+    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)\t')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then
@@ -17,6 +17,10 @@ local function merge(id, spec, body)
     end
   elseif mode ~= 'k' then
     redis.call('HSET', payload, id, body)
+    task.cost = cost
+    if cost ~= '1' then
+      redis.call('HSET', conf, 'heavy', '1')
+    end
     if mode == 'a' and redis.call('ZSCORE', invisible, id) then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), max, expires
     elseif died then

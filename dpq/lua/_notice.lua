@@ -1,14 +1,24 @@
 -- _notice: whoever adds to delayed, invisible or closed says so. Keeps conf's `next_event`, before which
--- no upkeep can be due, and tells one waiting consumer and one daemon of what comes before they look
--- again by themselves, which they do every 5 s.
--- Wants: now, conf, wake, tick. Gives: notice(ms), for an event `ms` from now.
+-- no upkeep can be due, and tells one daemon of an event that comes sooner than it thinks. One waiting
+-- consumer is to watch the next moment: `watched` names that moment, the marker `e` appoints the watcher.
+-- Who waits looks again by itself every 5 s, so later moments need nobody.
+-- Wants: now, conf, wake, tick. Gives: watch(moment), notice(ms), for an event `ms` from now.
+local function watch(moment)
+  local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
+  if moment < now + 5000 and (not watched or watched <= now or moment < watched) then
+    moment = string.format('%.0f', math.ceil(moment))
+    redis.call('HSET', conf, 'watched', moment)
+    redis.call('ZADD', wake, moment, 'e')
+  end
+end
+
 local function notice(ms)
   local known = tonumber(redis.call('HGET', conf, 'next_event') or '')
   if not known or now + ms < known then
-    redis.call('HSET', conf, 'next_event', string.format('%.0f', now + ms))
+    redis.call('HSET', conf, 'next_event', string.format('%.0f', math.floor(now + ms)))
+    if ms < 5000 then
+      redis.call('ZADD', tick, '0', 'w')
+    end
   end
-  if ms < 5000 then
-    redis.call('ZADD', wake, '0', 'w')
-    redis.call('ZADD', tick, '0', 'w')
-  end
+  watch(now + ms)
 end

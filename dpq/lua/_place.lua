@@ -1,60 +1,10 @@
 -- _place: where a due task stands: ready, or waiting behind the head of its group.
--- Wants: ready, delayed, invisible, waiting, groups, closed, dead.
--- Gives: enter(id, task), leave(id, task), succeed(group), shut(group); admit(), to be called after
---        the last enter, which says how many tasks have become ready in this script.
-local arrivals, admitted = {}, 0
-
-local function score_of(task)
-  local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
-  return (rate and rate * (task.enqueued + task.wait - since) / 1000 or 0) - task.priority
-end
-
--- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for
--- the sign, 3 for the exponent, 14 for the mantissa; complemented below zero), then the ready member.
-local function behind(group, score, member)
-  local mantissa, exponent = math.frexp(math.abs(score))
-  local sign, high, low = '8', exponent + 1100, mantissa * 2 ^ 53
-  if score == 0 then
-    high = 0
-  elseif score < 0 then
-    sign, high, low = '7', 4095 - high, 2 ^ 53 - low
-  end
-  return group .. '\t' .. string.format('%s%03x%014x', sign, high, low) .. member
-end
-
-local function lead(group, score, member)
-  score = string.format('%.17g', score)
-  redis.call('ZADD', ready, score, member)
-  redis.call('HSET', groups, group, score .. ' ' .. member)
-  admitted = admitted + 1
-end
-
--- The best waiting task of a group becomes its head.
-local function succeed(group)
-  local heir = redis.call('ZRANGEBYLEX', waiting, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT', '0', '1')[1]
-  if not heir then
-    redis.call('HDEL', groups, group)
-    return
-  end
-  redis.call('ZREM', waiting, heir)
-  local sign, high, low, member = string.match(heir, '^(%x)(%x%x%x)(%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.*)$', #group + 2)
-  high, low = tonumber(high, 16), tonumber(low, 16)
-  if sign == '8' then
-    lead(group, math.ldexp(low, high - 1153), member)
-  else
-    lead(group, -math.ldexp(2 ^ 53 - low, 4095 - high - 1153), member)
-  end
-end
-
--- The head of a group steps back into waiting.
-local function shut(group)
-  local best, first = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (.*)$')
-  if first then
-    redis.call('ZREM', ready, first)
-    redis.call('ZADD', waiting, '0', behind(group, tonumber(best), first))
-    redis.call('HDEL', groups, group)
-  end
-end
+-- Wants: now, ready, delayed, invisible, waiting, groups, closed, dead, conf, wake; behind, head_of, lead,
+--        score_of, shut, succeed, admitted (_groups); settle, ended, stirred, heavy (_settle); keep (_keep).
+-- Gives: enter(id, task), leave(id, task); admit(quiet), to be called after the last of
+--        them: it wakes a waiting consumer if tasks have become ready in this script (unless quiet, or the
+--        queue's own limit has nobody run before `gate`), and says how many.
+local arrivals = {}
 
 local function enter(id, task)
   local group, score, member = task.group, score_of(task), task.order .. id
@@ -63,37 +13,58 @@ local function enter(id, task)
     arrivals[#arrivals + 1] = member
     return
   end
-  local best, first = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (.*)$')
-  best = tonumber(best)
+  local best, first = head_of(group)
+  local turn
   if best and (score < best or score == best and member < first) then
-    shut(group)
-    best = nil
-  end
-  if best or redis.call('ZSCORE', closed, group) then
+    best, turn = nil, shut(group)
+  elseif best or redis.call('ZSCORE', closed, group) then
     redis.call('ZADD', waiting, '0', behind(group, score, member))
-  else
-    lead(group, score, member)
+    stirred[group] = not best and heavy() or stirred[group] -- it may be let in before what waited so far
+    return
   end
+  lead(group, score, member, turn)
 end
 
 -- Takes a task out of whatever set holds it.
 local function leave(id, task)
-  if redis.call('ZREM', invisible, id) == 1 or redis.call('ZREM', delayed, id) == 1
-    or redis.call('ZREM', dead, id) == 1 then
-    return
-  end
   local group, member = task.group, task.order .. id
-  if redis.call('ZREM', ready, member) == 0 then
-    redis.call('ZREM', waiting, behind(group, score_of(task), member))
-  elseif group ~= '' then
-    succeed(group)
+  if redis.call('ZREM', invisible, id) == 1 then
+    ended(id, group)
+  elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
+    return
+  elseif group == '' then
+    redis.call('ZREM', ready, member)
+  else
+    local _, first, shown = head_of(group)
+    if first == member then
+      redis.call('ZREM', ready, shown)
+      succeed(group)
+    else
+      redis.call('ZREM', waiting, behind(group, score_of(task), member))
+    end
   end
 end
 
-local function admit()
+local function admit(quiet)
   if #arrivals > 0 then
     redis.call('ZADD', ready, unpack(arrivals))
     admitted, arrivals = admitted + #arrivals / 2, {}
+  end
+  local freed = stirred['']
+  stirred[''] = nil
+  for group in pairs(stirred) do
+    settle(group)
+  end
+  stirred = {}
+  keep()
+  if freed then
+    redis.call('HDEL', conf, 'gate')
+    redis.call('ZADD', wake, '0', 'w')
+  elseif admitted > 0 and not quiet then
+    local gate = redis.call('HGET', conf, 'gate')
+    if not gate or tonumber(gate) <= now then
+      redis.call('ZADD', wake, '0', 'w')
+    end
   end
   return admitted
 end

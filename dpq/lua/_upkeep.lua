@@ -1,12 +1,13 @@
 -- _upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
--- Wants: now, stamp, delayed, invisible, closed, meta, conf, stats; read, write (_record); enter,
---        succeed, admit (_place); bury, rescue (_bury); next_event (_next).
--- Gives: upkeep(most), which says how many it moved (as many as `most` means: call again), and how many
---        tasks became ready.
-local function upkeep(most)
+-- Wants: now, instant, stamp, delayed, invisible, closed, meta, conf, stats, tracked; read, write (_record);
+--        succeed (_groups); ended (_settle); prune (_keep); enter, admit (_place); bury, rescue (_bury);
+--        next_event (_next).
+-- Gives: upkeep(most, quiet), which says how many it moved (as many as `most` means: call again).
+local function upkeep(most, quiet)
   local before, records = most, {}
   local function due(set)
-    local members = redis.call('ZRANGEBYSCORE', set, '-inf', stamp, 'LIMIT', '0', most)
+    local by = set == closed and string.format('%.17g', instant) or stamp
+    local members = redis.call('ZRANGEBYSCORE', set, '-inf', by, 'LIMIT', '0', most)
     if #members > 0 then
       most = most - #members
       redis.call('ZREMRANGEBYRANK', set, 0, #members - 1)
@@ -16,9 +17,13 @@ local function upkeep(most)
   end
 
   local ids, raws = due(invisible)
+  local watched = #ids > 0 and redis.call('EXISTS', tracked) == 1
   for i, id in ipairs(ids) do
     local task = raws[i] and read(raws[i])
     if task then
+      if watched then
+        ended(id, task.group, true)
+      end
       if task.delivery == '-' or task.delivery == 'd' then
         task.attempts = task.attempts + 1
         task.delivery = task.delivery == '-' and 'x' or 'X'
@@ -55,16 +60,21 @@ local function upkeep(most)
     end
   end
 
-  for _, group in ipairs(due(closed)) do
+  local opened = due(closed)
+  for _, group in ipairs(opened) do
     succeed(group)
   end
+  if #opened > 0 then
+    prune(2 * #opened)
+  end
+  admit(quiet)
   if most > 0 then
     local soonest = next_event()
     if soonest then
-      redis.call('HSET', conf, 'next_event', string.format('%.0f', soonest))
+      redis.call('HSET', conf, 'next_event', string.format('%.0f', math.floor(soonest)))
     else
       redis.call('HDEL', conf, 'next_event')
     end
   end
-  return before - most, admit()
+  return before - most
 end

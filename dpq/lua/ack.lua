@@ -14,6 +14,9 @@
 -- KEYS[12] stats      HASH    running totals
 -- KEYS[13] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[14] tick       ZSET    the marker that daemons block on
+-- KEYS[15] limits     HASH    what is limited -> how
+-- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...
 --
@@ -23,16 +26,18 @@
 -- Lost reply: the second call finds the tasks gone, and answers 0 for them.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
-local ids, reply, gone, finished, again = {}, {}, {}, {}, {}
+local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  local token, rerun, key = string.match(raws[i] or '', '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t[^\t]*\t([^\t]*)')
+  local token, rerun, group, key = string.match(raws[i] or '',
+    '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t([^\t]*)\t([^\t]*)')
   if token ~= args[2 * i + 1] or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
@@ -40,7 +45,7 @@ for i, id in ipairs(ids) do
     again[#again + 1] = id
   else
     gone[#gone + 1] = id
-    finished[id] = raws[i]
+    finished[id], group_of[id] = raws[i], group
     if key ~= '' then
       redis.call('HDEL', keys, key)
     end
@@ -48,13 +53,21 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if strays or #again > 0 then
+local awaited = redis.call('EXISTS', tracked) == 1
+if strays or awaited or #again > 0 then
   -- @include _now
   -- @include _record
-  -- @include _place
   -- @include _notice
+  -- @include _groups
+  -- @include _gate
+  -- @include _keep
+  -- @include _settle
+  -- @include _place
   -- @include _back
   -- @include _renew
+  for id, group in pairs(awaited and group_of or {}) do
+    ended(id, group)
+  end
   for id, raw in pairs(strays and finished or {}) do
     leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
   end
@@ -63,8 +76,11 @@ if strays or #again > 0 then
     leave(id, task)
     local due = math.max(task.again - now, 0)
     local place = redis.call('HINCRBY', stats, 'pushed', '1')
-    if redis.call('HGET', conf, 'order') == 'lifo' then
+    local settings = redis.call('HMGET', conf, 'order', 'fairness')
+    if settings[1] == 'lifo' then
       place = 999999999999999 - place
+    elseif settings[2] == 'round_robin' then
+      place = redis.call('HINCRBY', conf, 'turns', '1')
     end
     task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
     renew(task, due)
@@ -72,9 +88,7 @@ if strays or #again > 0 then
     redis.call('HINCRBY', stats, 'acked', '1')
     back(id, task, due)
   end
-  if admit() > 0 then
-    redis.call('ZADD', wake, '0', 'w')
-  end
+  admit()
 end
 if #gone > 0 then
   redis.call('HDEL', payload, unpack(gone))

@@ -24,7 +24,7 @@ local conf = KEYS[11]
 local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 
 -- @include _record
--- @include _place
+-- @include _groups
 -- @include _member
 local reply = {}
 local function problem(kind, subject, detail)
@@ -40,12 +40,13 @@ local function look_at_task(id, raw)
   for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
     states[#states + 1] = redis.call('ZSCORE', set, id) and name or nil
   end
-  local score = redis.call('ZSCORE', ready, member)
+  local _, first, shown = head_of(task.group)
+  local score = redis.call('ZSCORE', ready, first == member and shown or member)
   if score then
     states[#states + 1] = 'ready'
     if tonumber(score) ~= score_of(task) then
       problem('wrong score', id, score)
-    elseif task.group ~= '' and string.match(redis.call('HGET', groups, task.group) or '', ' (.*)$') ~= member then
+    elseif task.group ~= '' and first ~= member then
       problem('not the head', id, task.group)
     end
   end
@@ -63,9 +64,14 @@ local function look_at_task(id, raw)
   end
 end
 
+local function is_head(group, member)
+  local _, _, shown = head_of(group)
+  return shown == member
+end
+
 local function look_at_group(group, head)
-  local score, member = string.match(head, '^(%S+) (.*)$')
-  if tonumber(redis.call('ZSCORE', ready, member or '') or 'nan') ~= tonumber(score) then
+  local score, _, shown = head_of(group)
+  if tonumber(redis.call('ZSCORE', ready, shown or '') or 'nan') ~= score then
     problem('head not ready', group, head)
   elseif redis.call('ZSCORE', closed, group) then
     problem('closed group with a head', group, head)
@@ -102,7 +108,7 @@ for i = 1, #page[2], 2 do
       problem('no record', id, 'in ' .. part)
     elseif set == keys and task and task.key ~= name then
       problem('key of another task', id, name)
-    elseif order and task and task.order ~= order then
+    elseif order and task and task.order ~= order and not is_head(task.group, name) then
       problem('stale place', id, name)
     elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
       problem('no head', id, group)

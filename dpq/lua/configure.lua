@@ -2,33 +2,41 @@
 -- setting writes it.
 --
 -- KEYS[1]  conf       HASH    settings
+-- KEYS[2]  stats      HASH    running totals
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format this client writes
 -- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
--- Nothing was written when the format is another one, a named value differs from the stored one, or LIFO
--- would meet aging: the client compares, and says so.
+-- Nothing was written when the format is another one, a named value differs from the stored one, LIFO
+-- would meet aging, or round robin one of them: the client compares, and says so.
 -- Lost reply: safe to send again, the second answer is the same.
-local conf = KEYS[1]
+local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
-local together = { order = redis.call('HGET', conf, 'order'), aging = redis.call('HGET', conf, 'aging') }
+local together = {}
+for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
+  together[name] = redis.call('HGET', conf, name)
+end
 for i = 4, #args, 2 do
   local stored = redis.call('HGET', conf, args[i])
   agreed = agreed and (not stored or stored == args[i + 1])
   together[args[i]] = stored or args[i + 1]
 end
-if together.order == 'lifo' and tonumber(together.aging or 0) > 0 then
+local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) > 0
+if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
   agreed = false
 end
 if agreed and (create == '1' or #args > 3) then
   redis.call('HSET', conf, 'format', format, unpack(args, 4))
-  if tonumber(together.aging or 0) > 0 then
+  if ages then
     redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
+  end
+  if together.fairness == 'round_robin' then -- turns go on from the places given so far
+    redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0')
   end
 end
 return redis.call('HGETALL', conf)

@@ -1,4 +1,4 @@
--- delay_group: close a group for a time from now, or open it.
+-- delay_group: close a group for a time from now, or open it. What its limit has granted stands.
 --
 -- KEYS[1]  ready      ZSET    order and id -> score
 -- KEYS[2]  delayed    ZSET    id -> due, ms
@@ -6,10 +6,14 @@
 -- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
 -- KEYS[5]  groups     HASH    group -> its head
 -- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  dead       ZSET    id -> when, ms
--- KEYS[8]  conf       HASH    settings
--- KEYS[9]  wake       ZSET    the marker that waiting consumers block on
--- KEYS[10] tick       ZSET    the marker that daemons block on
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] tick       ZSET    the marker that daemons block on
+-- KEYS[12] limits     HASH    what is limited -> how
+-- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[14] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  group
 -- ARGV[3]  ms         from now; 0 opens
@@ -17,20 +21,24 @@
 -- Returns 1. However many tasks wait in the group, one entry moves.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, dead, conf, wake, tick = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, group, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
 -- @include _now
--- @include _place
 -- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
+local gate = gate_of(group)
 if ms > 0 then
-  shut(group)
-  redis.call('ZADD', closed, now + ms, group)
-  notice(ms)
-elseif redis.call('ZREM', closed, group) == 1 then
-  succeed(group)
+  gate.opens, gate.why, gate.changed = now + ms, 'h', true
+elseif gate.opens > 0 or gate.probe == 'p' then
+  gate.opens, gate.why, gate.changed = 0, '-', true
+  gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-if admit() > 0 then
-  redis.call('ZADD', wake, '0', 'w')
-end
+settle(group)
+admit()
 return 1

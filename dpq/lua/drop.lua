@@ -14,6 +14,9 @@
 -- KEYS[12] stats      HASH    running totals
 -- KEYS[13] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[14] tick       ZSET    the marker that daemons block on
+-- KEYS[15] limits     HASH    what is limited -> how
+-- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[17] tracked    ZSET    leases whose end lets others run
 --
 -- Returns how many keys there were.
 -- Lost reply: safe to send again.

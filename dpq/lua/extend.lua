@@ -12,6 +12,9 @@
 -- KEYS[9]  conf       HASH    settings
 -- KEYS[10] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[11] tick       ZSET    the marker that daemons block on
+-- KEYS[12] limits     HASH    what is limited -> how
+-- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[14] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -22,21 +25,26 @@
 -- Lost reply: safe to send again, the second answer stands.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick = KEYS[11]
+local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local verb = ''
 
 -- @include _now
 -- @include _record
 -- @include _fence
--- @include _place
 -- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
 if not redis.call('ZSCORE', invisible, id) then
   leave(id, task)
+  if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts again
+    redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+  end
 end
 redis.call('ZADD', invisible, now + ms, id)
 notice(ms)
-if admit() > 0 then
-  redis.call('ZADD', wake, '0', 'w')
-end
+admit()
 return now + ms

@@ -14,6 +14,9 @@
 -- KEYS[12] stats      HASH    running totals
 -- KEYS[13] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[14] tick       ZSET    the marker that daemons block on
+-- KEYS[15] limits     HASH    what is limited -> how
+-- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -25,15 +28,20 @@
 -- Lost reply: safe to send again, the second answer is 0.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local gates, tracked = KEYS[16], KEYS[17]
 local now, id, token, ms, message = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local verb = 'f'
 
 -- @include _now
 -- @include _record
 -- @include _fence
--- @include _place
 -- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
 -- @include _back
 -- @include _bury
 leave(id, task)
@@ -44,9 +52,7 @@ task.delivery, task.error = verb, message
 redis.call('HINCRBY', stats, 'failed', 1)
 if tonumber(task.attempts) >= tonumber(task.max) then
   bury(id, task, 'attempts spent')
-  if admit() > 0 then
-    redis.call('ZADD', wake, '0', 'w')
-  end
+  admit()
   return 1
 end
 redis.call('HSET', meta, id, write(task))

@@ -4,19 +4,22 @@
 -- KEYS[2]  delayed    ZSET    id -> due, ms
 -- KEYS[3]  invisible  ZSET    id -> lease end, ms
 -- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  payload    HASH    id -> bytes
--- KEYS[6]  meta       HASH    id -> record
--- KEYS[7]  dead       ZSET    id -> when, ms
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  payload    HASH    id -> bytes
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
 -- ARGV[1..]            ids
 --
 -- Returns {state, until, record, payload} for each, flat; state is "" for an unknown id. `until` is when
 -- a delayed task is due, a lease ends or a dead task died, ms, or 0.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local meta, dead = KEYS[6], KEYS[7]
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local payload, meta, dead, conf = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local args = ARGV
 
 -- @include _record
+-- @include _groups
 local reply = {}
 for _, id in ipairs(args) do
   local raw, state, when = redis.call('HGET', meta, id), '', '0'
@@ -29,7 +32,9 @@ for _, id in ipairs(args) do
     end
     if state == '' then
       local task = read(raw)
-      state = task and redis.call('ZSCORE', ready, task.order .. id) and 'ready' or 'waiting'
+      local member = task and task.order .. id
+      local _, first, shown = head_of(task and task.group or '')
+      state = task and redis.call('ZSCORE', ready, first == member and shown or member) and 'ready' or 'waiting'
     end
   end
   reply[#reply + 1] = state

@@ -13,4 +13,4 @@ local now = ARGV[1]
 -- @include _now
 -- @include _next
 local event = next_event()
-return event and math.max(event - now, 0) or -1
+return event and math.max(math.ceil(event - now), 0) or -1

@@ -14,8 +14,11 @@
 -- KEYS[12] stats      HASH    running totals
 -- KEYS[13] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[14] tick       ZSET    the marker that daemons block on
+-- KEYS[15] limits     HASH    what is limited -> how
+-- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2..]           a task: id, spec, payload. The spec is "max delay expires_in priority residual
+-- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
 --                     mode", TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
 --                     r(aise_priority), a(gain, for rerun) or e(rror)
 --
@@ -26,10 +29,11 @@
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since')
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'gate')
 if not settings[1] then
   return { 1 }
 end
@@ -52,13 +56,16 @@ end
 local lifo, static = settings[2] == 'lifo', tonumber(settings[3] or 0) == 0
 local aging = static and '0' or settings[3] .. '@' .. settings[4]
 local now_text = ' ' .. stamp .. ' '
-local place = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh
+local place, light = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh, true
+if settings[5] == 'round_robin' and fresh > 0 then
+  place = redis.call('HINCRBY', conf, 'turns', fresh) - fresh
+end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not known[i] and not holders[i] then
-    local head, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
-      '^(%d+ (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
-    place = place + 1
+    local head, cost, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
+      '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
+    place, light = place + 1, light and cost == '1'
     local order = residual .. string.format('%015d', lifo and 999999999999999 - place or place)
     if expires ~= '0' then
       expires = string.format('%.0f', now + expires)
@@ -93,14 +100,20 @@ if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))
 end
 
-local entered = #plain
+if not light then
+  redis.call('HSET', conf, 'heavy', '1')
+end
 for key, claim in pairs(claims) do
   redis.call('HSET', keys, key, claim.id)
 end
 if #delays > 0 or met or next(others) then
   -- @include _record
-  -- @include _place
   -- @include _notice
+  -- @include _groups
+  -- @include _gate
+  -- @include _keep
+  -- @include _settle
+  -- @include _place
   -- @include _back
   -- @include _revise
   -- @include _renew
@@ -121,9 +134,8 @@ if #delays > 0 or met or next(others) then
       reply[#reply + 1] = holders[i]
     end
   end
-  entered = entered + admit()
 end
-if entered > 0 then
+if #plain > 0 and (not settings[6] or tonumber(settings[6]) <= now) then
   redis.call('ZADD', wake, '0', 'w')
 end
 return reply

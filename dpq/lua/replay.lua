@@ -12,6 +12,9 @@
 -- KEYS[10] stats      HASH    running totals
 -- KEYS[11] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[12] tick       ZSET    the marker that daemons block on
+-- KEYS[13] limits     HASH    what is limited -> how
+-- KEYS[14] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[15] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first is due
 -- ARGV[3]  spacing    ms from each to the next, may have a fraction
@@ -21,13 +24,17 @@
 -- Lost reply: safe to send again; ids that are dead no more are left alone.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, stats = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local wake, tick = KEYS[11], KEYS[12]
+local wake, tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 
 -- @include _now
 -- @include _record
--- @include _place
 -- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
 -- @include _back
 local replayed = 0
 for i = 4, #args do
@@ -44,7 +51,5 @@ end
 if replayed > 0 then
   redis.call('HINCRBY', stats, 'replayed', replayed)
 end
-if admit() > 0 then
-  redis.call('ZADD', wake, '0', 'w')
-end
+admit()
 return replayed

@@ -11,6 +11,9 @@
 -- KEYS[9]  conf       HASH    settings
 -- KEYS[10] wake       ZSET    the marker that waiting consumers block on
 -- KEYS[11] tick       ZSET    the marker that daemons block on
+-- KEYS[12] limits     HASH    what is limited -> how
+-- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[14] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  priority   as text, or "" to keep it
@@ -22,13 +25,17 @@
 -- Lost reply: safe to send again; a delay then counts from the second call.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick = KEYS[11]
+local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- @include _now
 -- @include _record
--- @include _place
 -- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
 -- @include _back
 -- @include _revise
 local task = read(redis.call('HGET', meta, id) or '')
@@ -38,7 +45,5 @@ elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
 end
 revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
-if admit() > 0 then
-  redis.call('ZADD', wake, '0', 'w')
-end
+admit()
 return 1

@@ -158,7 +158,7 @@ def test_a_rate_limit_inside_a_lease_defers(q: DPQ[Any], clock: Any) -> None:
     """RateLimited puts the task back for its time, uncounted, and ends there."""
     q.push("a")
     with q.lease():
-        raise RateLimited(30)
+        raise RateLimited(30, scope="task")
     (task,) = q.peek(1, "delayed")
     assert (task.attempt, task.deferrals) == (1, 1)
     assert task.visible_until.timestamp() * 1000 == clock() + 30_000
@@ -486,7 +486,7 @@ def test_a_newer_storage_format_is_refused(redis: Redis, queue_name: str) -> Non
     """A queue written by a newer DPQ is left alone, and the error names both formats."""
     DPQ(redis, queue_name).push("a")
     redis.hset(key_of(queue_name, "conf"), "format", "99")
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 1"):
+    with pytest.raises(ConfigurationError, match=r"format 99.*format 2"):
         DPQ(redis, queue_name).push("b")
 
 

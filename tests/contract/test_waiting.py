@@ -20,7 +20,6 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, Push, Task, _wait
-from dpq import queue as queue_module
 from dpq.server import Server
 
 PATIENCE = 20.0  # seconds until a test gives up
@@ -52,7 +51,6 @@ def wait_for_waiters(redis: Redis, count: int) -> None:
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr(queue_module, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -278,7 +276,6 @@ def test_an_idle_waiter_asks_nothing(
 ) -> None:
     """At an empty queue a waiter sends at most one command a second, with the real recheck time."""
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 5.0)
-    monkeypatch.setattr(queue_module, "RECHECK_SECONDS", 5.0)
     popped = start(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()

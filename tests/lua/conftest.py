@@ -15,7 +15,7 @@ from dpq._scripts import script
 
 RECORD = (
     "token attempts deliveries deferrals delivery again "
-    "max wait priority enqueued expires aging order"
+    "max cost wait priority enqueued expires aging order"
 )
 
 

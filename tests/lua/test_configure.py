@@ -5,6 +5,7 @@ import contextlib
 import pytest
 
 from dpq import DPQ, ConfigurationError
+from dpq._keys import STORAGE_FORMAT
 
 
 def open_queue(q, **settings):
@@ -106,7 +107,7 @@ def test_other_format(q, probe):
     """A queue in another storage format is refused with both numbers and left alone."""
     probe.redis.hset(probe.key("conf"), "format", 99)
     before = probe.stored()
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 1"):
+    with pytest.raises(ConfigurationError, match=r"format 99.*format 2"):
         open_queue(q, order="lifo")
     with pytest.raises(ConfigurationError, match="format 99"):
         open_queue(q).push("x")
@@ -116,8 +117,8 @@ def test_other_format(q, probe):
 
 def test_reply(q, probe):
     """The script answers all that is stored."""
-    probe.call("configure", "", 1, 0, "order", "fifo")
-    reply = probe.call("configure", "", 1, 0, "aging", "2.0")
+    probe.call("configure", "", STORAGE_FORMAT, 0, "order", "fifo")
+    reply = probe.call("configure", "", STORAGE_FORMAT, 0, "aging", "2.0")
     pairs = dict(zip(reply[::2], reply[1::2], strict=True))
     assert int(pairs.pop(b"aging_since")) > 0
-    assert pairs == {b"format": b"1", b"order": b"fifo", b"aging": b"2.0"}
+    assert pairs == {b"format": b"%d" % STORAGE_FORMAT, b"order": b"fifo", b"aging": b"2.0"}

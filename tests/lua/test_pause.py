@@ -7,7 +7,7 @@ def test_until_resume(q, clock, probe):
     q.pause()
     clock.advance(10**7)
     assert q.pop() == (None, None, None)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "0") == [0, -1]
+    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, -1]
     q.resume()
     assert probe.pop().payload == "x"
 
@@ -17,7 +17,7 @@ def test_for_a_time(q, clock, probe):
     q.push("x")
     q.pause(10)
     clock.advance(4)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "0") == [0, 6000]
+    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, 6000]
     clock.advance(5.999)
     assert q.pop().task is None
     clock.advance(0.001)

@@ -7,8 +7,8 @@ from dpq import DPQ
 LOTS = 10**6
 
 
-def raw_pop(probe, clock, most=1, max_bytes=LOTS, batch=100, woken=0):
-    return probe.call("pop", clock(), most, 30_000, max_bytes, batch, woken)
+def raw_pop(probe, clock, most=1, max_bytes=LOTS, batch=100, waiter=""):
+    return probe.call("pop", clock(), most, 30_000, max_bytes, batch, waiter)
 
 
 def test_nothing(q):
@@ -209,7 +209,7 @@ def test_only_expired(q, clock, probe):
         q.push(i, expires_in=1)
     clock.advance(1)
     replies = [raw_pop(probe, clock, batch=2) for _ in range(4)]
-    assert replies == [[-5], [-5], [-5], [0, -1]]
+    assert replies == [[-5], [-5], [-5], [0, -1, clock()]]
     assert q.stats().dead == 5
 
 
@@ -274,21 +274,23 @@ def test_woken_chain(q, clock, probe):
     for i in range(3):
         q.push(i)
     probe.woken()
-    raw_pop(probe, clock, woken=0)
+    raw_pop(probe, clock, waiter="-")
     assert not probe.woken()
-    raw_pop(probe, clock, woken=1)
+    raw_pop(probe, clock, waiter=0)
     assert probe.woken()
-    raw_pop(probe, clock, woken=1)
+    raw_pop(probe, clock, waiter=0)
     assert not probe.woken()
 
 
-@pytest.mark.parametrize(("delay", "marked"), [(4.999, True), (5, False)])
-def test_woken_chain_before_an_event(q, clock, probe, delay, marked):
-    """The woken pop that takes the last task wakes the next consumer when time brings more soon."""
+@pytest.mark.parametrize(
+    ("delay", "watching", "marked"), [(4.999, True, True), (4.999, False, False), (5, True, False)]
+)
+def test_woken_chain_before_an_event(q, clock, probe, delay, watching, marked):
+    """A woken pop that takes the last task hands on the moment it watched, if it comes soon."""
     q.push("later", delay=delay)
     q.push("now")
     probe.woken()
-    raw_pop(probe, clock, woken=1)
+    raw_pop(probe, clock, waiter=clock() + round(delay * 1000) if watching else 0)
     assert probe.woken() is marked
 
 

@@ -75,6 +75,7 @@ def test_record(q, clock, probe):
         "delivery": "-",
         "again": "0",
         "max": "7",
+        "cost": "1",
         "wait": "1500",
         "priority": "9007199254740993",
         "enqueued": str(clock.ms),

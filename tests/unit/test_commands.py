@@ -7,7 +7,7 @@ import pytest
 
 from dpq import Backoff, ConfigurationError, Push
 from dpq._commands import PUSH_BATCH, Commands
-from dpq._keys import key_of
+from dpq._keys import STORAGE_FORMAT, key_of
 
 
 @pytest.fixture
@@ -19,6 +19,7 @@ def commands() -> Commands[Any]:
         default_max_attempts=10,
         order=None,
         aging=None,
+        fairness=None,
         backoff=Backoff(),
         max_payload_bytes=1000,
         dead_max_tasks=None,
@@ -40,7 +41,7 @@ def test_push(commands):
         commands.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
     ).args
     assert re.fullmatch(r"[A-Za-z0-9_-]{12}", task_id)
-    assert spec == "10 500 9007199254740993 0 0998 k\tg\t"
+    assert spec == "10 1 500 9007199254740993 0 0998 k\tg\t"
     assert body == b'{"a":1}'
 
 
@@ -68,13 +69,13 @@ def test_push_many_is_lazy(commands):
 
 def test_named_settings(commands):
     """Only what a client names is sent to be agreed upon."""
-    assert list(commands.configure().args) == [5, 1, 0]
+    assert list(commands.configure().args) == [5, STORAGE_FORMAT, 0]
     commands.named.update(order="lifo")
-    assert list(commands.configure().args) == [5, 1, 0, "order", "lifo"]
+    assert list(commands.configure().args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
 
 
 def test_disagreement(commands):
     """A stored setting that differs from a named one is refused with both values."""
     commands.named.update(aging="2.0")
     with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
-        commands.configure().parse([b"format", b"1", b"aging", b"1.0"])
+        commands.configure().parse([b"format", b"%d" % STORAGE_FORMAT, b"aging", b"1.0"])

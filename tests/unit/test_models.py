@@ -84,6 +84,7 @@ def test_push_defaults():
     push = Push(payload=1)
     assert push._asdict() == {
         "payload": 1,
+        "cost": 1,
         "priority": 0,
         "delay": 0,
         "group": None,

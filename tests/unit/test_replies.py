@@ -20,7 +20,7 @@ from dpq.codec import Codec
 CODEC: Codec[Any] = Codec(Any, 1000)
 NUMBERS: Codec[int] = Codec(int, 1000)
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # 1 700 000 000 000 ms
-RECORD = b"12 1 3 2 - 0 10 500 2.5 1700000000000 0 1000000000000007\tgr\xc3\xbcn\tk\t\tbad page"
+RECORD = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 1000000000000007\tgr\xc3\xbcn\tk\t\tbad page"
 
 
 def test_batch():
@@ -36,7 +36,8 @@ def test_batch():
 
 
 @pytest.mark.parametrize(
-    ("reply", "again", "event"), [([-5], True, None), ([0, -1], False, None), ([0, 7], False, 7)]
+    ("reply", "again", "event"),
+    [([-5], True, None), ([0, -1, 5], False, None), ([0, 7, 5], False, 7)],
 )
 def test_batch_of_nothing(reply, again, event):
     """Pop may have nothing: more upkeep first, nothing to come, or an event in so many ms."""

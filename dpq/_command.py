@@ -1,0 +1,72 @@
+"""A call of a script as a value, and what makes one for a queue. No I/O."""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dpq import _replies
+from dpq._arguments import MAX_NAME_BYTES, queue_label
+from dpq._keys import key_of
+from dpq._scripts import Script, script
+from dpq.errors import ConfigurationError
+from dpq.models import Task
+
+T = TypeVar("T")
+
+Steps = Generator["Command[Any]", Any, T]
+"""An operation of several round trips: yields commands, is sent their results, returns its own."""
+
+
+class Command(NamedTuple, Generic[T]):
+    """One call of one script, as a value (a tuple: it is made for every call)."""
+
+    script: Script
+    keys: tuple[str, ...]
+    args: Sequence[str | bytes | int | float]
+    parse: Callable[[Any], T]
+
+
+def same(reply: Any) -> Any:
+    """Read a reply that says all by itself."""
+    return reply
+
+
+def leased(value: Any) -> Task[Any]:
+    """Check the task that a holder's call names."""
+    if not isinstance(value, Task):
+        raise ConfigurationError(f"task is {value!r}: it must be the Task that pop returned")
+    return value
+
+
+def task_id(value: Any) -> str:
+    """Check the id of a task."""
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_BYTES or not value.isascii():
+        raise ConfigurationError(f"id is {value!r}: it must be the string that push returned")
+    return value
+
+
+class CommandMaker:
+    """Makes the commands of one queue: finds scripts and keys."""
+
+    def __init__(self, queue_name: str, clock: Callable[[], int] | None) -> None:
+        self.queue_name = queue_label(queue_name)
+        self._clock = clock
+        self._keys: dict[str, tuple[str, ...]] = {}
+
+    def _command(
+        self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
+    ) -> Command[T]:
+        called = script(name)
+        keys = self._keys.get(name)
+        if keys is None:
+            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
+            self._keys[name] = keys
+        return Command(called, keys, args, parse)
+
+    def _now(self) -> int | str:
+        return self._clock() if self._clock else ""
+
+    def _of_holder(
+        self, script_name: str, action: str, task: Task[Any], *args: Any
+    ) -> Command[int]:
+        read = _replies.read_lease(action, leased(task).id)
+        return self._command(script_name, [self._now(), task.id, task.token, *args], read)

@@ -1,0 +1,235 @@
+"""How long a limited host asks to be left alone, read from an answer's status and headers.
+
+An answer is a limit when its status is 429 or 503; or 403, when its headers say that a limit is
+spent, or when to come again. For how long is read in this order of trust:
+
+1. `Retry-After` (seconds or an HTTP date); then its kin: `X-RateLimit-Retry-After`,
+   `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
+2. The limits that are spent: less than one unit is left. The longest of their resets, over all of
+   `RateLimit: "name";r=0;t=30`, the older `RateLimit: remaining=0, reset=30`, and every pair
+   `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-RateLimit-Remaining`,
+   `X-Rate-Limit-Reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without
+   a `t` it is the window `w` of the same name in `RateLimit-Policy`.
+3. The longest `...-Reset` of a limit that does not say what is left. A limit that says that
+   something is left is not asked: it was not the one that was hit.
+4. The shortest window of `RateLimit-Policy`: a guess, for nobody said which of them is spent.
+5. `DEFAULT_RETRY_AFTER`.
+
+A moment counts from the answer's own `Date`, so that no two clocks need agree; without one, from
+the clock of this machine. What cannot be read is as if absent. Nothing here raises, and an answer
+costs bounded time, whatever is in it. `X-RateLimit-Global` and the like are not read: only the
+caller knows what a limit covers.
+
+Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
+documents of the hosts that tests/unit/test_rate_headers.py names beside its cases.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+__all__ = ["DEFAULT_RETRY_AFTER", "MAX_RETRY_AFTER", "Headers", "seconds_to_wait"]
+
+MAX_RETRY_AFTER = 86_400.0
+"""Seconds, one day: no answer closes a group for longer, however large the number in it.
+
+A host that wants more says so again after the day, at the cost of one request: the probe.
+"""
+
+DEFAULT_RETRY_AFTER = 5.0
+"""Seconds, when a limited host does not say for how long, be it by a 429 or a 503.
+
+Most limits are per second or per minute, and an overloaded host needs a moment. After a closing a
+single probe goes first, so too short a guess costs one request in five seconds; too long a one
+leaves a host idle that was ready long ago.
+"""
+
+_EPOCH = 1e9
+"""A number from here on is a moment (2001, in epoch seconds), not a wait (of 31 years)."""
+
+_EPOCH_MS = 1e11
+"""A number from here on is a moment in epoch milliseconds (1973), not seconds (the year 5138)."""
+
+_MAX_HEADERS = 128  # http.client stops at 100
+_MAX_CHARACTERS = 1000  # of a name or a value; longer ones are as if absent
+
+
+class _Items(Protocol):
+    def items(self) -> Iterable[tuple[Any, Any]]: ...
+
+
+Headers = _Items | Iterable[tuple[str | bytes, str | bytes]]
+"""Headers as HTTP clients give them: a mapping, anything else with `items()`, or pairs."""
+
+_Fields = defaultdict[str, list[str]]
+
+
+class _Limit(NamedTuple):
+    """One limit of a host: units left, and seconds until there are more; None when not said."""
+
+    left: float | None
+    wait: float | None
+
+
+def seconds_to_wait(status: int, headers: Headers) -> float | None:
+    """Seconds from 0 to `MAX_RETRY_AFTER` to stay away; None when the answer was no limit."""
+    if not (isinstance(status, int) and status in (403, 429, 503)):
+        return None
+    fields = _read(headers)
+    date = _longest(map(_moment, fields["date"]))
+    now = datetime.now(UTC).timestamp() if date is None else date
+    windows = _windows(fields)
+    limits = [*_paired(fields, now), *_listed(fields, windows, now)]
+    spent = [limit for limit in limits if limit.left is not None and limit.left < 1]
+    asked = _asked(fields, now)
+    if status == 403 and asked is None and not spent:
+        return None
+    in_order = (
+        asked,
+        _longest(limit.wait for limit in spent),
+        _longest(limit.wait for limit in limits if limit.left is None),
+        min(windows.values(), default=None),
+        DEFAULT_RETRY_AFTER,
+    )
+    wait = next(wait for wait in in_order if wait is not None)
+    return max(0.0, min(wait, MAX_RETRY_AFTER))
+
+
+def _longest(waits: Iterable[float | None]) -> float | None:
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+# The headers
+
+
+def _read(headers: Headers) -> _Fields:
+    """The readable headers by name, in lower case and in one spelling of "ratelimit"."""
+    fields: _Fields = defaultdict(list)
+    with suppress(TypeError):  # what the caller gave holds no pairs, or no more of them
+        items = getattr(headers, "items", None)
+        pairs: Any = items() if callable(items) else headers
+        for pair in islice(pairs, _MAX_HEADERS):
+            if isinstance(pair, tuple | list) and len(pair) == 2:
+                name, value = map(_text, pair)
+                fields[name.lower().replace("rate-limit", "ratelimit")].append(value)
+    return fields
+
+
+def _text(value: object) -> str:
+    """A name or a value as ASCII text; "" when it is none, or too long."""
+    if not isinstance(value, str | bytes) or len(value) > _MAX_CHARACTERS:
+        return ""
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    return text.strip(" \t\r\n") if text.isascii() else ""
+
+
+def _asked(fields: _Fields, now: float) -> float | None:
+    """What Retry-After says, else the longest of its kin."""
+    exact = _longest(_wait(value, now) for value in fields["retry-after"])
+    if exact is not None:
+        return exact
+    kin = ((name, value) for name, values in fields.items() for value in values)
+    return _longest(
+        _wait(value + "ms" if name.endswith("-ms") else value, now)
+        for name, value in kin
+        if name.endswith(("-retry-after", "retry-after-ms"))
+    )
+
+
+_PAIR = re.compile(r"-(remaining|reset)(?:-?(?:after|time|date))?(?=-|$)")
+
+
+def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
+    """The limits that are told in two headers, whose names are alike but for one word."""
+    limits: defaultdict[str, _Fields] = defaultdict(lambda: defaultdict(list))
+    for name, values in fields.items():
+        word = _PAIR.search(name)
+        if word and "limit" in name:
+            limits[name[: word.start()] + name[word.end() :]][word[1]] += values
+    for limit in limits.values():
+        left = [number for value in limit["remaining"] for number in _numbers(value)]
+        wait = _longest(_wait(value, now) for value in limit["reset"])
+        yield _Limit(min(left, default=None), wait)
+
+
+def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:
+    """The limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
+    for name, values in fields.items():
+        if "ratelimit" in name and not _PAIR.search(name) and not name.endswith("-policy"):
+            for policy, told in _structured(", ".join(values)):
+                left = _numbers(told.get("r") or told.get("remaining", ""))
+                wait = _wait(told.get("t") or told.get("reset") or told.get("resets", ""), now)
+                if left:  # Atlassian leaves it out while plenty is left
+                    yield _Limit(min(left), windows.get(policy) if wait is None else wait)
+
+
+def _windows(fields: _Fields) -> dict[str, float]:
+    """The windows of the policies that name one, in seconds."""
+    texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
+    told = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
+    return {policy: window for policy, window in told.items() if window}
+
+
+# A string in quotes may hold what separates; one without an end goes on to the end.
+_PIECES = {at: re.compile(rf'(?:"(?:[^"\\]|\\.)*"?|[^"{at}])+') for at in ",;"}
+
+
+def _structured(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The items of a list with their parameters; the parameters of no item come last, as ""."""
+    loose: dict[str, str] = {}
+    for item in _PIECES[","].findall(text):
+        parts = [part.strip() for part in _PIECES[";"].findall(item)] or [""]
+        named = parts[0].startswith('"') or "=" not in parts[0]
+        told = {} if named else loose
+        for part in parts[named:]:
+            key, _, value = part.partition("=")
+            told[key.strip().lower()] = value.strip(' "')
+        if named:
+            yield parts[0].strip('"'), told
+    yield "", loose
+
+
+# The values
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d*)?", re.ASCII)
+_NUMBERS = re.compile(rf"{_NUMBER.pattern}(?: *, *{_NUMBER.pattern})*", re.ASCII)
+_SECONDS = {"d": 86_400, "h": 3600, "m": 60, "s": 1, "ms": 0.001}
+_SPAN = re.compile(r"(\d+(?:\.\d*)?)(ms|[dhms])", re.ASCII)
+_SPANS = re.compile(rf"(?:{_SPAN.pattern})+", re.ASCII)
+
+
+def _numbers(text: str) -> list[float]:
+    """A number, or those of a repeated header, joined with commas; nothing of anything else."""
+    text = text.partition(";")[0].strip()  # parameters of a structured number
+    return [float(number) for number in _NUMBER.findall(text)] if _NUMBERS.fullmatch(text) else []
+
+
+def _wait(text: str, now: float) -> float | None:
+    """Seconds that a number, a span as 6m0s or a moment means; below 0 when that is past."""
+    if numbers := _numbers(text):
+        return _longest(_from_now(number, now) for number in numbers if number >= 0)
+    if _SPANS.fullmatch(text):
+        return sum(float(number) * _SECONDS[unit] for number, unit in _SPAN.findall(text))
+    moment = _moment(text)
+    return None if moment is None else moment - now
+
+
+def _from_now(number: float, now: float) -> float:
+    if number < _EPOCH:
+        return number
+    return (number / 1000 if number >= _EPOCH_MS else number) - now
+
+
+def _moment(text: str) -> float | None:
+    """Epoch seconds of an ISO 8601 or HTTP date; without a zone it is UTC, as HTTP has it."""
+    text = text.replace("GMT+", "+").replace("GMT-", "-")  # as JavaScript prints a Date
+    for parse in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, OverflowError, TypeError, IndexError):
+            moment = parse(text)
+            return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return None

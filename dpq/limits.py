@@ -1,0 +1,224 @@
+"""Limits as a caller writes and reads them, and as text in the hash `limits`. No I/O, no clock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq._arguments import MAX_SECONDS, milliseconds, number, whole_number
+from dpq.errors import ConfigurationError
+
+__all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
+
+EVERY_GROUP = "*"
+"""As the `group` of a limit: the default for all groups that have none of their own."""
+
+MAX_RATE = 1_000_000
+"""Units in one window, and in a burst: a window of more than a million is no limit."""
+
+MAX_COST = 1_000_000
+MAX_WINDOWS = 8
+MAX_CONCURRENCY = 1_000_000
+
+Reason = Literal["rate limited", "closed by hand", "probe", "concurrency", "spent"]
+
+_REASONS: dict[str, Reason] = {
+    "l": "rate limited",
+    "h": "closed by hand",
+    "p": "probe",
+    "c": "concurrency",
+    "s": "spent",
+}
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What a window keeps back for the tasks that matter.
+
+    Attributes:
+        units: Left in the window by every task of a lower priority: 1 to the window's burst - 1.
+        priority: From this priority on (what aging has added included) a task may take them too.
+    """
+
+    units: int
+    priority: float
+
+    def __post_init__(self) -> None:
+        whole_number("reserve.units", self.units, 1, MAX_RATE - 1)
+        number("reserve.priority", self.priority, "a priority", -(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """How a limit is learned: up by `step` after each clean window, halved at a 429 or 503.
+
+    Attributes:
+        floor: The rate never falls below it: above 0, units in a window.
+        ceiling: The rate never rises above it.
+        step: Units that a window which was used at least half, and met no 429, adds.
+    """
+
+    floor: float
+    ceiling: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("adaptive.floor", self.floor, "units", 0.001, MAX_RATE)
+        number("adaptive.ceiling", self.ceiling, "units", self.floor, MAX_RATE)
+        number("adaptive.step", self.step, "units", 0.001, MAX_RATE)
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """At most `rate` units `per` seconds, evenly: never more than rate + burst - 1 in any window.
+
+    Attributes:
+        rate: Units, from 0.001 to 1 000 000; a fraction counts as the next whole one in the bound.
+        per: Seconds, from 0.001 to 315 360 000 (10 years).
+        burst: Units that may be taken at once after a rest, from 1 to 1 000 000.
+        reserve: Units kept back for higher priorities; needs a burst above them.
+        adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
+    """
+
+    rate: float
+    per: float
+    burst: int = 1
+    reserve: Reserve | None = None
+    adaptive: Adaptive | None = None
+
+    def __post_init__(self) -> None:
+        number("rate", self.rate, "units", 0.001, MAX_RATE)
+        number("per", self.per, "seconds", 0.001, MAX_SECONDS, " (10 years)")
+        whole_number("burst", self.burst, 1, MAX_RATE)
+        if self.reserve is not None and not isinstance(self.reserve, Reserve):
+            raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
+        if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
+            raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
+        if self.reserve and self.reserve.units >= self.burst:
+            raise ConfigurationError(
+                f"reserve.units is {self.reserve.units} and burst is {self.burst}: the burst must "
+                "be larger, or no other task would ever run"
+            )
+        if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
+            raise ConfigurationError(
+                f"rate is {self.rate!r}: it must be from adaptive.floor {self.adaptive.floor!r} "
+                f"to adaptive.ceiling {self.adaptive.ceiling!r}"
+            )
+
+
+class LimitState(BaseModel):
+    """What a limit says, and what it allows now.
+
+    Attributes:
+        group: A group; `"*"` for the default of all groups; None for the queue itself.
+        windows: Its rates, the shortest window first.
+        concurrency: Leases out at once, or None.
+        default: The group has no limit of its own: this is what `"*"` says.
+        rate: What an adaptive limit has learned, units per window; None without one.
+        units_left: What each window would grant at once, now; negative while it pays back.
+        open: A task may run now.
+        opens_at: When the next one may, UTC; None when it may now, or when a lease must end first.
+        reason: Why not now: `rate limited` (a 429), `closed by hand`, `probe` (the first task after
+            a 429 is running), `concurrency`, `spent`; None when it is open.
+        waiting: Tasks that are due and have not begun.
+        in_flight: Tasks under a lease.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    group: str | None
+    windows: tuple[RateLimit, ...]
+    concurrency: int | None
+    default: bool = False
+    rate: float | None = None
+    units_left: tuple[float, ...] = ()
+    open: bool = True
+    opens_at: datetime | None = None
+    reason: Reason | None = None
+    waiting: int = 0
+    in_flight: int = 0
+
+
+def limit_rules(
+    rate: float | Sequence[RateLimit] | None,
+    per: float | None,
+    burst: int,
+    concurrency: int | None,
+    adaptive: Adaptive | None,
+    reserve: Reserve | None,
+) -> tuple[RateLimit, ...]:
+    """Check the arguments of `set_limit`: its windows, the shortest first.
+
+    Raises:
+        ConfigurationError: They say nothing, too much, or are out of their bounds.
+    """
+    if concurrency is not None:
+        whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if isinstance(rate, RateLimit):
+        rate = (rate,)
+    if rate is None or isinstance(rate, Sequence):
+        if per is not None or burst != 1 or adaptive is not None or reserve is not None:
+            raise ConfigurationError(
+                "per, burst, adaptive and reserve go with a single rate: say them in each RateLimit"
+            )
+        windows = tuple(rate or ())
+    elif per is None:
+        raise ConfigurationError(f"rate is {rate!r} and per is missing: seconds of the window")
+    else:
+        windows = (RateLimit(rate, per, burst, reserve, adaptive),)
+    for window in windows:
+        if not isinstance(window, RateLimit):
+            raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
+    if not windows and concurrency is None:
+        raise ConfigurationError("the limit says nothing: give a rate, concurrency or both")
+    if len(windows) > MAX_WINDOWS:
+        raise ConfigurationError(f"{len(windows)} windows: at most {MAX_WINDOWS}")
+    windows = tuple(sorted(windows, key=lambda window: window.per))
+    if any(window.adaptive for window in windows[1:]):
+        raise ConfigurationError("adaptive is given for a longer window: only the shortest learns")
+    return windows
+
+
+def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
+    """The text of the hash `limits`. Source: docs/design.md, "Limits"."""
+    learns = windows[0].adaptive if windows else None
+    learned = f"{learns.floor!r} {learns.ceiling!r} {learns.step!r}" if learns else "0 0 0"
+    texts = [f"{concurrency or 0} {learned}"]
+    for window in windows:
+        reserve = window.reserve or Reserve(1, 0)
+        kept = f"{reserve.units} {reserve.priority!r}" if window.reserve else "0 0"
+        ms = milliseconds("per", window.per)
+        texts.append(f"{window.rate!r} {ms} {window.burst} {kept}")
+    return "|".join(texts)
+
+
+def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
+    """The windows and the concurrency that a text of the hash `limits` says."""
+    head, *parts = text.split("|")
+    concurrency, floor, ceiling, step = head.split(" ")
+    windows = []
+    for i, part in enumerate(parts):
+        rate, ms, burst, units, priority = part.split(" ")
+        windows.append(
+            RateLimit(
+                _as_written(rate),
+                int(ms) / 1000,
+                int(burst),
+                Reserve(int(units), _as_written(priority)) if units != "0" else None,
+                Adaptive(_as_written(floor), _as_written(ceiling), _as_written(step))
+                if ceiling != "0" and i == 0
+                else None,
+            )
+        )
+    return tuple(windows), int(concurrency) or None
+
+
+def _as_written(text: str) -> float:
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
+def reason_of(letter: str) -> Reason | None:
+    """What a letter of the script `view` means."""
+    return _REASONS.get(letter)

@@ -1,0 +1,73 @@
+-- rate_limited: a task met a limit. It goes back, uncounted, with its priority and place; its group, or the
+-- whole queue, closes for everybody, and the first task after that is a probe.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] stats      HASH    running totals
+-- KEYS[11] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[12] tick       ZSET    the marker that daemons block on
+-- KEYS[13] limits     HASH    what is limited -> how
+-- KEYS[14] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[15] tracked    ZSET    leases whose end lets others run
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  id
+-- ARGV[3]  token      of the delivery that holds the lease
+-- ARGV[4]  ms         from now until it may be tried again
+-- ARGV[5]  scope      group (a task without one closes the queue), queue or task
+--
+-- Returns 1; -1 when the token is not the live one or the delivery is settled (nothing changed). A longer
+-- closing is never shortened. When it is over, the windows grant one unit and then go at their pace; a
+-- limit that learns is halved, once for each delivery and each closing.
+-- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, meta, dead, conf, stats = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local wake, tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local now, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local verb = ''
+
+-- @include _now
+-- @include _record
+-- @include _fence
+-- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
+-- @include _back
+leave(id, task)
+local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
+if first then
+  task.delivery = task.delivery == '-' and 'd' or 'X'
+  task.deferrals = task.deferrals + 1
+  redis.call('HSET', meta, id, write(task))
+  redis.call('HINCRBY', stats, 'deferred', 1)
+end
+if scope ~= 'task' then
+  local gate = gate_of(scope == 'group' and task.group or '')
+  local rules, opens = gate.rules, math.max(gate.opens, now + ms)
+  if rules.ceiling > 0 and gate[1] and first and instant >= gate.since then
+    pace(gate, math.max(rules.floor, gate.rate / 2))
+    gate.since, gate.used = opens, 0
+  end
+  gate.opens, gate.why, gate.probe, gate.changed = opens, 'l', 'p', true
+  for i, window in ipairs(rules) do
+    gate[i].paid = math.max(gate[i].paid, opens + (window.burst - 1) * gate[i].interval)
+  end
+  ms = 0
+  if gate.scope == '' then
+    stirred[''] = true
+  else
+    settle(gate.scope)
+  end
+end
+back(id, task, ms)
+admit()
+return 1

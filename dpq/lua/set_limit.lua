@@ -1,0 +1,80 @@
+-- set_limit: what the queue, a group or every group without a limit of its own may do; or nothing set.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] tick       ZSET    the marker that daemons block on
+-- KEYS[12] limits     HASH    what is limited -> how
+-- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[14] tracked    ZSET    leases whose end lets others run
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  field      "queue", "groups" or "group:" and a name
+-- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
+-- ARGV[4]  is_heavy     "1" when tasks may differ in what they need of it
+-- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases" or "closed"
+-- ARGV[6]  cursor     "0" to begin, then what the last answer said
+--
+-- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on; the others
+-- count the leases that are out (up to about 1000 in a call, so nearly always in the first), and see to
+-- the groups that are closed already, which otherwise open at their old times. What was granted before
+-- still counts; a learned rate stays.
+-- Lost reply: safe to send again.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local now, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+
+-- @include _now
+-- @include _notice
+if walk == 'set' then
+  if rules == '' then
+    redis.call('HDEL', limits, field)
+  else
+    redis.call('HSET', limits, field, rules)
+  end
+  redis.call('HSET', conf, 'gated', '1')
+  if is_heavy == '1' then
+    redis.call('HSET', conf, 'heavy', '1')
+  end
+  redis.call('HDEL', conf, 'gate', 'watched') -- whoever sleeps by the old limit is to look
+  redis.call('ZADD', wake, '0', 'w')
+  walk = string.match(rules, '^[1-9]') and field ~= 'queue' and 'leases' or 'closed'
+end
+-- @include _record
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
+if walk == 'leases' then
+  local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
+  for i = 1, #page[2], 2 do
+    local id = page[2][i]
+    local task = read(redis.call('HGET', meta, id) or '')
+    if task and task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then
+      redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+    end
+  end
+  walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
+end
+if walk == 'closed' and field == 'groups' then
+  local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '200')
+  for i = 1, #page[2], 2 do
+    settle(page[2][i])
+  end
+  walk, cursor = page[1] == '0' and 'done' or walk, page[1]
+elseif walk == 'closed' then
+  if field ~= 'queue' then
+    settle(string.sub(field, 7))
+  end
+  walk = 'done'
+end
+admit()
+return { walk, cursor }

@@ -1,0 +1,50 @@
+-- why: what keeps a task from running.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  meta       HASH    id -> record
+-- KEYS[7]  dead       ZSET    id -> when, ms
+-- KEYS[8]  conf       HASH    settings
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  id
+--
+-- Returns {state, until, group, ahead, in group, paused until} as texts: `until` as in get; the ready tasks
+-- that come before it or before the head of its group; the tasks of its own group that do; "" or "inf" or
+-- ms. {} when nothing is stored under this id.
+-- Lost reply: safe to send again.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, dead, conf = KEYS[6], KEYS[7], KEYS[8]
+local now, id = ARGV[1], ARGV[2]
+
+-- @include _now
+-- @include _record
+-- @include _groups
+local task = read(redis.call('HGET', meta, id) or '')
+if not task then
+  return {}
+end
+local state, when = '', '0'
+for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
+  local score = redis.call('ZSCORE', set, id)
+  if score then
+    state, when = name, string.format('%.0f', score)
+  end
+end
+local ahead, before, member = 0, 0, task.order .. id
+if state == '' then
+  local _, first, shown = head_of(task.group)
+  if task.group == '' or first == member then
+    state, ahead = 'ready', redis.call('ZRANK', ready, shown or member) or 0
+  else
+    state = 'waiting'
+    before = redis.call('ZLEXCOUNT', waiting, '[' .. task.group .. '\t',
+      '(' .. behind(task.group, score_of(task), member)) + (first and 1 or 0)
+    ahead = first and redis.call('ZRANK', ready, shown) or 0
+  end
+end
+local paused = redis.call('HGET', conf, 'paused_until') or ''
+return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
+  (paused == 'inf' or paused ~= '' and tonumber(paused) > now) and paused or '' }
