@@ -76,6 +76,8 @@ CHECKED_PARTS = (
     "groups",
 )
 
+CHECKED_LIMITS = ("tracked", "gates", "invisible")
+
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
@@ -379,11 +381,13 @@ class Commands(LimitCommands, Generic[P]):
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored."""
         problems: list[Problem] = []
-        for part in CHECKED_PARTS:
+        walks: list[tuple[str, list[Any]]] = [("check", [part]) for part in CHECKED_PARTS]
+        walks += [("check_limits", [self._now(), part]) for part in CHECKED_LIMITS]
+        for name, what in walks:
             cursor = "0"
             while True:
-                command = self._command("check", [part, cursor, PAGE], _replies.read_problems)
-                cursor, found = yield command
+                args = [*what, cursor, PAGE]
+                cursor, found = yield self._command(name, args, _replies.read_problems)
                 problems += found
                 if cursor == "0":
                     break

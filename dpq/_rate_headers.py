@@ -229,7 +229,7 @@ def _moment(text: str) -> float | None:
     """Epoch seconds of an ISO 8601 or HTTP date; without a zone it is UTC, as HTTP has it."""
     text = text.replace("GMT+", "+").replace("GMT-", "-")  # as JavaScript prints a Date
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
-        with suppress(ValueError, OverflowError, TypeError, IndexError):
+        with suppress(ValueError, OverflowError):
             moment = parse(text)
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     return None

@@ -15,6 +15,9 @@ Errors of the Redis client pass through unwrapped: callers already handle them.
 
 import math
 from collections.abc import Sequence
+from typing import Any, Literal, Self, get_args
+
+from dpq._rate_headers import Headers, seconds_to_wait
 
 __all__ = [
     "ConfigurationError",
@@ -26,6 +29,10 @@ __all__ = [
     "Signal",
     "TaskNotFoundError",
 ]
+
+
+Scope = Literal["group", "queue", "task"]
+"""What a limit closes: the task's group (or the queue, when it has none), the queue, or nothing."""
 
 
 class DPQError(Exception):
@@ -109,15 +116,74 @@ class Signal(Exception):
 
 
 class RateLimited(Signal):
-    """The limit was hit: give the task back, uncounted, for `retry_after` seconds (from 0).
+    """The limit was hit: give the task back, uncounted, and let no other hit it meanwhile.
+
+    Attributes:
+        retry_after: Seconds until the limit opens again, from 0.
+        scope: What is limited: "group" (the task's; without one, the queue), "queue", or "task".
 
     Raises:
-        ConfigurationError: `retry_after` is no finite number from 0.
+        ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the three.
     """
 
-    def __init__(self, retry_after: float) -> None:
+    def __init__(self, retry_after: float, scope: Scope = "group") -> None:
         number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
         if not (number and 0 <= retry_after < math.inf):
             raise ConfigurationError(f"retry_after is {retry_after!r}: it must be seconds from 0")
+        if scope not in get_args(Scope):
+            raise ConfigurationError(f"scope is {scope!r}: it must be 'group', 'queue' or 'task'")
         super().__init__(f"rate limited: again in {retry_after} s")
         self.retry_after = retry_after
+        self.scope = scope
+
+    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:
+        return type(self), (self.retry_after, self.scope)  # a process pool pickles what was raised
+
+    @classmethod
+    def from_headers(cls, status: int, headers: Headers, scope: Scope = "group") -> Self | None:
+        """Read an HTTP answer: None when it was no limit.
+
+        A limit is a 429, a 503, and a 403 whose headers say that a limit is spent or when to come
+        again. What is not understood in the headers is as if absent; nothing in them raises.
+
+        Args:
+            status: The status code.
+            headers: A mapping, anything else with `items()`, or pairs; names and values are text or
+                bytes, in any case, and may repeat.
+            scope: What the limit covers; no header is asked for it.
+
+        Returns:
+            A signal to raise, its `retry_after` from 0 to 86 400 s (a day). It comes from
+            `Retry-After`, else from the limits that are spent (`RateLimit`, `X-RateLimit-*` and
+            the like: the longest), against the answer's `Date`; 5 s when nothing tells.
+
+        Raises:
+            ConfigurationError: `scope` is none of the three.
+
+        Source: dpq/_rate_headers.py says what is read, and in which order of trust.
+        """
+        wait = seconds_to_wait(status, headers)
+        signal = cls(wait or 0.0, scope)  # a wrong scope shows before the first limit is hit
+        return None if wait is None else signal
+
+    @classmethod
+    def from_response(cls, response: Any, scope: Scope = "group") -> Self | None:
+        """Read the answer of any HTTP client, as `from_headers` does.
+
+        Args:
+            response: Anything with `headers`, and an int as `status_code` (requests, httpx),
+                `status` (aiohttp, http.client) or `code` (urllib).
+            scope: What the limit covers.
+
+        Raises:
+            ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
+        """
+        told = (getattr(response, name, None) for name in ("status_code", "status", "code"))
+        status = next((status for status in told if isinstance(status, int)), None)
+        headers = getattr(response, "headers", None)
+        if status is None or headers is None:
+            raise ConfigurationError(
+                f"response is {response!r}: it must have headers, and an int as status_code, "
+                "status or code"
+            )
+        return cls.from_headers(status, headers, scope)

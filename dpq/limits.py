@@ -183,35 +183,29 @@ def limit_rules(
 
 def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
     """The text of the hash `limits`. Source: docs/design.md, "Limits"."""
-    learns = windows[0].adaptive if windows else None
-    learned = f"{learns.floor!r} {learns.ceiling!r} {learns.step!r}" if learns else "0 0 0"
-    texts = [f"{concurrency or 0} {learned}"]
+    head = f"{concurrency or 0}"
+    if windows and (learns := windows[0].adaptive):
+        head += f"~{learns.floor!r} {learns.ceiling!r} {learns.step!r}"
+    texts = [head]
     for window in windows:
-        reserve = window.reserve or Reserve(1, 0)
-        kept = f"{reserve.units} {reserve.priority!r}" if window.reserve else "0 0"
-        ms = milliseconds("per", window.per)
-        texts.append(f"{window.rate!r} {ms} {window.burst} {kept}")
+        text = f"{window.rate!r} {milliseconds('per', window.per)} {window.burst}"
+        if window.reserve:
+            text += f" {window.reserve.units} {window.reserve.priority!r}"
+        texts.append(text)
     return "|".join(texts)
 
 
 def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     """The windows and the concurrency that a text of the hash `limits` says."""
     head, *parts = text.split("|")
-    concurrency, floor, ceiling, step = head.split(" ")
-    windows = []
-    for i, part in enumerate(parts):
-        rate, ms, burst, units, priority = part.split(" ")
-        windows.append(
-            RateLimit(
-                _as_written(rate),
-                int(ms) / 1000,
-                int(burst),
-                Reserve(int(units), _as_written(priority)) if units != "0" else None,
-                Adaptive(_as_written(floor), _as_written(ceiling), _as_written(step))
-                if ceiling != "0" and i == 0
-                else None,
-            )
-        )
+    concurrency, _, learning = head.partition("~")
+    adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
+    windows: list[RateLimit] = []
+    for part in parts:
+        rate, ms, burst, *kept = part.split(" ")
+        reserve = Reserve(int(kept[0]), _as_written(kept[1])) if kept else None
+        learned = None if windows else adaptive
+        windows.append(RateLimit(_as_written(rate), int(ms) / 1000, int(burst), reserve, learned))
     return tuple(windows), int(concurrency) or None
 
 

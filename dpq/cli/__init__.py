@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, look, produce
+from dpq.cli import change, consume, daemon, dead, demo, limits, look, produce
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._shell import BareNumber, Program, log_to_stderr
 
@@ -70,12 +70,15 @@ _command: Callable[..., None]
 _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
-for _command in (consume.ack, consume.fail, consume.release, consume.bury, consume.extend):
+for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
+    _add(context_settings=TAKES_IDS)(_command)
+for _command in (consume.bury, consume.extend):
     _add(context_settings=TAKES_IDS)(_command)
 
 _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
-_add(context_settings=TAKES_IDS)(look.get)
+for _command in (look.get, look.why):
+    _add(context_settings=TAKES_IDS)(_command)
 _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(look.check)
@@ -85,7 +88,8 @@ for _command in (change.update, change.cancel):
     _add(context_settings=TAKES_IDS)(_command)
 for _command in (change.pause, change.resume, change.purge):
     _add()(_command)
-app.add_typer(change.groups, name="group", rich_help_panel="Change")
+app.add_typer(limits.app, name="limit", rich_help_panel="Change")
+app.add_typer(limits.groups, name="group", rich_help_panel="Change")
 app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 
 _add = partial(app.command, rich_help_panel="Upkeep")

@@ -31,7 +31,7 @@ def given(ctx: Any, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _number(text: str) -> float:
+def number(text: str) -> float:
     """Read an int as an int, however long: a double would lose its last digits."""
     try:
         return int(text)
@@ -69,7 +69,7 @@ Yes = Annotated[bool, typer.Option("--yes", help="Really delete: nothing asks ag
 Priority = Annotated[
     float,
     typer.Option(
-        parser=_number,
+        parser=number,
         metavar="NUMBER",
         help="Any int from -2^63 to 2^63-1 or finite float; bigger runs first.",
     ),
@@ -77,7 +77,7 @@ Priority = Annotated[
 NewPriority = Annotated[
     float | None,
     typer.Option(
-        parser=_number, metavar="NUMBER", help="The new priority.", show_default="unchanged"
+        parser=number, metavar="NUMBER", help="The new priority.", show_default="unchanged"
     ),
 ]
 Delay = Annotated[float, typer.Option(metavar="SECONDS", help="Seconds until the task is ready.")]

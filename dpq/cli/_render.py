@@ -1,24 +1,30 @@
 """Tasks and counts as rich tables. Text from the queue goes in without control characters."""
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from pydantic_core import to_json
 from rich.table import Table
 
-from dpq import DeadTask, QueueStats, Task
+from dpq import DeadTask, LimitState, QueueStats, Task
 from dpq._arguments import one_line
+from dpq.cli._rates import per_text, rate_text
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
 
-def _table(title: str, *columns: str, numbers: Sequence[str] = ()) -> Table:
-    """An empty table; `numbers` names the columns that stand to the right."""
+def _table(
+    title: str, *columns: str, numbers: Sequence[str] = (), wraps: Sequence[str] = ()
+) -> Table:
+    """An empty table; `numbers` names the columns that stand to the right, `wraps` those that give
+    way where it is narrow, on more lines."""
     made = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=None)
     for name in columns:
         side: Literal["left", "right"] = "right" if name in numbers else "left"
-        made.add_column(name, justify=side, no_wrap=True, overflow="ellipsis")
+        gives = name in wraps
+        overflow: Literal["fold", "ellipsis"] = "fold" if gives else "ellipsis"
+        made.add_column(name, justify=side, no_wrap=not gives, overflow=overflow)
     return made
 
 

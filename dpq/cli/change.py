@@ -17,10 +17,6 @@ from dpq.cli._options import (
 )
 from dpq.cli._shell import talk
 
-groups = typer.Typer(no_args_is_help=True, help="Close or open a group for all consumers.")
-
-GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
-
 
 def update(
     task_id: TaskId,
@@ -102,24 +98,3 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
         while (step := q.promote()) >= UPKEEP_BATCH:
             moved += step
     print(moved + step)
-
-
-@groups.command("close")
-def close_group(
-    name: GroupName,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="For so long from now.")],
-    url: Url = DEFAULT_URL,
-    queue: Queue = DEFAULT_QUEUE,
-) -> None:
-    """Hand out no task of this group for a while."""
-    with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, seconds)
-    talk(f"closed group {name!r} of {queue!r} for {seconds:g} s")
-
-
-@groups.command("open")
-def open_group(name: GroupName, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Hand out the tasks of this group again."""
-    with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, 0)
-    talk(f"opened group {name!r} of {queue!r}")

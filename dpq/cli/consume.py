@@ -1,6 +1,7 @@
-"""`dpq pop`, and what a holder of a lease may do with it: ack, fail, release, bury, extend."""
+"""`dpq pop`, and what a holder of a lease may do with it: ack, fail, release, bury and more."""
 
 import sys
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
@@ -108,6 +109,33 @@ def release(
     with DPQ[Any].from_url(url, queue) as q:
         q.release(_held(q, task_id, token), delay, priority=priority)
     talk(f"released {task_id}")
+
+
+class Scope(StrEnum):
+    """What a 429 closes; typer needs an enum."""
+
+    GROUP = "group"
+    QUEUE = "queue"
+    TASK = "task"
+
+
+def rate_limited(
+    task_id: TaskId,
+    token: Token,
+    seconds: Annotated[
+        float, typer.Argument(metavar="SECONDS", help="From now, as Retry-After says.")
+    ],
+    scope: Annotated[
+        Scope,
+        typer.Option(help="What closes: the task's group (without one, the queue), or only it."),
+    ] = Scope.GROUP,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Give a task back that met a 429, not counted; its group closes for all consumers."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.rate_limited(_held(q, task_id, token), seconds, scope.value)
+    talk(f"rate limited {task_id}: its {scope} waits {seconds:g} s")
 
 
 def bury(

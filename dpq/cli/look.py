@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: peek, get, stats, queues, check."""
+"""Commands that look and change nothing: peek, get, why, stats, queues, check."""
 
 import sys
 import time
@@ -43,6 +43,12 @@ def get(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -
     """Show one task, in whatever state it is, as one line of JSON."""
     with DPQ[Any].from_url(url, queue) as q:
         emit(q.get(task_id).model_dump())
+
+
+def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Say in one sentence why a task is not running, or until when it runs."""
+    with DPQ[Any].from_url(url, queue) as q:
+        print(q.why(task_id))
 
 
 def stats(

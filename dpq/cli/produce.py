@@ -44,7 +44,8 @@ def push(
         typer.Option(
             "--full",
             help="Each line is an object with push's arguments: payload, and if need be priority, "
-            "delay, group, key, on_duplicate, max_attempts, expires_in. The options are defaults.",
+            "delay, group, key, on_duplicate, max_attempts, expires_in, cost. "
+            "The options are defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -70,6 +71,9 @@ def push(
             metavar="SECONDS", help="Not started by then: dead, expired.", show_default="never"
         ),
     ] = None,
+    cost: Annotated[
+        int, typer.Option(metavar="UNITS", help="Units that it takes of every limit, 1 to 1000000.")
+    ] = 1,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -80,7 +84,7 @@ def push(
     """
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
-    options |= {"expires_in": expires_in}
+    options |= {"expires_in": expires_in, "cost": cost}
     with _source(payload, file, full) as stream, DPQ[Any].from_url(url, queue) as q:
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options))

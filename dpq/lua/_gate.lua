@@ -1,19 +1,27 @@
 -- _gate: what a scope allows: a group, or "" for the whole queue. Layout: docs/design.md, "Limits".
--- Wants: instant, invisible, conf, limits, gates, tracked.
--- Gives: gate_of(scope), pace(gate, rate), opens_at(gate, cost, rank), full(gate), keep().
-local gates_seen, rules_seen, own_limits, drift = {}, {}, nil, nil
+-- Wants: instant, invisible, conf, limits, gates, tracked. What conf says of the queue may be put into
+--        queue_texts: its rules and its gate.
+-- Gives: gate_of(scope), pace(window, rule, rate), opens_at(gate, cost, rank), full(gate).
+local gates_seen, rules_seen, own_limits, drift, queue_texts = {}, {}, nil, nil, nil
 
 local function rules_of(field)
   local rules = rules_seen[field]
   if rules == nil then
-    local head, windows = string.match(redis.call('HGET', limits, field) or '', '^([^|]+)(.*)$')
-    if head then
-      local concurrency, floor, ceiling, step = string.match(head, '^(%S+) (%S+) (%S+) (%S+)$')
-      rules = { concurrency = tonumber(concurrency), floor = tonumber(floor), ceiling = tonumber(ceiling),
-        step = tonumber(step) }
-      for rate, per, burst, reserve, rank in string.gmatch(windows, '|(%S+) (%S+) (%S+) (%S+) ([^|]+)') do
-        rules[#rules + 1] = { rate = tonumber(rate), per = tonumber(per), burst = tonumber(burst),
-          reserve = tonumber(reserve), rank = tonumber(rank) }
+    local text = field == 'queue' and queue_texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
+    local concurrency, rate, per, burst = string.match(text or '', '^(%d+)|(%S+) (%d+) (%d+)$')
+    if rate then
+      rules = { concurrency = tonumber(concurrency), ceiling = 0,
+        { rate = tonumber(rate), per = tonumber(per), burst = tonumber(burst), reserve = 0 } }
+    elseif text then
+      local learning, windows, floor, ceiling, step
+      concurrency, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
+      floor, ceiling, step = string.match(learning, '^(%S+) (%S+) (%S+)$')
+      rules = { concurrency = tonumber(concurrency), floor = tonumber(floor or 0), ceiling = tonumber(ceiling or 0),
+        step = tonumber(step or 0) }
+      for units, ms, most, kept in string.gmatch(windows, '|(%S+) (%d+) (%d+) ?([^|]*)') do
+        local reserve, rank = string.match(kept, '^(%d+) (%S+)$')
+        rules[#rules + 1] = { rate = tonumber(units), per = tonumber(ms), burst = tonumber(most),
+          reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) }
       end
     end
     rules_seen[field] = rules or false
@@ -21,15 +29,10 @@ local function rules_of(field)
   return rules
 end
 
--- One unit each `interval` ms, rounded up to what doubles of this size add exactly. Only the first window
--- learns its rate.
-local function pace(gate, rate)
-  gate.rate = rate
-  for i, window in ipairs(gate.rules) do
-    local units = i == 1 and rate or window.rate
-    gate[i].interval = math.ceil(window.per / units * 4096) / 4096
-    gate[i].most = math.max(1, math.ceil(units) + window.burst - 1)
-  end
+-- One unit each `interval` ms, rounded up to what doubles of this size add exactly.
+local function pace(window, rule, rate)
+  window.interval = math.ceil(rule.per / rate * 4096) / 4096
+  window.most = math.max(1, math.ceil(rate) + rule.burst - 1)
 end
 
 local function gate_of(scope)
@@ -37,34 +40,35 @@ local function gate_of(scope)
   if gate then
     return gate
   end
-  local rules = rules_of(scope == '' and 'queue' or 'groups')
-  if scope ~= '' then
-    own_limits = own_limits or redis.call('HLEN', limits) - (rules and 1 or 0) - (rules_of('queue') and 1 or 0)
+  local rules, text
+  if scope == '' then
+    queue_texts = queue_texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
+    rules, text = rules_of('queue'), queue_texts[2]
+  else
+    rules, text = rules_of('groups'), redis.call('HGET', gates, scope)
+    own_limits = own_limits or redis.call('HLEN', limits) - (rules and 1 or 0)
     rules = own_limits > 0 and rules_of('group:' .. scope) or rules
   end
   rules = rules or { concurrency = 0, ceiling = 0 }
   gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0 }
   gates_seen[scope] = gate
-  local opens, why, probe, rate, since, used, paid = string.match(redis.call('HGET', gates, scope) or '',
-    '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+)(.*)$')
-  if opens then
+  if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
+    local opens, why, probe, rate, since, used, paid = string.match(text,
+      '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+) (.*)$')
     gate.opens, gate.why, gate.probe = tonumber(opens), why, probe
-    gate.rate, gate.since, gate.used = tonumber(rate), tonumber(since), tonumber(used)
+    gate.rate, gate.since, gate.used, text = tonumber(rate), tonumber(since), tonumber(used), paid
   end
-  for i in ipairs(rules) do
-    gate[i] = { paid = 0 }
-  end
-  if rules[1] then
-    local learned = rules.ceiling > 0 and gate.rate > 0
-    pace(gate, learned and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rules[1].rate)
-    local i = 1
-    for until_ms in string.gmatch(paid or '', '%S+') do
-      if gate[i] then -- the bound: a clock that stepped back, or a limit that was tighter
-        local bound = instant + rules[i].per + rules[i].burst * gate[i].interval
-        gate[i].paid = math.min(tonumber(until_ms), bound)
-      end
-      i = i + 1
+  local next_paid = text and string.gmatch(text, '%d[%d.]*')
+  for i, rule in ipairs(rules) do
+    local window, rate = { paid = tonumber(next_paid and next_paid() or 0) }, rule.rate
+    if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
+      rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
+      gate.rate = rate
     end
+    pace(window, rule, rate)
+    -- The bound: a clock that stepped back, or a limit that was tighter.
+    window.paid = math.min(window.paid, instant + rule.per + rule.burst * window.interval)
+    gate[i] = window
   end
   return gate
 end
@@ -73,16 +77,16 @@ end
 -- rank (minus the score) below that of a reserve must leave the reserved units.
 local function opens_at(gate, cost, rank)
   local at = gate.opens
-  for i, window in ipairs(gate.rules) do
+  for i, rule in ipairs(gate.rules) do
     local need = math.min(cost, gate[i].most)
-    if window.reserve > 0 and rank < math.huge then
+    if rule.reserve > 0 and rank < math.huge then
       if not drift then -- what aging has added to every priority since its beginning
         local aging, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
         drift = since and aging * (instant - since) / 1000 or 0
       end
-      need = need + (rank + drift < window.rank and window.reserve or 0)
+      need = need + (rank + drift < rule.rank and rule.reserve or 0)
     end
-    at = math.max(at, gate[i].paid + (need - window.burst) * gate[i].interval)
+    at = math.max(at, gate[i].paid + (need - rule.burst) * gate[i].interval)
   end
   return at
 end

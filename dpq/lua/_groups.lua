@@ -2,7 +2,8 @@
 -- With round robin a head has its turn in the place of its place: who has been served goes to the end.
 -- Wants: ready, waiting, groups, conf.
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group),
---        lead(group, score, member, turn), succeed(group), shut(group); admitted, how many tasks have become ready in this script.
+--        lead(group, score, member, turn), succeed(group), shut(group); admitted, how many tasks have
+--        become ready in this script.
 local admitted, fairness = 0, nil
 
 local function score_of(task)

@@ -1,6 +1,6 @@
 -- _leased: what pop has taken goes under a lease; and if work remains that may run now, or that a waiter who
 -- leaves was to watch for, the next one is told.
--- Wants: bodies, metas, visibility, now, soonest, moved, at, waiter, meta, ready, invisible, conf, stats, wake,
+-- Wants: bodies, metas, visibility, now, soonest, moved, at_last, waiter, meta, ready, invisible, conf, stats, wake,
 --        reply; watch, notice (_notice). Fills reply.
 local token = redis.call('HINCRBY', stats, 'popped', #bodies) - #bodies
 local leases, lease_end = {}, string.format('%.0f', now + visibility)
@@ -20,7 +20,8 @@ if mine or moved > 0 then
   if mine and mine > now and redis.call('HGET', conf, 'watched') == waiter then
     redis.call('HDEL', conf, 'watched')
   end
-  local moment = left and at or mine and tonumber(redis.call('HGET', conf, 'next_event') or '')
+  local at = left and at_last and at_last()
+  local moment = at or mine and tonumber(redis.call('HGET', conf, 'next_event') or '')
   if left and not at then
     redis.call('ZADD', wake, '0', 'w')
   elseif mine and moment then

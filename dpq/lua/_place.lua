@@ -3,7 +3,7 @@
 --        score_of, shut, succeed, admitted (_groups); settle, ended, stirred, heavy (_settle); keep (_keep).
 -- Gives: enter(id, task), leave(id, task); admit(quiet), to be called after the last of
 --        them: it wakes a waiting consumer if tasks have become ready in this script (unless quiet, or the
---        queue's own limit has nobody run before `gate`), and says how many.
+--        queue's own limit has nobody run before `shut_until`), and says how many.
 local arrivals = {}
 
 local function enter(id, task)
@@ -58,11 +58,11 @@ local function admit(quiet)
   stirred = {}
   keep()
   if freed then
-    redis.call('HDEL', conf, 'gate')
+    redis.call('HDEL', conf, 'shut_until')
     redis.call('ZADD', wake, '0', 'w')
   elseif admitted > 0 and not quiet then
-    local gate = redis.call('HGET', conf, 'gate')
-    if not gate or tonumber(gate) <= now then
+    local shut_until = redis.call('HGET', conf, 'shut_until')
+    if not shut_until or tonumber(shut_until) <= now then
       redis.call('ZADD', wake, '0', 'w')
     end
   end

@@ -4,7 +4,7 @@ if at then
   local left = redis.call('EXISTS', ready) == 1
   event = left and at or event and math.max(event, at)
   if left and least and waiter ~= '' then -- until then there is no use in waking anybody
-    redis.call('HSET', conf, 'gate', string.format('%.0f', math.floor(least)))
+    redis.call('HSET', conf, 'shut_until', string.format('%.0f', math.floor(least)))
   end
 end
 event = event and math.max(math.ceil(event), now)

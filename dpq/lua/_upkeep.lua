@@ -1,6 +1,6 @@
 -- _upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
 -- Wants: now, instant, stamp, delayed, invisible, closed, meta, conf, stats, tracked; read, write (_record);
---        succeed (_groups); ended (_settle); prune (_keep); enter, admit (_place); bury, rescue (_bury);
+--        succeed (_groups); ended (_settle); prune (_prune); enter, admit (_place); bury, rescue (_bury);
 --        next_event (_next).
 -- Gives: upkeep(most, quiet), which says how many it moved (as many as `most` means: call again).
 local function upkeep(most, quiet)

@@ -35,6 +35,7 @@ local now, group, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local gate = gate_of(group)
 if ms > 0 then
   gate.opens, gate.why, gate.changed = now + ms, 'h', true
+  redis.call('HSET', conf, 'gated', '1')
 elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe

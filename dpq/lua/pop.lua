@@ -39,7 +39,8 @@ local batch, waiter = tonumber(ARGV[5]), ARGV[6]
 
 -- @include _now
 -- @include _notice
-local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated')
+local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
+  'queue_gate')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 if paused and (paused == 'inf' or tonumber(paused) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
@@ -54,6 +55,7 @@ if soonest and soonest <= now then
   -- @include _place
   -- @include _bury
   -- @include _next
+  -- @include _prune
   -- @include _upkeep
   moved = upkeep(batch, true)
   if moved >= batch then
@@ -62,16 +64,21 @@ if soonest and soonest <= now then
 end
 
 -- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
-local stride, crown, judge, at_last = 16, nil, nil, nil
-if settings[3] or redis.call('EXISTS', groups) == 1 then
-  -- @include _groups
-  stride, crown = redis.call('EXISTS', groups) == 1 and 1 or 16, succeed
-  if settings[3] then
-    -- @include _gate
-    -- @include _keep
+local grouped = redis.call('EXISTS', groups) == 1
+local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
+if settings[3] or settings[4] or settings[5] then
+  -- @include _gate
+  -- @include _keep
+  queue_texts = moved == 0 and { settings[4], settings[5] } or nil
+  -- @include _judge
+  if grouped then
+    -- @include _groups
     -- @include _settle
-    -- @include _judge
+    -- @include _judge_groups
   end
+elseif grouped then
+  -- @include _groups
+  crown = succeed
 end
 local metas, bodies, rotten, bytes, passed = {}, {}, {}, 0, 0
 while #bodies < most and passed < batch and bytes <= max_bytes do
@@ -82,9 +89,8 @@ while #bodies < most and passed < batch and bytes <= max_bytes do
   -- @include _take
 end
 
-local at, least
-if at_last then
-  at, least = at_last()
+if settle_all then
+  settle_all()
 end
 local reply = { now + visibility }
 if #bodies > 0 then
@@ -108,5 +114,8 @@ elseif passed > 0 then
   return { -5 }
 end
 -- @include _next
-local event = next_event()
+local event, at, least = next_event(), nil, nil
+if at_last then
+  at, least = at_last()
+end
 -- @include _rest

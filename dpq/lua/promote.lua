@@ -39,6 +39,7 @@ local now, batch = ARGV[1], tonumber(ARGV[2])
 -- @include _place
 -- @include _bury
 -- @include _next
+-- @include _prune
 -- @include _upkeep
 local moved = upkeep(batch)
 moved = math.max(moved, trim(batch))

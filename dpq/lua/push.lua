@@ -33,7 +33,7 @@ local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], 
 local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'gate')
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until')
 if not settings[1] then
   return { 1 }
 end

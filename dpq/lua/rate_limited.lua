@@ -54,7 +54,8 @@ if scope ~= 'task' then
   local gate = gate_of(scope == 'group' and task.group or '')
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)
   if rules.ceiling > 0 and gate[1] and first and instant >= gate.since then
-    pace(gate, math.max(rules.floor, gate.rate / 2))
+    gate.rate = math.max(rules.floor, gate.rate / 2)
+    pace(gate[1], rules[1], gate.rate)
     gate.since, gate.used = opens, 0
   end
   gate.opens, gate.why, gate.probe, gate.changed = opens, 'l', 'p', true
@@ -65,6 +66,7 @@ if scope ~= 'task' then
   if gate.scope == '' then
     stirred[''] = true
   else
+    redis.call('HSET', conf, 'gated', '1')
     settle(gate.scope)
   end
 end

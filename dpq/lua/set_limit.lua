@@ -34,16 +34,21 @@ local now, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARG
 -- @include _now
 -- @include _notice
 if walk == 'set' then
-  if rules == '' then
-    redis.call('HDEL', limits, field)
+  local hash, name = limits, field
+  if field == 'queue' then
+    hash, name = conf, 'queue_rules'
   else
-    redis.call('HSET', limits, field, rules)
+    redis.call('HSET', conf, 'gated', '1')
   end
-  redis.call('HSET', conf, 'gated', '1')
+  if rules == '' then
+    redis.call('HDEL', hash, name)
+  else
+    redis.call('HSET', hash, name, rules)
+  end
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
-  redis.call('HDEL', conf, 'gate', 'watched') -- whoever sleeps by the old limit is to look
+  redis.call('HDEL', conf, 'shut_until', 'watched') -- whoever sleeps by the old limit is to look
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^[1-9]') and field ~= 'queue' and 'leases' or 'closed'
 end

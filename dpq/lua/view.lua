@@ -11,9 +11,9 @@
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
--- Returns seven texts for each: "" or its field of limits, TAB and its rules; when it opens, ms, or "0"; why
--- it lets no task run (l a 429, h by hand, p the probe is out, c concurrency, s spent; "" when it does); the
--- rate that it has learned; the units left of each window; how many tasks are due; and now, ms.
+-- Returns seven texts for each: "", or "queue" or its field of limits, TAB and its rules; when it opens, ms,
+-- or "0"; why it lets no task run (l a 429, h by hand, p the probe is out, c concurrency, s spent; "" when it
+-- does); the rate that it has learned; the units left of each window; how many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
 local ready, invisible, waiting, groups, conf = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local limits, gates, tracked = KEYS[6], KEYS[7], KEYS[8]
@@ -27,12 +27,11 @@ for i = 2, #args do
   local scope = args[i]
   local gate = gate_of(scope)
   local at, why, left = opens_at(gate, 1, math.huge), '', {}
-  local field = scope == '' and 'queue' or 'group:' .. scope
-  if redis.call('HEXISTS', limits, field) == 0 and scope ~= '' then
-    field = 'groups'
+  local text = scope == '' and queue_texts[1] and 'queue\t' .. queue_texts[1] or ''
+  for _, field in ipairs(scope ~= '' and { 'groups', 'group:' .. scope } or {}) do
+    local rules = redis.call('HGET', limits, field)
+    text = rules and field .. '\t' .. rules or text
   end
-  local text = redis.call('HGET', limits, field)
-  text = text and field .. '\t' .. text or ''
   for n, window in ipairs(gate.rules) do
     local units = window.burst - math.max(0, gate[n].paid - instant) / gate[n].interval
     left[n] = string.format('%.6f', units)

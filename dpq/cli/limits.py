@@ -1,0 +1,181 @@
+"""`dpq limit` and `dpq group`: what may be popped when, for all consumers at once."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, Adaptive, LimitState, RateLimit, Reserve
+from dpq.cli import _rates
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._render import group_sheet, limit_table, scope_name
+from dpq.cli._shell import emit, tables, talk
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Limits of the queue and of groups: set, list or clear them.",
+)
+groups = typer.Typer(
+    no_args_is_help=True, help="Groups: list or show them, close or open one for all consumers."
+)
+
+OfGroup = Annotated[
+    str | None,
+    typer.Option(
+        "--group", metavar="NAME", help="Of this group.", show_default="of the whole queue"
+    ),
+]
+OfEveryGroup = Annotated[
+    bool,
+    typer.Option("--every-group", help="Of every group that has no limit of its own."),
+]
+GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
+
+
+def _scope(group: str | None, every_group: bool) -> str | None:
+    if group is not None and every_group:
+        raise typer.BadParameter("give --group NAME or --every-group, not both")
+    return "*" if every_group else group
+
+
+@app.command("set")
+def set_limit(
+    rates: Annotated[
+        list[RateLimit] | None,
+        typer.Argument(
+            metavar="[RATE]...",
+            parser=_rates.rate,
+            help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds); several hold "
+            "all at once. Behind commas what holds for this one: 5000/h,burst=1000,reserve=500:10",
+            show_default=False,
+        ),
+    ] = None,
+    group: OfGroup = None,
+    every_group: OfEveryGroup = False,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tasks under a lease at once.", show_default="any number"),
+    ] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            parser=_rates.burst,
+            help="Units that may go at once after a rest, of the one RATE.",
+            show_default="1: evenly",
+        ),
+    ] = None,
+    reserve: Annotated[
+        Reserve | None,
+        typer.Option(
+            metavar="UNITS:PRIORITY",
+            parser=_rates.reserve,
+            help="Keep so many units of the burst for tasks of at least this priority.",
+            show_default="none",
+        ),
+    ] = None,
+    adaptive: Annotated[
+        Adaptive | None,
+        typer.Option(
+            metavar="FLOOR:CEILING[:STEP]",
+            parser=_rates.adaptive,
+            help="Learn the rate, from RATE on, in units of its window: STEP more (1 unless said) "
+            "after each clean window, half at a 429.",
+            show_default="fixed",
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Limit what is popped, by all consumers at once; replaces the limit that was there.
+
+    A task takes 1 unit, or its cost. Any window of a RATE grants its units + burst - 1 at most.
+
+    \b
+      dpq limit set 10/s 5000/h                  the queue: two windows, both hold
+      dpq limit set 2.5/min --every-group        each group that has no limit of its own
+      dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a rest
+      dpq limit set --concurrency 3 --group api  3 tasks of it at once, at any rate
+      dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
+      dpq limit set 5/s --adaptive 1:20          learned, from 1/s to 20/s
+    """
+    windows = _rates.with_options(rates or [], burst=burst, reserve=reserve, adaptive=adaptive)
+    scope = _scope(group, every_group)
+    with DPQ[Any].from_url(url, queue) as q:
+        q.set_limit(windows, group=scope, concurrency=concurrency)
+    said = [_rates.rate_text(window) for window in windows]
+    said += [f"{concurrency} at once"] if concurrency is not None else []
+    talk(f"limited {scope_name(scope)} of {queue!r}: {', '.join(said)}")
+
+
+@app.command("list")
+def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Show the limits of the queue and of groups, what is left of them, and what is closed."""
+    with DPQ[Any].from_url(url, queue) as q:
+        _show(f"limits of {queue}", queue, q.limits(), json)
+
+
+def _show(title: str, queue: str, states: list[LimitState], json: bool) -> None:
+    if not json:
+        tables().print(limit_table(title, states))
+    for state in states if json else ():
+        emit({"queue": queue, **state.model_dump()})
+
+
+@app.command("clear")
+def clear_limit(
+    group: OfGroup = None,
+    every_group: OfEveryGroup = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Remove a limit; of a group, the one of every group holds again."""
+    scope = _scope(group, every_group)
+    with DPQ[Any].from_url(url, queue) as q:
+        q.clear_limit(scope)
+    talk(f"no limit for {scope_name(scope)} of {queue!r}")
+
+
+@groups.command("list")
+def list_groups(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Show the groups that are closed or have a limit of their own."""
+    with DPQ[Any].from_url(url, queue) as q:
+        found = q.groups()
+    if found:
+        _show(f"groups of {queue}", queue, found, json)
+    else:
+        talk(f"no group of {queue!r} is closed or has a limit of its own")
+
+
+@groups.command("show")
+def show_group(
+    name: GroupName, json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
+) -> None:
+    """Show one group: its limit, what is left of it, whether it is open, and why not."""
+    with DPQ[Any].from_url(url, queue) as q:
+        state = q.group(name)
+    if json:
+        emit({"queue": queue, **state.model_dump()})
+    else:
+        tables().print(group_sheet(f"group {name} of {queue}", state))
+
+
+@groups.command("close")
+def close_group(
+    name: GroupName,
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="For so long from now.")],
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Hand out no task of this group for a while."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.delay_group(name, seconds)
+    talk(f"closed group {name!r} of {queue!r} for {seconds:g} s")
+
+
+@groups.command("open")
+def open_group(name: GroupName, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+    """Hand out the tasks of this group again, as its limit allows."""
+    with DPQ[Any].from_url(url, queue) as q:
+        q.delay_group(name, 0)
+    talk(f"opened group {name!r} of {queue!r}")

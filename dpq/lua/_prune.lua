@@ -1,0 +1,28 @@
+-- _prune: gates that say nothing any more are forgotten. A few are looked at by chance, so that those of
+-- groups that are gone cannot pile up: with two for each group that opens, as many are useless as useful.
+-- Wants: instant, conf, limits, gates; gate_of (_gate). Gives: prune(most).
+local function prune(most)
+  local drop, drawn = {}, redis.call('HRANDFIELD', gates, most)
+  for _, scope in ipairs(drawn) do
+    local gate = gate_of(scope)
+    local until_ms = gate.opens
+    for i, window in ipairs(gate.rules) do
+      until_ms = math.max(until_ms, gate[i].paid + window.per)
+    end
+    if gate.rules.ceiling > 0 then -- what was learned is worth more than the window it was learned in
+      until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
+    end
+    if gate.probe ~= '-' then
+      until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
+    end
+    if until_ms <= instant and not gate.changed then
+      drop[#drop + 1] = scope
+    end
+  end
+  if #drop > 0 then
+    redis.call('HDEL', gates, unpack(drop))
+  end
+  if redis.call('EXISTS', gates, limits) == 0 then
+    redis.call('HDEL', conf, 'gated')
+  end
+end

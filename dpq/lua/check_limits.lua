@@ -1,0 +1,68 @@
+-- check_limits: look for broken invariants in what limits keep, a bounded part at a time.
+--
+-- KEYS[1]  invisible  ZSET    id -> lease end, ms
+-- KEYS[2]  meta       HASH    id -> record
+-- KEYS[3]  conf       HASH    settings
+-- KEYS[4]  limits     HASH    what is limited -> how
+-- KEYS[5]  gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[6]  tracked    ZSET    leases whose end lets others run
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  part       tracked, gates or invisible
+-- ARGV[3]  cursor     0 to begin
+-- ARGV[4]  count      entries to look at, about
+--
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}.
+-- Lost reply: safe to send again.
+local invisible, meta, conf, limits, gates = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local tracked = KEYS[6]
+local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- @include _now
+-- @include _record
+-- @include _gate
+local reply = {}
+local function problem(kind, subject, detail)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
+end
+
+local function look_at_gate(scope, text)
+  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d. ]*$')
+  if not probe and not string.match(text, '^- [%d. ]*$') then
+    problem('bad gate', scope, text)
+  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
+    problem('probe without a lease', scope, probe)
+  end
+end
+
+local function look_at_tracked(member)
+  local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
+  if member ~= '\t' and (not task or group ~= '' and task.group ~= group or not redis.call('ZSCORE', invisible, id)) then
+    problem('lease that has ended', member, 'in tracked')
+  end
+end
+
+local function look_at_lease(id)
+  local task = read(redis.call('HGET', meta, id) or '')
+  if task and task.group ~= '' and gate_of(task.group).rules.concurrency > 0
+    and not redis.call('ZSCORE', tracked, task.group .. '\t' .. id) then
+    problem('lease not counted', id, task.group)
+  end
+end
+
+local set = ({ tracked = tracked, gates = gates, invisible = invisible })[part]
+local page = redis.call(set == gates and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+reply[1] = page[1]
+if set == gates and cursor == '0' then
+  look_at_gate('', redis.call('HGET', conf, 'queue_gate') or '- ')
+end
+for i = 1, #page[2], 2 do
+  if set == gates then
+    look_at_gate(page[2][i], page[2][i + 1])
+  elseif set == tracked then
+    look_at_tracked(page[2][i])
+  else
+    look_at_lease(page[2][i])
+  end
+end
+return reply
