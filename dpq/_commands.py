@@ -208,7 +208,7 @@ class Commands(LimitCommands, Generic[P]):
 
     # Taking
 
-    def pop(self, most: int, visibility: float | None, waiter: str | int = "") -> Steps[Batch[P]]:
+    def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
         """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read.
 
         Args:

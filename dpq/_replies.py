@@ -56,9 +56,9 @@ class Batch(NamedTuple, Generic[P]):
     tasks: list[Task[P]]
     unreadable: list[tuple[Task[Any], PayloadError]]
     again: bool = False
-    next_event_ms: int | None = None
+    next_event_ms: float | None = None
     size: int = 0
-    now_ms: int = 0
+    now_ms: float = 0
 
 
 def _moment(milliseconds: int) -> datetime:
@@ -143,7 +143,8 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     if first == Code.AGAIN:
         return Batch([], [], again=True)
     if first == 0:
-        return Batch([], [], next_event_ms=read_wait(reply[1]), now_ms=reply[2])
+        wait_ms = None if reply[1] < 0 else reply[1] / 1000
+        return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], PayloadError]] = []
     until = _moment(first)

@@ -83,7 +83,7 @@ class Waiter:
                 if late is not None:
                     hand_on = late if hand_on is None else min(late, hand_on)
             if hand_on is not None:
-                marker = (int(hand_on), "e") if hand_on else (0, "w")
+                marker = (f"{hand_on:.3f}", "e") if hand_on else (0, "w")
                 self._client.execute_command("ZADD", self._markers[0], *marker)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
@@ -119,7 +119,7 @@ class Watch:
         moment: What it watches for, ms of the server's clock; None for nothing.
     """
 
-    def __init__(self, now_ms: int, wait_ms: int | None) -> None:
+    def __init__(self, now_ms: float, wait_ms: float | None) -> None:
         looked = time.monotonic()
         self._offset = looked - now_ms / 1000  # never too early: the answer was under way
         self._look_at = looked + RECHECK_SECONDS
@@ -132,9 +132,9 @@ class Watch:
         self._look_at = min(self._look_at, moment / 1000 + self._offset)
 
     @property
-    def mine(self) -> int:
+    def mine(self) -> str:
         """The moment as pop takes it; 0 for none."""
-        return int(self.moment or 0)
+        return f"{self.moment:.3f}" if self.moment else "0"
 
     def sleep(self, waiter: Waiter, until: float) -> bool:
         """Sleep until it is time to look; False when `until` (monotonic) has passed before."""

@@ -17,7 +17,7 @@ end
 local mine = tonumber(waiter)
 if mine or moved > 0 then
   local left = redis.call('EXISTS', ready) == 1
-  if mine and mine > now and redis.call('HGET', conf, 'watched') == waiter then
+  if mine and mine > now and mine == tonumber(redis.call('HGET', conf, 'watched') or '') then
     redis.call('HDEL', conf, 'watched')
   end
   local at = left and at_last and at_last()

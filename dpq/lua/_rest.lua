@@ -1,5 +1,5 @@
 -- _rest: nothing may run now: says when that may change, and who is to look then.
--- Wants: now, event, at, least, waiter, ready, conf. Returns from the script.
+-- Wants: now, instant, event, at, least, waiter, ready, conf. Returns from the script.
 if at then
   local left = redis.call('EXISTS', ready) == 1
   event = left and at or event and math.max(event, at)
@@ -7,12 +7,16 @@ if at then
     redis.call('HSET', conf, 'shut_until', string.format('%.0f', math.floor(least)))
   end
 end
-event = event and math.max(math.ceil(event), now)
-if event and waiter ~= '' and event < now + 5000 then
-  local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
-  if watched and watched > now and watched <= event and watched ~= tonumber(waiter) then
-    return { 0, -1, now }
-  end
-  redis.call('HSET', conf, 'watched', string.format('%.0f', event))
+local asked_at = math.floor(instant * 1000)
+if not event then
+  return { 0, -1, asked_at }
 end
-return { 0, event and event - now or -1, now }
+event = math.max(math.ceil(event * 1000), asked_at)
+if waiter ~= '' and event < asked_at + 5000000 then
+  local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
+  if watched and watched > now and watched * 1000 <= event and watched ~= tonumber(waiter) then
+    return { 0, -1, asked_at }
+  end
+  redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
+end
+return { 0, event - asked_at, asked_at }

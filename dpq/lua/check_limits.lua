@@ -37,7 +37,8 @@ end
 local function look_at_tracked(member)
   local group, id = string.match(member, '^([^\t]*)\t(.*)$')
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
-  if member ~= '\t' and (not task or group ~= '' and task.group ~= group or not redis.call('ZSCORE', invisible, id)) then
+  local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
+  if member ~= '\t' and not holds then
     problem('lease that has ended', member, 'in tracked')
   end
 end

@@ -23,11 +23,11 @@
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "" for one that does not wait, "-" before it waits, "0" after; or the moment, ms,
---                     that this one has been told to watch
+--                     with three digits, that this one has been told to watch
 --
--- Returns {lease end, id, record, payload, id, ...}; or {0, ms, now} when there is nothing to do: the ms
--- until that may change, or -1 when nothing is to come, or another waiter watches that moment; or {-5}
--- when upkeep is not done yet: call again at once.
+-- Returns {lease end, id, record, payload, id, ...}; or {0, us, now} when there is nothing to do: the
+-- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
+-- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once.
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
 -- they took of a limit is spent.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

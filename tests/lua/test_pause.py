@@ -17,7 +17,7 @@ def test_for_a_time(q, clock, probe):
     q.push("x")
     q.pause(10)
     clock.advance(4)
-    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, 6000]
+    assert probe.call("pop", clock(), 1, 1000, 10**6, 100, "")[:2] == [0, 6_000_000]
     clock.advance(5.999)
     assert q.pop().task is None
     clock.advance(0.001)

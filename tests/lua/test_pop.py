@@ -209,7 +209,7 @@ def test_only_expired(q, clock, probe):
         q.push(i, expires_in=1)
     clock.advance(1)
     replies = [raw_pop(probe, clock, batch=2) for _ in range(4)]
-    assert replies == [[-5], [-5], [-5], [0, -1, clock()]]
+    assert replies == [[-5], [-5], [-5], [0, -1, clock() * 1000]]
     assert q.stats().dead == 5
 
 

@@ -37,7 +37,7 @@ def test_batch():
 
 @pytest.mark.parametrize(
     ("reply", "again", "event"),
-    [([-5], True, None), ([0, -1, 5], False, None), ([0, 7, 5], False, 7)],
+    [([-5], True, None), ([0, -1, 5], False, None), ([0, 7000, 5], False, 7)],
 )
 def test_batch_of_nothing(reply, again, event):
     """Pop may have nothing: more upkeep first, nothing to come, or an event in so many ms."""
