@@ -36,7 +36,10 @@ ROUNDS = 5
 SLICES = 5  # alternations of the two sides in one round
 SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
-ALL = ("push", "pop", "groups", "link", "batches", "memory", "latency", "idle", "million")
+ALL = (
+    *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
+    "adaptive",
+)
 
 
 @dataclass(frozen=True)

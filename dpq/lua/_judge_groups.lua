@@ -1,9 +1,9 @@
 -- _judge_groups: the same, with the limits of groups.
 -- Wants: now, instant, closed, groups; may_run, charge, queue (_judge); gate_of, opens_at, full (_gate); shut,
---        succeed (_groups); next_at (_settle); keep (_keep); notice (_notice).
+--        succeed (_groups); next_at (_settle); keep (_keep); prune (_prune); notice (_notice).
 -- Sets judge(score, member, id, cost, group): false, too, when the group lets no task run: it is closed then.
 -- Sets crown(group), for a group whose head has gone; settle_all().
-local closing, gone, soonest_opening = {}, {}, nil
+local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
 
 local function close(group, at)
   gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
@@ -32,8 +32,8 @@ function crown(group)
   local at = next_at(group)
   if at > instant then
     close(group, at)
-  else
-    succeed(group)
+  elseif not succeed(group) then
+    emptied = emptied + 1
   end
 end
 
@@ -44,4 +44,7 @@ function settle_all()
     notice(soonest_opening - now)
   end
   keep()
+  if emptied > 0 then
+    prune(2 * emptied)
+  end
 end

@@ -59,7 +59,9 @@ local function admit(quiet)
   keep()
   if freed then
     redis.call('HDEL', conf, 'shut_until')
-    redis.call('ZADD', wake, '0', 'w')
+    if redis.call('EXISTS', ready) == 1 then
+      redis.call('ZADD', wake, '0', 'w')
+    end
   elseif admitted > 0 and not quiet then
     local shut_until = redis.call('HGET', conf, 'shut_until')
     if not shut_until or tonumber(shut_until) <= now then

@@ -8,15 +8,17 @@ if at then
   end
 end
 local asked_at = math.floor(instant * 1000)
-if not event then
-  return { 0, -1, asked_at }
-end
-event = math.max(math.ceil(event * 1000), asked_at)
-if waiter ~= '' and event < asked_at + 5000000 then
+event = event and math.max(math.ceil(event * 1000), asked_at)
+local soon, wait = event and event < asked_at + 5000000, event and event - asked_at or -1
+if waiter ~= '' then
   local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
-  if watched and watched > now and watched * 1000 <= event and watched ~= tonumber(waiter) then
-    return { 0, -1, asked_at }
+  local mine = watched and watched == tonumber(waiter)
+  if soon and watched and not mine and watched > now and watched * 1000 <= event then
+    wait = -1
+  elseif soon then
+    redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
+  elseif mine then
+    redis.call('HDEL', conf, 'watched')
   end
-  redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
 end
-return { 0, event - asked_at, asked_at }
+return { 0, wait, asked_at }

@@ -60,12 +60,12 @@ local function upkeep(most, quiet)
     end
   end
 
-  local opened = due(closed)
-  for _, group in ipairs(opened) do
-    succeed(group)
+  local emptied = 0
+  for _, group in ipairs(due(closed)) do
+    emptied = emptied + (succeed(group) and 0 or 1)
   end
-  if #opened > 0 then
-    prune(2 * #opened)
+  if emptied > 0 then
+    prune(2 * emptied)
   end
   admit(quiet)
   if most > 0 then

@@ -74,6 +74,7 @@ if settings[3] or settings[4] or settings[5] then
   if grouped then
     -- @include _groups
     -- @include _settle
+    -- @include _prune
     -- @include _judge_groups
   end
 elseif grouped then
