@@ -582,7 +582,10 @@ class DPQ(QueueFace[P]):
         return self._run(self._commands.promote())[0]
 
     def next_event(self) -> float | None:
-        """Seconds until time alone makes a task ready, or None when nothing is to come."""
+        """Seconds until time alone makes a task ready, or None when nothing is to come.
+
+        A pause, and a limit of the queue that is spent, keep nothing from being ready.
+        """
         wait = self._run(self._commands.next_event())
         return None if wait is None else wait / 1000
 

@@ -58,6 +58,7 @@ def root(
       dpq pop --wait              one line of JSON, with id and token
       dpq ack ID TOKEN            done; a task that nobody finishes comes back
       dpq push < tasks.ndjson     one task for each line
+      dpq limit set 10/s          at most 10 in any second, whoever pops
 
     \b
     Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.

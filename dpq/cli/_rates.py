@@ -43,7 +43,7 @@ def rate(word: str) -> RateLimit:
     found = _RATE.fullmatch(first)
     if not found or found[3] not in TIME_UNITS:
         _refuse(word, f"a rate reads {_READS}; the units of time are ms, s, m or min, h, d")
-    more = dict(_setting(word, setting) for setting in settings)
+    more = dict(_setting(word, setting.strip()) for setting in settings)
     per = float(found[2] or 1) * TIME_UNITS[found[3]]
     return _made(word, lambda: RateLimit(number(found[1]), per, **more))
 

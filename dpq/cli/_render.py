@@ -2,16 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import zip_longest
 from typing import Any, Literal
 
 from pydantic_core import to_json
 from rich.table import Table
+from rich.text import Text
 
 from dpq import DeadTask, LimitState, QueueStats, Task
 from dpq._arguments import one_line
 from dpq.cli._rates import per_text, rate_text
+from dpq.limits import EVERY_GROUP
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
+
+CUT_FIRST = ("group", "key", "reason", "last error", "payload")
+"""Columns of tasks that give way where there is no room: texts of whatever length."""
 
 
 def _table(
@@ -19,12 +25,14 @@ def _table(
 ) -> Table:
     """An empty table; `numbers` names the columns that stand to the right, `wraps` those that give
     way where it is narrow, on more lines."""
-    made = Table(title=title, title_justify="left", title_style="bold", pad_edge=False, box=None)
+    whole = Text(title, no_wrap=True, overflow="ignore")  # however narrow the table is
+    made = Table(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
     for name in columns:
         side: Literal["left", "right"] = "right" if name in numbers else "left"
         gives = name in wraps
         overflow: Literal["fold", "ellipsis"] = "fold" if gives else "ellipsis"
-        made.add_column(name, justify=side, no_wrap=not gives, overflow=overflow)
+        header = Text(name, no_wrap=True, overflow="ellipsis")
+        made.add_column(header, justify=side, no_wrap=not gives, overflow=overflow)
     return made
 
 
@@ -42,30 +50,63 @@ def _json(payload: Any) -> str:
     return to_json(payload, inf_nan_mode="constants").decode()
 
 
+def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
+    """A table of tasks without the columns in which none of them says anything.
+
+    Where it is narrow, texts are cut, the longest first: an id is of use only whole.
+    """
+    said = {
+        name: column
+        for name, column in columns.items()
+        if any(value is not None for value in column)
+    }
+    made = _table(title, *said, wraps=CUT_FIRST)
+    made.columns[0].min_width = max(map(len, columns["id"]), default=0)
+    for row in zip(*said.values(), strict=True):
+        made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in _cells(row)))
+    return made
+
+
+def _costs(tasks: Sequence[Task[Any]]) -> list[int | None]:
+    """Nothing, where each task costs 1."""
+    costs = [task.cost for task in tasks]
+    return [None for _ in tasks] if set(costs) == {1} else [*costs]
+
+
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
     """Tasks that are not dead."""
-    names = ("id", "priority", "group", "key", "attempt", "until (UTC)", "last error", "payload")
-    made = _table(title, *names)
-    for task in tasks:
-        about = (
-            task.id,
-            task.priority,
-            task.group,
-            task.key,
-            f"{task.attempt}/{task.max_attempts}",
-        )
-        made.add_row(*_cells((*about, task.visible_until, task.last_error, _json(task.payload))))
-    return made
+    return _tasks(
+        title,
+        {
+            "id": [task.id for task in tasks],
+            "priority": [task.priority for task in tasks],
+            "cost": _costs(tasks),
+            "group": [task.group for task in tasks],
+            "key": [task.key for task in tasks],
+            "attempt": [f"{task.attempt}/{task.max_attempts}" for task in tasks],
+            "until (UTC)": [task.visible_until for task in tasks],
+            "last error": [task.last_error for task in tasks],
+            "payload": [_json(task.payload) for task in tasks],
+        },
+    )
 
 
 def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
     """Dead letters."""
-    names = ("id", "died (UTC)", "attempts", "reason", "last error", "priority", "group", "payload")
-    made = _table(title, *names)
-    for task in tasks:
-        about = (task.id, task.died_at, task.attempts, task.reason, task.last_error)
-        made.add_row(*_cells((*about, task.priority, task.group, _json(task.payload))))
-    return made
+    return _tasks(
+        title,
+        {
+            "id": [task.id for task in tasks],
+            "died (UTC)": [task.died_at for task in tasks],
+            "attempts": [task.attempts for task in tasks],
+            "reason": [task.reason for task in tasks],
+            "last error": [task.last_error for task in tasks],
+            "priority": [task.priority for task in tasks],
+            "cost": _costs(tasks),
+            "group": [task.group for task in tasks],
+            "payload": [_json(task.payload) for task in tasks],
+        },
+    )
 
 
 def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: float) -> Table:
@@ -92,3 +133,75 @@ def all_queues(found: dict[str, QueueStats]) -> Table:
     for name, stats in found.items():
         made.add_row(*_cells([name, *(getattr(stats, field) for field in numbers)]))
     return made
+
+
+def scope_name(group: str | None) -> str:
+    """What a limit is about, in words."""
+    if group is None:
+        return "the queue"
+    return "every group" if group == EVERY_GROUP else f"group {one_line(group)}"
+
+
+def limit_table(title: str, states: Sequence[LimitState]) -> Table:
+    """Limits and what they allow now, one on each line; more windows on lines of their own."""
+    numbers = ("left", "in flight", "waiting")
+    wide = ("what", "rate", "state")
+    made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide)
+    for state in states:
+        windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
+        first, *others = windows or [("-", "-")]
+        made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
+        for window in others:
+            made.add_row("", *window)
+    return made
+
+
+def group_sheet(title: str, state: LimitState) -> Table:
+    """All about one group, a line for each."""
+    made = _table(title, "", "", wraps=("",))
+    made.show_header = False
+    for rate, left in zip(_rates(state), state.units_left, strict=True):
+        made.add_row("rate", rate)
+        made.add_row("units left", _units(left))
+    in_flight, waiting = _counts(state)
+    made.add_row("in flight", in_flight)
+    made.add_row("waiting", waiting)
+    made.add_row("state", _now(state))
+    return made
+
+
+def _rates(state: LimitState) -> list[str]:
+    """The windows; spaces behind the commas let a narrow column wrap there."""
+    texts = [rate_text(window).replace(",", ", ") for window in state.windows]
+    if state.rate is not None:
+        texts[0] += f" (now {per_text(round(state.rate, 2), state.windows[0].per)})"
+    if state.default:
+        texts = [f"{text} (of every group)" for text in texts]
+    return texts
+
+
+def _units(left: float) -> str:
+    return f"{round(left, 1) + 0.0:.1f}"  # 0.0 makes -0.0 a zero
+
+
+def _counts(state: LimitState) -> tuple[str, str]:
+    """In flight, with the bound, and waiting; every group together has neither."""
+    bound = "" if state.concurrency is None else f"/{state.concurrency}"
+    if state.group == EVERY_GROUP:
+        return f"-{bound}", "-"
+    return f"{state.in_flight}{bound}", str(state.waiting)
+
+
+def _now(state: LimitState) -> str:
+    if state.group == EVERY_GROUP:
+        return "-"
+    if state.open:
+        return "open"
+    opens = state.opens_at
+    return f"{state.reason} until {_moment(opens)}" if opens else f"closed: {state.reason}"
+
+
+def _moment(when: datetime) -> str:
+    """The time alone where that is clear: within half a day."""
+    near = abs(when - datetime.now(UTC)) < timedelta(hours=12)
+    return f"{when:%H:%M:%S}Z" if near else _cell(when)

@@ -50,8 +50,15 @@ def pop(
         sys.stdout.flush()
         if ack:
             q.ack_many(tasks)
-    if not tasks:
-        raise Failed(f"no task is ready in {queue!r}")
+        if not tasks:
+            raise Failed(_why_none(q))
+
+
+def _why_none(q: DPQ[Any]) -> str:
+    stats = q.stats()
+    if held := stats.ready + stats.waiting:
+        return f"no task of {q.queue_name!r} may run now: {held} wait at a limit or for a resume"
+    return f"no task is ready in {q.queue_name!r}"
 
 
 def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
@@ -135,7 +142,7 @@ def rate_limited(
     """Give a task back that met a 429, not counted; its group closes for all consumers."""
     with DPQ[Any].from_url(url, queue) as q:
         q.rate_limited(_held(q, task_id, token), seconds, scope.value)
-    talk(f"rate limited {task_id}: its {scope} waits {seconds:g} s")
+    talk(f"rate limited {task_id} for {seconds:g} s")
 
 
 def bury(

@@ -9,6 +9,7 @@ from dpq.cli import _rates
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._shell import emit, tables, talk
+from dpq.limits import EVERY_GROUP
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -35,7 +36,7 @@ GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name
 def _scope(group: str | None, every_group: bool) -> str | None:
     if group is not None and every_group:
         raise typer.BadParameter("give --group NAME or --every-group, not both")
-    return "*" if every_group else group
+    return EVERY_GROUP if every_group else group
 
 
 @app.command("set")
@@ -43,7 +44,7 @@ def set_limit(
     rates: Annotated[
         list[RateLimit] | None,
         typer.Argument(
-            metavar="[RATE]...",
+            metavar="RATE",
             parser=_rates.rate,
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds); several hold "
             "all at once. Behind commas what holds for this one: 5000/h,burst=1000,reserve=500:10",
@@ -92,12 +93,12 @@ def set_limit(
     A task takes 1 unit, or its cost. Any window of a RATE grants its units + burst - 1 at most.
 
     \b
-      dpq limit set 10/s 5000/h                  the queue: two windows, both hold
-      dpq limit set 2.5/min --every-group        each group that has no limit of its own
-      dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a rest
-      dpq limit set --concurrency 3 --group api  3 tasks of it at once, at any rate
-      dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
-      dpq limit set 5/s --adaptive 1:20          learned, from 1/s to 20/s
+    dpq limit set 10/s 5000/h                  the queue: two windows, both hold
+    dpq limit set 2.5/min --every-group        groups without one of their own
+    dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a rest
+    dpq limit set --concurrency 3 --group api  3 of its tasks at once, that is all
+    dpq limit set 5/s --adaptive 1:20          learned, between 1/s and 20/s
+    dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
     windows = _rates.with_options(rates or [], burst=burst, reserve=reserve, adaptive=adaptive)
     scope = _scope(group, every_group)
@@ -133,7 +134,7 @@ def clear_limit(
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
         q.clear_limit(scope)
-    talk(f"no limit for {scope_name(scope)} of {queue!r}")
+    talk(f"cleared the limit of {scope_name(scope)} of {queue!r}")
 
 
 @groups.command("list")

@@ -1,5 +1,6 @@
 """The command line: what it prints where, how it ends, and that each command does what it says."""
 
+import io
 import json
 import os
 import pty
@@ -17,14 +18,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from redis import Redis
+from rich.console import Console
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
-from dpq import DPQ, TaskNotFoundError, TaskState
+from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState
 from dpq._keys import key_of
-from dpq.cli import app
+from dpq.cli import _rates, app
+from dpq.cli._render import limit_table, live_tasks
 from dpq.server import Server
 
 Run = Callable[..., Result]
@@ -109,12 +113,12 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     """Every option of push reaches the task, and stdout is its id alone."""
     result = run(
         *("push", '{"a": [1, null]}', "--priority", 2**53 + 1, "--delay", 100, "--group", "g"),
-        *("--key", "k", "--max-attempts", 3, "--expires-in", 500),
+        *("--key", "k", "--max-attempts", 3, "--expires-in", 500, "--cost", 7),
     )
     task = q.get(result.stdout.strip())
     assert result.stdout == f"{task.id}\n"
     assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
-    assert (task.group, task.key, task.max_attempts) == ("g", "k", 3)
+    assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
 
 
 @pytest.mark.parametrize("priority", ["-5", "1.5", "-9223372036854775808"])
@@ -155,11 +159,14 @@ def test_push_reads_a_file(run: Run, q: DPQ, tmp_path: Path) -> None:
 
 def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
     """With --full each line names its own arguments, and the options are the defaults."""
-    lines = '{"payload": 1, "priority": 9007199254740993}\n{"payload": 2, "group": "h", "key": "k"}'
-    result = run("push", "--full", "--priority", 3, lines=lines)
+    lines = (
+        '{"payload": 1, "priority": 9007199254740993}\n'
+        '{"payload": 2, "group": "h", "key": "k", "cost": 2}'
+    )
+    result = run("push", "--full", "--priority", 3, "--cost", 5, lines=lines)
     first, second = (q.get(task_id) for task_id in result.stdout.split())
-    assert (first.priority, first.group) == (9007199254740993, None)
-    assert (second.priority, second.group, second.key) == (3, "h", "k")
+    assert (first.priority, first.group, first.cost) == (9007199254740993, None, 5)
+    assert (second.priority, second.group, second.key, second.cost) == (3, "h", "k", 2)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +315,7 @@ def blocked(redis: Redis) -> bool:
         (("fail",), TaskState.DELAYED, 1),
         (("release",), TaskState.READY, 0),
         (("release", "--delay", "50", "--priority", "-3"), TaskState.DELAYED, 0),
+        (("rate-limited", "50", "--scope", "task"), TaskState.DELAYED, 0),
         (("bury", "--reason", "broken"), TaskState.DEAD, 0),
         (("extend", "500"), TaskState.INVISIBLE, 0),
     ],
@@ -315,7 +323,7 @@ def blocked(redis: Redis) -> bool:
 def test_a_holder_settles_its_delivery(
     run: Run, q: DPQ, words: tuple[str, ...], state: TaskState, counted: int
 ) -> None:
-    """fail, release, bury and extend do to the task what the library's methods do."""
+    """fail, release, bury and the others do to the task what the library's methods do."""
     q.push(1)
     task_id, token = line_of(one(run("pop")))
     run(words[0], task_id, token, *words[1:])
@@ -330,10 +338,10 @@ def test_a_holder_settles_its_delivery(
         assert task.reason == "broken"
 
 
-@pytest.mark.parametrize("action", ["ack", "fail", "release", "bury", "extend"])
+@pytest.mark.parametrize("action", ["ack", "fail", "release", "rate-limited", "bury", "extend"])
 def test_a_stale_token_or_a_lost_task_changes_nothing(run: Run, q: DPQ, action: str) -> None:
     """With an old token or an unknown id a command fails, in one line, and changes nothing."""
-    more = ["5"] if action == "extend" else []
+    more = ["5"] if action in ("extend", "rate-limited") else []
     task_id = q.push(1)
     old = line_of(one(run("pop")))
     run("release", *old)
@@ -350,7 +358,9 @@ def test_ids_may_begin_with_dashes(run: Run, q: DPQ) -> None:
     """An id is an id whatever characters it has: none is taken for an option."""
     for task_id in ("-n-queue-v_y", "--json-vvv_n", "-yynnvvqqJ--"):
         assert "holds no such" in run("get", task_id, code=1).stderr
+        assert "holds no such" in run("why", task_id, code=1).stderr
         assert "is gone" in run("ack", task_id, "1", code=1).stderr
+        assert "is gone" in run("rate-limited", task_id, "1", "5", code=1).stderr
         assert "is gone" in run("fail", task_id, "1", "--error", "x", code=1).stderr
         assert "holds no such" in run("cancel", task_id, code=1).stderr
         assert "holds no such" in run("update", task_id, "--delay", "1", code=1).stderr
@@ -488,15 +498,6 @@ def test_a_paused_queue_gives_nothing_until_resume(run: Run, q: DPQ) -> None:
         run("release", *line_of(one(run("pop"))))
 
 
-def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
-    """group close holds a group's tasks back, group open lets them go."""
-    q.push(1, group="g")
-    run("group", "close", "g", 100)
-    run("pop", code=1)
-    run("group", "open", "g")
-    run("pop")
-
-
 @pytest.mark.parametrize(
     "words",
     [("purge",), ("purge", "--drop"), ("dead", "purge", "--all"), ("purge", "--state", "ready")],
@@ -589,6 +590,224 @@ def test_replay_may_be_slow(run: Run, q: DPQ) -> None:
     assert q.stats().delayed == 2
 
 
+# Limits and groups
+
+WORDS = {
+    "10/s": RateLimit(10, 1),
+    "5000/h": RateLimit(5000, 3600),
+    "300/15min": RateLimit(300, 900),
+    "2.5/min": RateLimit(2.5, 60),
+    "1/2d": RateLimit(1, 172_800),
+    "3/500ms": RateLimit(3, 0.5),
+    "1000000/90s": RateLimit(1_000_000, 90),
+    "10/s,burst=5": RateLimit(10, 1, 5),
+    "5/s,adaptive=1:20": RateLimit(5, 1, adaptive=Adaptive(1, 20)),
+    "5/s,adaptive=0.5:20:2.5": RateLimit(5, 1, adaptive=Adaptive(0.5, 20, 2.5)),
+    "9/s,burst=5,reserve=4:-1.5": RateLimit(9, 1, 5, Reserve(4, -1.5)),
+    "9/s,burst=5,reserve=4:9007199254740993": RateLimit(9, 1, 5, Reserve(4, 2**53 + 1)),
+}
+
+
+@pytest.mark.parametrize(("word", "window"), WORDS.items(), ids=WORDS)
+def test_a_rate_is_read_as_it_is_shown(word: str, window: RateLimit) -> None:
+    """The word of a window says all of it, there and back."""
+    assert _rates.rate(word) == window
+    assert _rates.rate_text(window) == word
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("300/15m 300/15minute 300/900 300/900s 300/0.25h", "300/15min"),
+        ("100/60 100/min 100/m 100/minute", "100/min"),
+        ("1/d 1/day 1/24h 1/hour,burst=1", None),
+    ],
+)
+def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
+    """Seconds are the unit that need not be said, and the others have their usual names."""
+    texts = {_rates.rate_text(_rates.rate(word)) for word in words.split()}
+    assert texts == ({shown} if shown else {"1/d", "1/h"})
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("10", "UNITS/TIME, as in 10/s"),
+        ("10/", "UNITS/TIME, as in 10/s"),
+        ("", "UNITS/TIME, as in 10/s"),
+        ("ten/s", "UNITS/TIME, as in 10/s"),
+        ("1e3/s", "UNITS/TIME, as in 10/s"),
+        ("10/week", "ms, s, m or min, h, d"),
+        ("0/s", "from 0.001 to 1000000"),
+        (f"{'9' * 5000}/s", "from 0.001 to 1000000"),
+        ("10/0s", "from 0.001 to 315360000"),
+        ("10/s,", "burst=N, reserve=UNITS:PRIORITY"),
+        ("10/s,speed=5", "burst=N, reserve=UNITS:PRIORITY"),
+        ("10/s,burst=many", "whole number of units, as in 5"),
+        ("10/s,burst=0", "from 1 to 1000000"),
+        ("10/s,reserve=5", "UNITS:PRIORITY, as in 500:10"),
+        ("10/s,reserve=5:1", "the burst must be larger"),
+        ("10/s,burst=9,reserve=5:high", "the priority is a number"),
+        ("10/s,burst=9,reserve=5:nan", "a priority from"),
+        ("10/s,adaptive=5", "FLOOR:CEILING or FLOOR:CEILING:STEP, as in 1:20"),
+        ("10/s,adaptive=20:30", "from adaptive.floor 20"),
+    ],
+)
+def test_a_rate_that_says_nothing_is_refused_by_name(word: str, reason: str) -> None:
+    """What is wrong with a rate is said with the word and what it must look like."""
+    with pytest.raises(typer.BadParameter) as refused:
+        _rates.rate(word)
+    assert reason in str(refused.value)
+    assert any(f"{part!r}: " in str(refused.value) for part in (word, word.rpartition("=")[2]))
+
+
+def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
+    """set reaches the queue, every group or one group; list shows it; clear takes it away."""
+    told_of_queue = told(run("limit", "set", "10/s", "5000/h,burst=9,reserve=4:7"))
+    assert (
+        told_of_queue == f"limited the queue of {q.queue_name!r}: 10/s, 5000/h,burst=9,reserve=4:7"
+    )
+    run("limit", "set", "2/min", "--every-group")
+    run("limit", "set", "3/s", "--burst", 5, "--reserve", "2:1", "--group", "g")
+    run("limit", "set", "5/s", "--adaptive", "1:20:2", "--concurrency", 4, "--group", "h")
+    run("limit", "set", "--concurrency", 3, "--group", "-i")
+    limits = {state.group: (state.windows, state.concurrency) for state in q.limits()}
+    assert limits == {
+        None: ((RateLimit(10, 1), RateLimit(5000, 3600, 9, Reserve(4, 7))), None),
+        "*": ((RateLimit(2, 60),), None),
+        "g": ((RateLimit(3, 1, 5, Reserve(2, 1)),), None),
+        "h": ((RateLimit(5, 1, adaptive=Adaptive(1, 20, 2)),), 4),
+        "-i": ((), 3),
+    }
+    lines = [json.loads(line) for line in run("limit", "list", "--json").stdout.splitlines()]
+    assert lines == [
+        {"queue": q.queue_name, **json.loads(state.model_dump_json())} for state in q.limits()
+    ]
+    table = run("limit", "list").stdout
+    for word in ("the queue", "5000/h, burst=9, reserve=4:7", "every group", "group g", "0/4"):
+        assert word in table
+    for scope in ([], ["--every-group"], ["--group", "g"], ["--group", "h"], ["--group", "-i"]):
+        run("limit", "clear", *scope)
+    assert [state.windows for state in q.limits()] == [()]
+    assert re.search(r"the queue +- +- +0 +0 +open", run("limit", "list").stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "give a rate, concurrency or both"),
+        (("10",), "'10': a rate reads UNITS/TIME"),
+        (("10/s", "1/h", "--burst", "5"), "say it in the RATE itself"),
+        (("--concurrency", "3", "--adaptive", "1:9"), "go with exactly one RATE"),
+        (("10/s", "--burst", "x"), "'x': burst is a whole number"),
+        (("10/s", "--reserve", "5"), "'5': reserve reads UNITS:PRIORITY"),
+        (("10/s", "--adaptive", "5"), "'5': adaptive reads FLOOR:CEILING"),
+        (("10/s", "--reserve", "5:1"), "the burst must be larger"),
+        (("10/s", "1/h,adaptive=1:9"), "only the shortest learns"),
+        (("--concurrency", "0"), "concurrency is 0"),
+        (("10/s", "--group", "g", "--every-group"), "not both"),
+        (("10/s", "--group", ""), "group is ''"),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_wrong_usage(
+    run: Run, q: DPQ, words: tuple[str, ...], reason: str
+) -> None:
+    """A limit that is said wrongly ends with 2, says how it reads, and changes nothing."""
+    assert reason in told(run("limit", "set", *words, code=2))
+    assert q.limits()[0].windows == ()
+
+
+def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
+    """group close holds a group's tasks back, group open lets them go."""
+    q.push(1, group="g")
+    run("group", "close", "g", 100)
+    assert "1 wait at a limit or for a resume" in told(run("pop", code=1))
+    run("group", "open", "g")
+    run("pop")
+
+
+def test_groups_are_listed_and_shown(run: Run, q: DPQ) -> None:
+    """group list has those that are closed or limited; group show tells of any group."""
+    assert "no group of" in told(run("group", "list"))
+    assert run("group", "list").stdout == ""
+    q.set_limit(1, 3600, group="*")
+    q.set_limit(7, 1, group="own", adaptive=Adaptive(1, 9), concurrency=2)
+    for _ in range(2):
+        q.push(1, group="spent")
+    q.pop()
+    run("group", "close", "shut", 1_000_000)
+    lines = [json.loads(line) for line in run("group", "list", "--json").stdout.splitlines()]
+    assert {line["group"] for line in lines} >= {"own", "shut"}
+    table = run("group", "list").stdout
+    assert re.search(r"group own +7/s, adaptive=1:9 \(now 7/s\) +1\.0 +0/2 +0 +open", table)
+    assert re.search(r"group shut +1/h \(of every group\).*closed by hand until \d{4}-", table)
+    shown = run("group", "show", "spent").stdout
+    for line in (r"rate +1/h \(of every group\)", r"in flight +1", r"waiting +1"):
+        assert re.search(line, shown), shown
+    assert re.search(r"state +spent until \d\d:\d\d:\d\dZ", shown), shown
+    seen = one(run("group", "show", "spent", "--json"))
+    assert (seen["group"], seen["open"], seen["reason"]) == ("spent", False, "spent")
+    assert (seen["queue"], seen["in_flight"], seen["waiting"]) == (q.queue_name, 1, 1)
+
+
+def test_a_429_closes_what_it_names(run: Run, q: DPQ) -> None:
+    """rate-limited closes the task's group or the queue; why and group show say so."""
+    task_id = q.push(1, group="g")
+    run("rate-limited", *line_of(one(run("pop"))), 500)
+    assert "its group 'g' is closed (a 429) for another" in run("why", task_id).stdout
+    assert re.search(r"state +rate limited until", run("group", "show", "g").stdout)
+    other = q.push(2)
+    run("rate-limited", *line_of(one(run("pop"))), 500, "--scope", "queue")
+    assert run("why", other).stdout.startswith("the queue is closed (a 429)")
+    assert re.search(r"the queue .* rate limited until", run("limit", "list").stdout)
+
+
+def test_why_is_one_sentence(run: Run, q: DPQ) -> None:
+    """why prints what the library says, on one line; an unknown task is 1."""
+    task_id = q.push(1, delay=1000)
+    assert re.fullmatch(r"it is delayed: due in \d+\.\d s\n", run("why", task_id).stdout)
+    assert "holds no such" in run("why", "none", code=1).stderr
+
+
+def test_a_leases_bound_is_shown_beside_the_leases(run: Run, q: DPQ) -> None:
+    """A queue whose concurrency is used up says so, without a time that nobody knows."""
+    run("limit", "set", "--concurrency", 1)
+    q.push(1)
+    q.push(2)
+    run("pop")
+    assert "1 wait at a limit" in told(run("pop", code=1))
+    assert re.search(r"the queue +- +- +1/1 +1 +closed: concurrency", run("limit", "list").stdout)
+
+
+def test_cost_is_shown_where_it_is_not_one(run: Run, q: DPQ) -> None:
+    """A table of tasks has the columns in which one of them says something, and no more."""
+    q.push(1)
+    assert "cost" not in run("peek").stdout
+    heavy = q.push(2, cost=4, group="g")
+    assert re.search(rf"{heavy} +0 +4 +g", run("peek").stdout)
+    assert one(run("get", heavy))["cost"] == 4
+    q.pop_many(2)
+    bury(q, cost=5)
+    assert re.search(r" r +0 +5 +", run("dead", "list").stdout)
+
+
+def test_tables_fit_a_narrow_terminal(q: DPQ) -> None:
+    """At 80 columns no line is longer, no name or rate is lost, and an id is never cut."""
+    group = "a-name-of-" + "x" * 90
+    q.set_limit([RateLimit(10, 1), RateLimit(5000, 3600, 1000, Reserve(500, 10))], group=group)
+    q.delay_group(group, 1_000_000)
+    task_id = q.push({"text": "y" * 100}, group=group, key=group, cost=3)
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(limit_table("limits", q.limits()))
+    shown = console.export_text()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.count("x") == 90
+    for word in ("5000/h,", "burst=1000,", "reserve=500:10", "closed by hand", "1000.0"):
+        assert word in shown
+    console.print(live_tasks("tasks", [q.get(task_id)]))
+    assert task_id in console.export_text()
+
+
 # The program
 
 
@@ -656,10 +875,19 @@ def test_a_bad_argument_is_wrong_usage(url: str, words: tuple[str, ...]) -> None
 
 
 def commands() -> list[list[str]]:
-    top = "push pop ack fail release bury extend peek get stats queues check update cancel pause"
-    words = [[word] for word in f"{top} resume purge promote scheduler group dead".split()]
-    nested = [["group", "close"], ["group", "open"]]
-    return [*words, *nested, ["dead", "list"], ["dead", "replay"], ["dead", "purge"]]
+    top = "push pop ack fail release rate-limited bury extend peek get why stats queues check"
+    more = "update cancel pause resume purge promote scheduler"
+    nested = {
+        "limit": "set list clear",
+        "group": "list show close open",
+        "dead": "list replay purge",
+    }
+    words = [[word] for word in f"{top} {more}".split()]
+    return [
+        *words,
+        *([name] for name in nested),
+        *([name, word] for name, below in nested.items() for word in below.split()),
+    ]
 
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
@@ -668,7 +896,7 @@ def test_every_command_explains_itself(words: list[str]) -> None:
     result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0
     assert "Usage: " in result.stdout
-    if words not in (["group"], ["dead"]):
+    if words not in (["limit"], ["group"], ["dead"]):
         assert "DPQ_URL" in result.stdout
         assert "redis://localhost:6379/0" in result.stdout
 
