@@ -49,6 +49,7 @@ class Waiting(NamedTuple):
         ahead: Ready tasks that come before it, or before the head of its group.
         in_group: Tasks of its group that come before it.
         paused_until: "", "inf", or ms.
+        held_until_ms: When the limit of the queue has enough units for this task.
     """
 
     state: TaskState
@@ -57,14 +58,17 @@ class Waiting(NamedTuple):
     ahead: int
     in_group: int
     paused_until: str
+    held_until_ms: int = 0
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """The reply of why; None when nothing is stored under the id."""
     if not reply:
         return None
-    state, until, group, ahead, in_group, paused = read_texts(reply)
-    return Waiting(TaskState(state), int(until), group, int(ahead), int(in_group), paused)
+    state, until, group, ahead, in_group, paused, held = read_texts(reply)
+    return Waiting(
+        TaskState(state), int(until), group, int(ahead), int(in_group), paused, int(held)
+    )
 
 
 def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
@@ -92,6 +96,9 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         )
     else:
         shut = next((limit for limit in reversed(limits) if not limit.open), None)
+        if shut is None and not before and found.held_until_ms > now_ms:
+            wait = within(found.held_until_ms)
+            return f"it waits for units of the queue's limit, for another {wait}"
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         what = "the queue" if shut.group is None else f"its group {shut.group!r}"

@@ -477,7 +477,7 @@ class DPQ(QueueFace[P]):
 
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
-        self._drive(self._commands.drop())
+        self._drive(self._commands.drop(), self._send)  # whatever its format
         self._settings = None
 
     # Limits and groups

@@ -19,7 +19,7 @@ def demo(
             min=1,
             help="Pages that one host serves in any second; the other one serves three quarters.",
         ),
-    ] = 16,
+    ] = 12,
     modules: Annotated[
         int | None,
         typer.Option(min=1, help="Pages at most.", show_default="all that can be reached"),

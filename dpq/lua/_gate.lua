@@ -66,8 +66,10 @@ local function gate_of(scope)
       gate.rate = rate
     end
     pace(window, rule, rate)
-    -- The bound: a clock that stepped back, or a limit that was tighter.
-    window.paid = math.min(window.paid, instant + rule.per + rule.burst * window.interval)
+    local bound = instant + rule.per + rule.burst * window.interval
+    if window.paid > bound then -- a clock has stepped back, or the limit was tighter
+      window.paid, gate.changed = bound, true
+    end
     gate[i] = window
   end
   return gate

@@ -4,10 +4,11 @@
 -- KEYS[2]  invisible  ZSET    id -> lease end, ms
 -- KEYS[3]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
 -- KEYS[4]  groups     HASH    group -> its head
--- KEYS[5]  conf       HASH    settings
--- KEYS[6]  limits     HASH    what is limited -> how
--- KEYS[7]  gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[8]  tracked    ZSET    leases whose end lets others run
+-- KEYS[5]  closed     ZSET    group -> opens, ms
+-- KEYS[6]  conf       HASH    settings
+-- KEYS[7]  limits     HASH    what is limited -> how
+-- KEYS[8]  gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[9]  tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
@@ -15,8 +16,8 @@
 -- or "0"; why it lets no task run (l a 429, h by hand, p the probe is out, c concurrency, s spent; "" when it
 -- does); the rate that it has learned; the units left of each window; how many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
-local ready, invisible, waiting, groups, conf = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local limits, gates, tracked = KEYS[6], KEYS[7], KEYS[8]
+local ready, invisible, waiting, groups, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local conf, limits, gates, tracked = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
 local now, args = ARGV[1], ARGV
 
 -- @include _now
@@ -42,6 +43,9 @@ for i = 2, #args do
     why, at = gate.probe == '-' and 'c' or 'p', 0
   elseif at > instant then
     why = 's'
+  else -- open for one unit, but the best task of the group needs more
+    at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
+    why = at > instant and 's' or ''
   end
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
   if scope == '' then

@@ -8,20 +8,25 @@
 -- KEYS[6]  meta       HASH    id -> record
 -- KEYS[7]  dead       ZSET    id -> when, ms
 -- KEYS[8]  conf       HASH    settings
+-- KEYS[9]  limits     HASH    what is limited -> how
+-- KEYS[10] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[11] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until} as texts: `until` as in get; the ready tasks
--- that come before it or before the head of its group; the tasks of its own group that do; "" or "inf" or
--- ms. {} when nothing is stored under this id.
+-- Returns {state, until, group, ahead, in group, paused until, held until} as texts: `until` as in get; the
+-- ready tasks that come before it or before the head of its group; the tasks of its own group that do; ""
+-- or "inf" or ms; when the queue's limit has enough for it, ms. {} when nothing is stored under this id.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local meta, dead, conf = KEYS[6], KEYS[7], KEYS[8]
+local meta, dead, conf, limits, gates = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tracked = KEYS[11]
 local now, id = ARGV[1], ARGV[2]
 
 -- @include _now
 -- @include _record
 -- @include _groups
+-- @include _gate
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -46,5 +51,6 @@ if state == '' then
   end
 end
 local paused = redis.call('HGET', conf, 'paused_until') or ''
+local held = opens_at(gate_of(''), tonumber(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
-  (paused == 'inf' or paused ~= '' and tonumber(paused) > now) and paused or '' }
+  (paused == 'inf' or paused ~= '' and tonumber(paused) > now) and paused or '', string.format('%.0f', held) }

@@ -1,0 +1,149 @@
+"""What the documents show about limits runs as it stands: Python blocks and commands."""
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import dpq
+from dpq import DPQ
+from dpq.cli import app
+from dpq.server import Server
+
+ROOT = Path(dpq.__file__).parents[1]
+GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+URL = "redis://localhost"  # as the documents write it
+
+
+class NoMorePages(BaseException):
+    """Ends a program that is to go on for ever, as Ctrl-C does."""
+
+
+class Host:
+    """Stands in for `requests.get`: a 429 first, then a page, then the reader has seen enough."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get(self, url: str) -> SimpleNamespace:
+        """Answer like the host of the documents."""
+        self.asked.append(url)
+        if len(self.asked) == 1:
+            return SimpleNamespace(status_code=429, headers={"Retry-After-Ms": "30"}, text="")
+        if len(self.asked) == 3:
+            raise NoMorePages
+        return SimpleNamespace(status_code=200, headers={}, text="a page")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def section(text: str, title: str) -> str:
+    """What stands below a heading, up to the next one of its kind."""
+    found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {title!r}"
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """A private server of these tests alone: the documents choose their own queue names."""
+    with Server.start() as server:
+        yield server.url
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    host = Host()
+    monkeypatch.setitem(sys.modules, "requests", host)
+    return host
+
+
+@pytest.fixture
+def session(url: str) -> Iterator[dict[str, Any]]:
+    """The names that a reader's session has; its queue is dropped at the end."""
+    names: dict[str, Any] = {}
+    yield names
+    for queue in [each for each in names.values() if isinstance(each, DPQ)]:
+        queue.drop()
+        queue.close()
+
+
+def run(code: str, names: dict[str, Any], url: str) -> None:
+    """Run a block as a reader would, on a server that is there."""
+    exec(compile(code.replace(URL, url), "<block>", "exec"), names)  # noqa: S102 - our own documents
+
+
+@pytest.mark.parametrize("text", [GUIDE, section(README, "Limits")], ids=["guide", "readme"])
+def test_the_program_asks_as_it_says(text, url, host, session, capsys):
+    """The scraper's ten lines defer at a 429, uncounted, ask again, and go on in priority order."""
+    program = blocks(text, "python")[0]
+    with pytest.raises(NoMorePages):
+        run(program, session, url)
+    best, rest = "https://api.example/best", "https://api.example/rest"
+    assert host.asked == [best, best, rest]
+    assert capsys.readouterr().out == "a page\n"
+    [left] = session["q"].peek(state="waiting")  # interrupted: back, behind the limit
+    assert (left.key, left.attempt, left.deferrals) == ("/rest", 1, 0)
+    assert session["q"].stats().deferred == 1
+    [limit] = [state for state in session["q"].limits() if state.group == "api.example"]
+    assert (limit.windows[0].rate, limit.waiting, limit.in_flight) == (10, 1, 0)
+
+
+def test_every_block_of_the_guide_runs(url, host, session, capsys):
+    """The blocks of the guide run one after the other in one session, and break no invariant."""
+    program, *others = blocks(GUIDE, "python")
+    with pytest.raises(NoMorePages):
+        run(program, session, url)
+    for code in others:
+        run(code, session, url)
+    queue = session["q"]
+    assert queue.check() == []
+    printed = capsys.readouterr().out
+    assert "its group 'api.example' is closed (by hand) for another " in printed
+    assert "False closed by hand " in printed
+
+
+def test_every_block_is_python_or_shown_as_what_it_is():
+    """No block of the guide hides from these tests behind another name."""
+    fences = re.findall(r"^```(\w*)$", GUIDE, re.MULTILINE)
+    assert set(fences) <= {"python", "sh", ""}
+    assert fences.count("python") == len(blocks(GUIDE, "python"))
+
+
+def test_the_table_of_limits_says_what_runs(url, session):
+    """Each call in the guide's table is taken, and bounds what the host says."""
+    calls = re.findall(r"\| `(q\.set_limit\(.*?\))` \|", section(GUIDE, "Which limit to set"))
+    assert len(calls) == 5
+    run(f'from dpq import DPQ, RateLimit\nq = DPQ.from_url("{URL}", "table")', session, url)
+    most = []
+    for number, call in enumerate(calls):
+        session["host"] = f"host-{number}"
+        run(call, session, url)
+        windows = session["q"].group(session["host"]).windows
+        most.append([(each.rate + each.burst - 1, each.per) for each in windows])
+    assert most == [[(10, 1)], [(1, 6)], [(10, 1), (5000, 3600)], [(300, 900)], []]
+
+
+def test_every_command_of_the_guide_runs(url, session):
+    """The shell lines of the guide are taken by `dpq`, in their order."""
+    run(f'from dpq import DPQ\nq = DPQ.from_url("{URL}", "shell")', session, url)
+    queue = session["q"]
+    task_id = queue.push("a page", group="api.example")
+    lines = "".join(blocks(GUIDE, "sh")).splitlines()
+    assert lines
+    for line in lines:
+        name, *words = shlex.split(line, comments=True)
+        words = [task_id if word == "ID" else word for word in words]
+        result = CliRunner().invoke(app, words, env={"DPQ_URL": url, "DPQ_QUEUE": "shell"})
+        assert (name, result.exit_code) == ("dpq", 0), f"{line}: {result.output}"
+    assert {state.group for state in queue.limits()} == {None, "*", "shop.example"}
