@@ -12,8 +12,8 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
 
-demo: $(VENV)/.run ## crawl the standard library under a rate limit, on the embedded server
-	$(BIN)/python examples/crawler.py $(ARGS)
+demo: $(VENV)/.run ## crawl the standard library under two limits in three ways, and compare
+	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term $(ARGS)
@@ -35,13 +35,13 @@ clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.run: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast]'
+	$(INSTALL) --editable '.[embedded,fast,demo]'
 	@touch $@
 
 $(VENV)/.test: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,test]'
+	$(INSTALL) --editable '.[embedded,fast,demo,test]'
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.dev: pyproject.toml
-	$(INSTALL) --editable '.[embedded,fast,test,dev]'
+	$(INSTALL) --editable '.[embedded,fast,demo,test,dev]'
 	@touch $@ $(VENV)/.test $(VENV)/.run

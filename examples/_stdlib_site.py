@@ -1,9 +1,12 @@
-"""The site that crawler.py crawls: this Python's standard library, served under a strict limit.
+"""The site that crawler.py crawls: this Python's standard library, on two hosts with strict limits.
 
 Every page is read from the real source files. `GET /asyncio.events` answers with the first line of
-the module's docstring, its number of lines and the modules that it imports. A module that is
-written in C has a page without imports; one that this Python does not carry is a 404; one that does
-not parse is a 422 with the parser's words; and what is beyond the limit is a 429 with Retry-After.
+the module's docstring, its number of lines and links to the modules that it imports. A module that
+is written in C has a page without links; one that this Python does not carry is a 404; one that
+does not parse is a 422 with the parser's words; and what is beyond the limit of its host is a 429
+with Retry-After, in whole seconds.
+
+One host has the modules of the top level, the other one the submodules; imports lead to both.
 """
 
 import ast
@@ -16,7 +19,7 @@ import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter
 from pathlib import Path
@@ -24,7 +27,13 @@ from typing import NamedTuple
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 EXTENSIONS = Path(sysconfig.get_config_var("DESTSHARED") or STDLIB / "lib-dynload")
+HOSTS = ("modules", "submodules")
 UNPARSABLE = ("lib2to3/tests/data/*.py", "test/tokenizedata/bad*.py", "test/bad*.py")
+
+
+def host_of(module: str) -> str:
+    """Name the host that has a module: `json` is one of the top level, `json.decoder` is not."""
+    return HOSTS["." in module]
 
 
 class Page(NamedTuple):
@@ -52,6 +61,10 @@ class Library(NamedTuple):
     def references(self) -> Counter[str]:
         """Count the modules that import each module."""
         return Counter(name for page in self.pages.values() for name in page.imports)
+
+    def on_host(self, host: str) -> int:
+        """Count the pages of a host."""
+        return sum(host_of(name) == host for name in self.pages)
 
 
 def read_library(starts: Sequence[str], budget: int | None = None) -> Library:
@@ -135,51 +148,85 @@ def _module(name: str, otherwise: str = "") -> str:
     return otherwise or name
 
 
-class Site:
-    """The running server: where it is, and what it has answered.
+class Answer(NamedTuple):
+    """One request and its answer."""
 
-    Attributes:
-        url: `http://127.0.0.1:PORT`.
-        requests: All requests.
-        limited: Those answered 429.
-        served: The modules of all other answers, in order.
-    """
+    at: float  # monotonic
+    host: str
+    module: str
+    status: int
 
-    def __init__(self, library: Library, rate: int) -> None:
-        self.library = library
+
+class Host:
+    """Where a host is, and what it allows: never more than `rate` pages in any second."""
+
+    def __init__(self, rate: int) -> None:
         self.rate = rate
         self.url = ""
-        self.requests = 0
-        self.limited = 0
-        self.served: list[str] = []
-        self._recent: deque[float] = deque(maxlen=rate)
-        self._lock = threading.Lock()
+        self.recent: deque[float] = deque(maxlen=rate)
+        self.lock = threading.Lock()
 
-    def answer(self, name: str) -> tuple[int, dict[str, str], str]:
-        """Return status, headers and body; never more than `rate` pages in any second."""
-        with self._lock:
-            self.requests += 1
+    @property
+    def netloc(self) -> str:
+        """Its name and port, as in its address."""
+        return self.url.rpartition("/")[2]
+
+
+class Site:
+    """The running server: where its hosts are, and what they have answered.
+
+    Attributes:
+        hosts: By name.
+        log: All requests, each host's in order.
+    """
+
+    def __init__(self, library: Library, rates: dict[str, int]) -> None:
+        self.library = library
+        self.hosts = {name: Host(rate) for name, rate in rates.items()}
+        self.log: list[Answer] = []
+
+    @property
+    def limited(self) -> int:
+        """Requests that were answered 429."""
+        return sum(answer.status == 429 for answer in self.log)
+
+    def link(self, module: str) -> str:
+        """Return the address of a module's page."""
+        return f"{self.hosts[host_of(module)].url}/{module}"
+
+    def answer(self, name: str, module: str) -> tuple[int, dict[str, str], str]:
+        """Return the status, headers and body with which a host answers."""
+        host = self.hosts[name]
+        with host.lock:
             now = time.monotonic()
-            if len(self._recent) == self.rate and (wait := self._recent[0] + 1 - now) > 0:
-                self.limited += 1
+            if len(host.recent) == host.rate and (wait := host.recent[0] + 1 - now) > 0:
+                self.log.append(Answer(now, name, module, 429))
                 return 429, {"Retry-After": str(math.ceil(wait))}, "over the limit"
-            self._recent.append(now)
-            self.served.append(name)
-        page = self.library.pages.get(name) or read_page(name)
+            host.recent.append(now)
+            page = self.library.pages.get(module) or read_page(module)
+            self.log.append(Answer(now, name, module, page.status))
         if page.status != 200:
             return page.status, {}, page.text
-        body = {"doc": page.text, "lines": page.lines, "imports": page.imports}
+        links = [self.link(found) for found in page.imports]
+        body = {"doc": page.text, "lines": page.lines, "links": links}
         return 200, {"Content-Type": "application/json"}, json.dumps(body)
 
 
 @contextmanager
-def serve(library: Library, rate: int) -> Iterator[Site]:
-    """Serve `library` on a free loopback port, `rate` pages in any second."""
-    site = Site(library, rate)
+def serve(library: Library, rates: dict[str, int]) -> Iterator[Site]:
+    """Serve `library` on free loopback ports, one for each host that `rates` names."""
+    site = Site(library, rates)
+    with ExitStack() as stack:
+        for name, host in site.hosts.items():
+            host.url = stack.enter_context(_listen(site, name))
+        yield site
 
+
+@contextmanager
+def _listen(site: Site, host: str) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, headers, body = site.answer(self.path.strip("/"))
+            status, headers, body = site.answer(host, self.path.strip("/"))
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -197,11 +244,10 @@ def serve(library: Library, rate: int) -> Iterator[Site]:
                 super().handle_error(request, client_address)
 
     with Server(("127.0.0.1", 0), Handler) as server:
-        site.url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
-            yield site
+            yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

@@ -1,109 +1,120 @@
-"""Crawl this Python's standard library, the most referenced modules first, under a strict limit.
+"""Crawl this Python's standard library from two hosts with limits, what is most referenced first.
 
-python examples/crawler.py [--url redis://...] [--modules N] [--rate N]
+python examples/crawler.py [--url redis://...] [--modules N] [--rate N] [--plot FILE.png]
 
-A real HTTP server on loopback serves the modules (_stdlib_site.py). Three processes run `consume`;
-one of them is killed half-way, and its task comes back (_crawl_watch.py starts them and reports).
+This file is all that a crawler needs; the rest starts it as three processes, kills one of them
+half-way, and lets two other ways crawl the same pages, to compare (_crawl_demo.py).
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
-
-from _crawl_watch import crawl
 
 from dpq import DPQ, LeaseLostError, Push, RateLimited, Task, TaskNotFoundError
 
-START = ["asyncio", "http.server", "unittest"]
 LEASE_S = 3  # a page takes milliseconds; the task of a killed consumer is back after this time
+SECOND_S = 1.02  # a host counts arrivals: on the way two requests may come closer together
 http = build_opener(ProxyHandler({}))  # loopback needs no proxy
+
+Tell = Callable[[str, Task[str]], None]
+"""How a consumer tells those who watch what it did; the queue needs none of it."""
 
 
 class BrokenPageError(Exception):
     """The site has no such module, or its source does not parse: asking again would not help."""
 
 
-def consume(url: str, queue_name: str, site: str, tell: Callable[[str, Task[str]], None]) -> None:
-    """Work until nothing is ready, delayed or running any more; `tell` is for those who watch."""
+def set_limits(q: DPQ[str], rates: dict[str, int]) -> None:
+    """Write down what each host allows, in pages a second: all consumers obey at once."""
+    for host, rate in rates.items():
+        q.set_limit(rate, per=SECOND_S, group=host)
+
+
+def consume(url: str, queue_name: str, tell: Tell) -> None:
+    """Work until nothing is left to do; a pop waits until a limit allows the next page."""
     with DPQ.from_url(url, queue_name, default_visibility=LEASE_S) as q:
-        while True:
-            task, on_success, set_visibility = q.pop(timeout=1)
-            if task is None:
-                if q.size() == 0:
-                    return
-                continue
-            tell("popped", task)
-            with suppress(LeaseLostError, TaskNotFoundError):  # too late: another consumer has it
-                try:
-                    if is_second_copy(q, task):
-                        q.cancel(task.id)
-                        continue
-                    process(q, site, task)
-                    if on_success():
-                        tell("acknowledged", task)
-                except RateLimited as limit:
-                    set_visibility(limit.retry_after)
-                    tell("limited", task)
-                except BrokenPageError as error:
-                    q.bury(task, error)
-                    tell("buried", task)
+        while q.size():
+            # A 429 leaves `visit` as RateLimited: the lease gives the task back, uncounted, and
+            # closes its host for all consumers. They go on with the other host.
+            with suppress(LeaseLostError, TaskNotFoundError), q.lease(timeout=1) as task:
+                if task:
+                    visit(q, task, describe, tell)
 
 
-def process(q: DPQ[str], site: str, task: Task[str]) -> None:
-    """Fetch a module and push what it imports: the more modules import one, the sooner it comes."""
-    module, (crawled, importers) = task.payload, own_keys(q)
-    imports = fetch(site, module)
-    with q.redis.pipeline(transaction=False) as ask:
-        for name in imports:
-            ask.sadd(importers + name, module)  # a set: a delivery that comes twice counts once
-            ask.scard(importers + name)
-            ask.hexists(crawled, name)
-        answers = ask.execute()
-    found = zip(imports, answers[1::3], answers[2::3], strict=True)
-    q.push_many(
-        Push(payload=name, key=name, priority=references, on_duplicate="raise_priority")
-        for name, references, is_crawled in found
-        if not is_crawled
+def describe(page: str, references: int = 0) -> Push[str]:
+    """Say how a page waits: the more modules import it the sooner, in the group of its host."""
+    return Push(
+        payload=page,
+        key=page,
+        priority=references,
+        on_duplicate="raise_priority",
+        group=urlsplit(page).netloc,
     )
-    q.redis.hset(crawled, module, task.id)
+
+
+def visit(q: DPQ[str], task: Task[str], describe: Callable[..., Push[str]], tell: Tell) -> None:
+    """Fetch a page, push what it links to, and settle the task; RateLimited leaves it as it is."""
+    if is_second_copy(q, task):
+        q.cancel(task.id)
+        return
+    tell("popped", task)
+    try:
+        links = fetch(task.payload)
+    except BrokenPageError as error:
+        q.bury(task, error)
+        tell("buried", task)
+    except RateLimited:
+        tell("limited", task)
+        raise
+    else:
+        follow(q, task, links, describe)
+        if q.ack(task):
+            tell("acknowledged", task)
+
+
+def fetch(page: str) -> list[str]:
+    """Ask the site which pages a page links to."""
+    try:
+        with http.open(page, timeout=10) as answer:
+            return json.load(answer)["links"]
+    except HTTPError as error:
+        with error:
+            limit = RateLimited.from_headers(error.code, error.headers)
+            raise limit or BrokenPageError(error.read().decode()) from None
+
+
+def follow(
+    q: DPQ[str], task: Task[str], links: list[str], describe: Callable[..., Push[str]]
+) -> None:
+    """Push the pages that a page links to, unless they were crawled already."""
+    crawled, importers = own_keys(q)
+    with q.redis.pipeline(transaction=False) as ask:
+        ask.hset(crawled, task.payload, task.id)
+        for link in links:
+            ask.sadd(importers + link, task.payload)  # a set: a second delivery counts once
+            ask.scard(importers + link)
+            ask.hexists(crawled, link)
+        _, *answers = ask.execute()
+    found = zip(links, answers[1::3], answers[2::3], strict=True)
+    q.push_many(describe(link, references) for link, references, known in found if not known)
 
 
 def is_second_copy(q: DPQ[str], task: Task[str]) -> bool:
-    """Tell whether the module was crawled already: pushed again in the instant of its ack."""
+    """Tell whether the page was crawled already: pushed again in the instant of its ack."""
     crawled, _ = own_keys(q)
     return q.redis.hget(crawled, task.payload) not in (None, task.id.encode())
 
 
 def own_keys(q: DPQ[str]) -> tuple[str, str]:
-    """Return this program's own keys: a hash of crawled modules, the prefix of importers' sets."""
+    """Return this program's own keys: a hash of crawled pages, the prefix of importers' sets."""
     return f"{q.queue_name}:crawled", f"{q.queue_name}:importers:"
 
 
-def fetch(site: str, module: str) -> list[str]:
-    """Ask the site what a module imports."""
-    try:
-        with http.open(f"{site}/{module}", timeout=10) as answer:
-            return json.load(answer)["imports"]
-    except HTTPError as error:
-        with error:
-            if error.code == 429:
-                raise RateLimited(float(error.headers["Retry-After"])) from None
-            raise BrokenPageError(error.read().decode()) from None
-
-
-def main() -> int:
-    """Read the options, and crawl."""
-    parser = argparse.ArgumentParser(description="Crawl the standard library under a strict limit.")
-    parser.add_argument("--url", default="embedded:", help="the Redis server [%(default)s]")
-    parser.add_argument("--rate", type=int, default=25, help="pages in any second [%(default)s]")
-    parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
-    options = parser.parse_args()
-    return crawl(consume, START, options.url, options.rate, options.modules)
-
-
 if __name__ == "__main__":
+    from _crawl_demo import main  # not above: it imports this file
+
     sys.exit(main())

@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib
+import io
+import json
 import os
 import pty
 import re
@@ -9,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +25,18 @@ from dpq.server import Server
 
 ROOT = Path(dpq.__file__).parents[1]
 EXAMPLES = ROOT / "examples"
-SMALL = ("--modules", "30", "--rate", "60")
+SMALL = ("--modules", "30", "--rate", "12")
+"""Some twenty to thirty submodules at 9 a second: the other ways meet the limit at least twice."""
+
+
+@pytest.fixture(scope="session")
+def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where matplotlib writes down which fonts there are, for all tests together."""
+    return tmp_path_factory.mktemp("matplotlib")
 
 
 @pytest.fixture(autouse=True)
-def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def scratch(monkeypatch: pytest.MonkeyPatch, fonts: Path) -> Iterator[Path]:
     """A short temporary directory for everything; the test fails if it leaves a process or file."""
     path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
     monkeypatch.setenv("TMPDIR", str(path))
@@ -36,6 +45,7 @@ def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
+    monkeypatch.setenv("MPLCONFIGDIR", str(fonts))
     yield path
     wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
     wait_for(lambda: not list(path.iterdir()), lambda: f"left: {list(path.iterdir())}")
@@ -78,6 +88,9 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
 def expect_full_report(said: str) -> None:
     assert "FAILED" not in said
     assert re.search(r"ok modules \d+ fetched, each acknowledged exactly once", said)
@@ -93,22 +106,41 @@ def expect_full_report(said: str) -> None:
     assert int(killed[2]) < int(killed[3])
     assert re.search(r"most referenced modules .* place [\d.]+ on average; plain FIFO: place", said)
     assert re.search(r"limit \d+ requests in [\d.]+ s; .* \d+ were answered 429", said)
+    assert re.search(r"429s \d+ of \d+ requests were answered 429; at most 1 in 100", said)
+    assert re.search(r"time [\d.]+ s are [\d.]+ of the physical least; at most 1.1", said)
+    assert re.search(r"physical least [\d.]+ s: submodules decides, \d+ pages at 9 a second", said)
+    least = re.search(r"physical least (\d+) 0 0.0 [\d.]+ s 1.00", said)
+    assert least, said
+    wasted = {}
+    for name in ("plain FIFO", "set_visibility", "DPQ's limits"):
+        row = re.search(
+            rf"{name} +(\d+) +(\d+) +[\d.]+ +[\d.]+ s +[\d.]+ s +[\d.]+ (?=[a-zD])", said
+        )
+        assert row, said
+        assert int(row[1]) >= int(least[1]) + int(row[2])
+        wasted[name] = int(row[2])
+    limits = wasted.pop("DPQ's limits")
+    assert limits < min(wasted.values()), said
 
 
-def test_crawler_reports_lines_without_a_terminal() -> None:
-    """A crawl acknowledges each module once, recovers the killed consumer's task, and says so."""
-    with running("crawler.py", *SMALL) as process:
-        said, _ = process.communicate(timeout=PATIENCE_S)
+def test_crawler_reports_lines_without_a_terminal(tmp_path: Path) -> None:
+    """Crawls acknowledge each module once, recover the killed consumer's task, and are compared."""
+    png = tmp_path / "demo.png"
+    with running("crawler.py", *SMALL, "--plot", str(png)) as process:
+        said, _ = process.communicate(timeout=2 * PATIENCE_S)
     assert process.returncode == 0, said
     assert "\x1b" not in said
     assert re.search(
-        r"s  ready +\d+  delayed +\d+  invisible \d  dead +\d+  requests +\d+  429s", said
+        r"s  ready +\d+  delayed +\d+  waiting +\d+  invisible \d  dead +\d+  requests +\d+  429s",
+        said,
     )
     expect_full_report(words(said))
+    assert f"The same as a picture: {png}" in said
+    assert png.read_bytes().startswith(PNG)
 
 
 def test_crawler_draws_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal a crawl redraws its counts in place, no line too wide for it, and reports."""
+    """On a terminal crawls redraw their counts in place, no line too wide for it, and report."""
     monkeypatch.setenv("TERM", "xterm")
     ours, theirs = pty.openpty()
     with running("crawler.py", *SMALL, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -117,7 +149,7 @@ def test_crawler_draws_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
         assert process.wait(PATIENCE_S) == 0, said
     assert said.count("\x1b[1A") > 20, "the cursor never went up to draw again"
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
-    assert re.search(r"ready .* delayed .* invisible .* dead .* requests .* 429s", plain)
+    assert re.search(r"ready .* delayed .* waiting .* invisible .* dead .* requests .* 429s", plain)
     assert "consumer 3" in plain
     assert re.search(r"killed while it held [\w.]+", plain)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80
@@ -176,56 +208,169 @@ def test_examples_are_short() -> None:
         assert len((EXAMPLES / name).read_text().splitlines()) < 40
 
 
-@pytest.fixture
-def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module `_crawl_watch`, as crawler.py imports it."""
-    monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module("_crawl_watch")
+def test_crawler_refuses_a_plot_without_a_directory(scratch: Path) -> None:
+    """A picture that could not be written is refused before a minute of crawling."""
+    with running("crawler.py", "--plot", str(scratch / "absent" / "demo.png")) as process:
+        said, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 2
+    assert "there is no such directory" in words(said)
 
 
 @pytest.fixture
-def library(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The module `_stdlib_site`, as crawler.py imports it."""
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Any]:
+    """Imports a module of the examples, as crawler.py does."""
     monkeypatch.syspath_prepend(EXAMPLES)
-    return importlib.import_module("_stdlib_site")
+    return importlib.import_module
 
 
-def test_report_sees_a_task_that_did_not_come_back(watch: Any) -> None:
+@pytest.fixture
+def watch(example: Callable[[str], Any]) -> Any:
+    return example("_crawl_watch")
+
+
+@pytest.fixture
+def report(example: Callable[[str], Any]) -> Any:
+    return example("_crawl_report")
+
+
+@pytest.fixture
+def library(example: Callable[[str], Any]) -> Any:
+    return example("_stdlib_site")
+
+
+def test_report_sees_a_task_that_did_not_come_back(watch: Any, report: Any) -> None:
     """The check fails without a kill, and while the killed consumer's task is not acknowledged."""
     record = watch.Record(pages=1)
-    assert not watch.check_recovered(record)[0]
-    record.killed = watch.Event(1, "popped", "id", "json", 0, 1, 0.0)
-    assert not watch.check_recovered(record)[0]
-    record.add(watch.Event(2, "popped", "id", "json", 0, 2, 3.0))
-    assert not watch.check_recovered(record)[0]
-    record.add(watch.Event(2, "acknowledged", "id", "json", 0, 2, 3.1))
-    assert watch.check_recovered(record)[0]
+    assert not report.check_recovered(record).passed
+    record.killed = watch.Event(1, "popped", 0.0, "id", "json", 0, 1)
+    assert not report.check_recovered(record).passed
+    record.add(watch.Event(2, "popped", 3.0, "id", "json", 0, 2))
+    assert not report.check_recovered(record).passed
+    record.add(watch.Event(2, "acknowledged", 3.1, "id", "json", 0, 2))
+    assert report.check_recovered(record).passed
 
 
-def test_report_sees_a_second_acknowledgement(watch: Any, library: Any, url: str) -> None:
+def test_report_sees_a_second_acknowledgement(
+    watch: Any, report: Any, library: Any, url: str
+) -> None:
     """The check fails when a module is acknowledged twice, or when the queue counted otherwise."""
     page = library.Library({"json": library.Page(200, [], "")}, [], 0)
     record = watch.Record(pages=1)
     with DPQ.from_url(url, "report") as q:
-        record.add(watch.Event(1, "acknowledged", "id", "json", 0, 1, 0.0))
-        assert "the queue's own count: 0" in watch.check_modules(q, page, record)[1]
+        record.add(watch.Event(1, "acknowledged", 0.0, "id", "json", 0, 1))
+        assert "the queue's own count: 0" in report.check_modules(q, page, record).text
         q.push("json")
         q.pop().on_success()
-        assert watch.check_modules(q, page, record)[0]
-        record.add(watch.Event(2, "acknowledged", "other", "json", 0, 1, 0.1))
-        passed, text = watch.check_modules(q, page, record)
+        assert report.check_modules(q, page, record).passed
+        record.add(watch.Event(2, "acknowledged", 0.1, "other", "json", 0, 1))
+        passed, text = report.check_modules(q, page, record)
     assert not passed
     assert "acknowledged more than once: json" in text
 
 
-def test_site_is_strict(library: Any) -> None:
-    """Beyond the limit the site answers 429 with Retry-After, and serves nothing."""
-    page = library.Page(200, ["re"], "words", 3)
-    site = library.Site(library.Library({"json": page}, [], 0), rate=2)
-    assert [site.answer("json")[0] for _ in range(2)] == [200, 200]
-    status, headers, _ = site.answer("json")
+def figures(report: Any, name: str = "way", **changes: Any) -> Any:
+    """A crawl of 200 pages in 20 s, without a 429."""
+    pages = [i / 10 for i in range(200)]
+    crawl = report.Figures(name, 200, 0, pages, pages[:25], [], 20.0)
+    return crawl._replace(**changes)
+
+
+def test_report_judges_time_and_waste(report: Any) -> None:
+    """Beyond 1.1 of the least, or one 429 in 100 requests, the check fails; a short crawl is not
+    judged."""
+    bound = report.Least({"one": 200, "other": 50}, {"one": 10, "other": 5})
+    assert report.check_least(figures(report, seconds=21.9), bound).passed is True
+    assert report.check_least(figures(report, seconds=22.1), bound).passed is False
+    assert report.check_429s(figures(report, limited=2), bound).passed is True
+    assert report.check_429s(figures(report, limited=3), bound).passed is False
+    short = report.Least({"one": 20}, {"one": 10})
+    assert report.check_least(figures(report, seconds=9), short).passed is None
+    assert report.check_429s(figures(report, limited=9), short).passed is None
+
+
+def test_the_slower_host_is_the_physical_least(report: Any) -> None:
+    """The host that needs the longest for its own pages decides, and is named."""
+    bound = report.Least({"one": 100, "other": 60}, {"one": 20, "other": 10})
+    assert (bound.host, bound.seconds) == ("other", 6.0)
+    assert str(bound).startswith("6.0 s: other decides, 60 pages at 10 a second; one alone needs 5")
+    assert [bound.at(seconds) for seconds in (0, 1, 5.5, 99)] == [0, 30, 155, 160]
+
+
+def test_report_fails_with_any_of_the_crawls(example: Callable[[str], Any], report: Any) -> None:
+    """A check that failed in one of the other ways is shown, and makes the exit status 1."""
+    demo, site = example("_crawl_demo"), example("_stdlib_site")
+    console = example("rich.console").Console(file=io.StringIO(), width=80)
+    bound = report.Least({"one": 200}, {"one": 10})
+    crawls = [
+        demo.Crawl(figures(report, name), bound, {"modules": report.Check(True, "all fetched")})
+        for name in ("plain FIFO", "set_visibility", "DPQ's limits")
+    ]
+    library = site.Library({}, [], 0)
+    assert "not all" in report.describe_order(crawls[0].figures, crawls[2].figures, library)
+    assert demo.show(console, crawls, library, None) == 0
+    crawls[0].checks["modules"] = report.Check(False, "one is missing")
+    assert demo.show(console, crawls, library, None) == 1
+    assert re.search(r"FAILED +plain FIFO: modules +one is missing", console.file.getvalue())
+
+
+def test_plots_are_narrow_and_headless(
+    example: Callable[[str], Any], report: Any, tmp_path: Path
+) -> None:
+    """The text has at most 80 columns and names every way; the PNG is written without a display."""
+    pytest.importorskip("plotext")
+    pytest.importorskip("matplotlib")
+    plot = example("_crawl_plot")
+    bound = report.Least({"one": 150, "other": 50}, {"one": 10, "other": 5})
+    names = ["plain FIFO", "set_visibility", "DPQ's limits"]
+    crawls = [figures(report, name) for name in names]
+    text = plot.draw(crawls, bound, 200, colors=False)
+    assert "\x1b" not in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert all(name in text for name in [*names, "physical least"])
+    assert "\x1b[" in plot.draw(crawls, bound, 80, colors=True)
+    plot.save(crawls, bound, tmp_path / "demo.png")
+    assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize("missing", ["plotext", "matplotlib"])
+def test_a_missing_plot_library_is_named(
+    missing: str,
+    example: Callable[[str], Any],
+    report: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Without a library for the plots the report says in one line what to install."""
+    monkeypatch.setitem(sys.modules, missing, None)
+    demo = example("_crawl_demo")
+    console = example("rich.console").Console(file=io.StringIO(), width=80)
+    bound = report.Least({"one": 200}, {"one": 10})
+    demo.picture(console, [figures(report)] * 3, bound, tmp_path / "demo.png")
+    *_, last = console.file.getvalue().splitlines()
+    assert last == f"No picture: {missing} is missing; pip install 'delayed-priority-queue[demo]'"
+
+
+def test_site_is_strict_on_each_host(library: Any) -> None:
+    """Beyond its limit a host answers 429 with Retry-After and serves nothing; the other serves."""
+    pages = {name: library.Page(200, ["re"], "words", 3) for name in ("json", "json.decoder")}
+    rates = {"modules": 2, "submodules": 1}
+    site = library.Site(library.Library(pages, [], 0), rates)
+    assert [site.answer("modules", "json")[0] for _ in range(2)] == [200, 200]
+    status, headers, _ = site.answer("modules", "json")
     assert (status, headers) == (429, {"Retry-After": "1"})
-    assert (site.requests, site.limited, site.served) == (3, 1, ["json", "json"])
+    assert site.answer("submodules", "json.decoder")[0] == 200
+    assert [answer.status for answer in site.log] == [200, 200, 429, 200]
+    assert site.limited == 1
+
+
+def test_site_links_across_its_hosts(library: Any) -> None:
+    """A page links to the host of each module that it imports."""
+    pages = {"json": library.Page(200, ["json.decoder", "re"], "words", 3)}
+    with library.serve(library.Library(pages, [], 0), {"modules": 9, "submodules": 9}) as site:
+        top, sub = (site.hosts[name].url for name in library.HOSTS)
+        body = json.loads(site.answer("modules", "json")[2])
+    assert top != sub
+    assert body["links"] == [f"{sub}/json.decoder", f"{top}/re"]
 
 
 def test_site_reads_real_sources(library: Any) -> None:

@@ -1,0 +1,185 @@
+"""The demo around crawler.py: three ways to crawl the same pages under the same limits."""
+
+import argparse
+import platform
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import _crawl_plot as plot
+import _crawl_report as report
+import _other_ways as other
+import crawler
+from _crawl_report import Check, Figures, Least
+from _crawl_view import view
+from _crawl_watch import CONSUMERS, Fleet, Record, Way, open_queue
+from _stdlib_site import HOSTS, Library, read_library, serve
+from rich.console import Console
+from rich.text import Text
+
+from dpq.server import open_embedded
+
+START = ["asyncio", "http.server", "unittest"]
+WAYS = (
+    Way("plain FIFO", "sleeps at a 429, asks again", other.consume_fifo, other.describe_fifo),
+    Way(
+        "set_visibility",
+        "priorities; hides the task at a 429, takes the next",
+        other.consume_original,
+        other.describe_original,
+    ),
+    Way(
+        "DPQ's limits",
+        "priorities; a group and a limit for each host",
+        crawler.consume,
+        crawler.describe,
+        has_limits=True,
+        is_killed=True,
+    ),
+)
+PATIENCE_S = 60.0  # on top of three times what the limits alone take
+
+
+class Crawl(NamedTuple):
+    """What one crawl has shown."""
+
+    figures: Figures
+    least: Least
+    checks: dict[str, Check]
+
+
+def main() -> int:
+    """Read the options, crawl, and report.
+
+    Returns:
+        0 when every check has passed, else 1; 130 after Ctrl-C.
+    """
+    options = parse()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # leaves through every `finally`
+    console = Console(highlight=False)
+    with suppress(KeyboardInterrupt):
+        console.print(f"Reading the standard library of Python {platform.python_version()} ...")
+        library = read_library(START, options.modules)
+        rates = dict(zip(HOSTS, (options.rate, max(1, options.rate * 3 // 4)), strict=True))
+        with ExitStack() as stack:
+            url = options.url
+            if url.startswith("embedded:"):
+                url = stack.enter_context(open_embedded(url)).url
+            crawls = []
+            for way in WAYS:
+                console.print(f"\n{len(crawls) + 1} of {len(WAYS)}: {say(way, library, rates)}")
+                crawl = run(way, url, library, rates, console)
+                if crawl is None:
+                    break
+                crawls.append(crawl)
+        if len(crawls) == len(WAYS):
+            return show(console, crawls, library, options.plot)
+    console.print("Stopped; consumers, site and server are gone.")
+    return 130
+
+
+def parse() -> argparse.Namespace:
+    """Read the options."""
+    parser = argparse.ArgumentParser(
+        prog="crawler.py", description="Crawl the standard library under limits, in three ways."
+    )
+    parser.add_argument("--url", default="embedded:", help="the Redis server [%(default)s]")
+    parser.add_argument(
+        "--rate",
+        type=int,
+        default=12,
+        help="pages that the host of top-level modules serves in any second; the host of "
+        "submodules serves three quarters of it [%(default)s]",
+    )
+    parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
+    parser.add_argument("--plot", type=Path, metavar="PATH", help="write the picture here, a PNG")
+    options = parser.parse_args()
+    if options.plot and not options.plot.absolute().parent.is_dir():
+        parser.error(f"--plot {options.plot}: there is no such directory")
+    return options
+
+
+def say(way: Way, library: Library, rates: dict[str, int]) -> str:
+    """Say what is about to happen."""
+    where = ", ".join(f"{library.on_host(host)} {host} at {rates[host]} a second" for host in rates)
+    return f"{way.name} ({way.does})\n{CONSUMERS} consumers crawl {where}"
+
+
+def run(
+    way: Way, url: str, library: Library, rates: dict[str, int], console: Console
+) -> Crawl | None:
+    """Crawl once, on a site and a queue of its own; None when Ctrl-C came first."""
+    interrupted: list[int] = []
+    with ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
+        site = stack.enter_context(serve(library, rates))
+        q = stack.enter_context(open_queue(url))
+        if way.has_limits:
+            crawler.set_limits(q, {host.netloc: host.rate for host in site.hosts.values()})
+        starts = [name for name in START if name in library.pages] + library.broken
+        q.push_many(way.describe(site.link(name)) for name in starts)
+        q.pause()  # until all consumers have started
+        record = Record(len(library.pages))
+        fleet = stack.enter_context(Fleet(way, url, q, site, record))
+        # From here on Ctrl-C tears no drawing, and a second one no tidying up.
+        signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
+        bound = report.least(site)
+        with view(console, q, site, record) as show_how:
+            while fleet.is_starting and fleet.step() and not interrupted:
+                show_how()
+            q.resume()
+            patience = record.seconds + 3 * bound.seconds + PATIENCE_S
+            while not interrupted and fleet.step() and record.seconds < patience:
+                show_how()
+        checks = {
+            "modules": report.check_modules(q, library, record),
+            "dead": report.check_dead(q, library),
+        }
+        if way.is_killed:
+            checks["recovered"] = report.check_recovered(record)
+        crawl = Crawl(report.figures(way.name, site.log, library), bound, checks)
+    return None if interrupted else crawl
+
+
+def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path | None) -> int:
+    """Print the checks, the comparison and the plot; write the picture.
+
+    Returns:
+        The exit status: 1 when a check failed.
+    """
+    *others, (limits, bound, checks) = crawls
+    ways = [crawl.figures for crawl in crawls]
+    for crawl in others:
+        for name, check in crawl.checks.items():
+            if not check.passed:
+                checks[f"{crawl.figures.name}: {name}"] = check
+    checks["order"] = Check(None, report.describe_order(limits, ways[0], library))
+    told = f"; the queue was told so many in {crawler.SECOND_S} s, for the jitter of the way"
+    checks["limit"] = Check(None, report.describe_limit(limits, bound) + told)
+    checks["429s"] = report.check_429s(limits, bound)
+    checks["time"] = report.check_least(limits, bound)
+    console.print()
+    passed = report.print_checks(console, checks)
+    console.print(report.compare(ways, bound))
+    console.print(f"physical least {bound}")
+    picture(console, ways, bound, png)
+    return 0 if passed else 1
+
+
+def picture(console: Console, ways: Sequence[Figures], bound: Least, png: Path | None) -> None:
+    """Draw the plot on the terminal and write the PNG, each if its library is there."""
+    try:
+        text = plot.draw(ways, bound, console.width, colors=console.is_terminal)
+        text = text.encode(console.encoding, "replace").decode(console.encoding)
+        console.print(Text.from_ansi(text))
+        if png:
+            plot.save(ways, bound, png)
+            console.print(f"The same as a picture: {png}", soft_wrap=True, markup=False)
+    except ImportError as missing:
+        no = f"{missing.name} is missing; {plot.INSTALL}"
+        console.print(f"No picture: {no}", soft_wrap=True, markup=False)
+    except OSError as error:
+        console.print(f"No picture: {error}", soft_wrap=True, markup=False)
