@@ -52,8 +52,11 @@ UPKEEP_BATCH = 200
 PUSH_BATCH = 200
 """Tasks in one round trip of push_many: under 5 ms of server time. Source: benchmarks/README.md."""
 
-POP_BATCH = 250
+POP_BATCH = 125
 """Tasks in one round trip of pop_many: under 5 ms of server time, in groups too. Source: there."""
+
+ACK_BATCH = 250
+"""Tasks in one round trip of ack_many: each may be the last lease that its group waits for."""
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Payload bytes in one round trip, either way: a larger reply would hold up other clients."""
@@ -201,7 +204,7 @@ class Commands(LimitCommands, Generic[P]):
             )
         group = "" if group is None else label("group", group)
         key = "" if key is None else label("key", key)
-        if cost != 1:
+        if cost != 1 or type(cost) is not int:
             whole_number("cost", cost, 1, MAX_COST)
         spec = f"{attempts} {cost} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
         return spec, self.codec.encode(payload), key
@@ -224,7 +227,8 @@ class Commands(LimitCommands, Generic[P]):
         size = 0
         while True:
             count = min(most - len(tasks), POP_BATCH)
-            args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, waiter]
+            who = "" if tasks else waiter  # who has tasks will not wait
+            args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, who]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
                 for task, error in batch.unreadable:
@@ -252,7 +256,7 @@ class Commands(LimitCommands, Generic[P]):
         """Finish tasks."""
         done: list[bool] = []
         lost: list[str] = []
-        for batch in _batches(list(tasks), MAX_BATCH):
+        for batch in _batches(list(tasks), ACK_BATCH):
             args: list[Any] = [self._now()]
             for task in batch:
                 args += (leased(task).id, task.token)

@@ -83,7 +83,7 @@ class Waiter:
                 if late is not None:
                     hand_on = late if hand_on is None else min(late, hand_on)
             if hand_on is not None:
-                marker = (f"{hand_on:.3f}", "e") if hand_on else (0, "w")
+                marker = ("LT", f"{hand_on:.3f}", "e") if hand_on else (0, "w")
                 self._client.execute_command("ZADD", self._markers[0], *marker)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()

@@ -35,6 +35,10 @@ Scope = Literal["group", "queue", "task"]
 """What a limit closes: the task's group (or the queue, when it has none), the queue, or nothing."""
 
 
+LONGEST_WAIT = 315_360_000
+"""Seconds, 10 years: the longest delay of any kind."""
+
+
 class DPQError(Exception):
     """Base of every error that DPQ raises itself."""
 
@@ -119,7 +123,7 @@ class RateLimited(Signal):
     """The limit was hit: give the task back, uncounted, and let no other hit it meanwhile.
 
     Attributes:
-        retry_after: Seconds until the limit opens again, from 0.
+        retry_after: Seconds until the limit opens again, from 0; more than 10 years are 10 years.
         scope: What is limited: "group" (the task's; without one, the queue), "queue", or "task".
 
     Raises:
@@ -133,7 +137,7 @@ class RateLimited(Signal):
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be 'group', 'queue' or 'task'")
         super().__init__(f"rate limited: again in {retry_after} s")
-        self.retry_after = retry_after
+        self.retry_after = min(retry_after, LONGEST_WAIT)
         self.scope = scope
 
     def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:

@@ -1,5 +1,6 @@
 """Limits as a caller writes and reads them, and as text in the hash `limits`. No I/O, no clock."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -7,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq._arguments import MAX_SECONDS, milliseconds, number, whole_number
+from dpq._arguments import MAX_SECONDS, number, whole_number
 from dpq.errors import ConfigurationError
 
 __all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
@@ -17,6 +18,9 @@ EVERY_GROUP = "*"
 
 MAX_RATE = 1_000_000
 """Units in one window, and in a burst: a window of more than a million is no limit."""
+
+MAX_REFILL_SECONDS = 100 * MAX_SECONDS
+"""1000 years, until a burst that was taken is there again: moments stay such as a date can say."""
 
 MAX_COST = 1_000_000
 MAX_WINDOWS = 8
@@ -96,6 +100,12 @@ class RateLimit:
             raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
         if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
             raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
+        slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
+        if self.burst * self.per / slowest > MAX_REFILL_SECONDS:
+            raise ConfigurationError(
+                f"a burst of {self.burst} at {slowest!r} per {self.per!r} s comes back in "
+                f"{self.burst * self.per / slowest:.3g} s: at most {MAX_REFILL_SECONDS}, 1000 years"
+            )
         if self.reserve and self.reserve.units >= self.burst:
             raise ConfigurationError(
                 f"reserve.units is {self.reserve.units} and burst is {self.burst}: the burst must "
@@ -185,12 +195,12 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
     """The text of the hash `limits`. Source: docs/design.md, "Limits"."""
     head = f"{concurrency or 0}"
     if windows and (learns := windows[0].adaptive):
-        head += f"~{learns.floor!r} {learns.ceiling!r} {learns.step!r}"
+        head += "~" + " ".join(map(_text, (learns.floor, learns.ceiling, learns.step)))
     texts = [head]
     for window in windows:
-        text = f"{window.rate!r} {milliseconds('per', window.per)} {window.burst}"
+        text = f"{_text(window.rate)} {_per_ms(window.per)} {window.burst}"
         if window.reserve:
-            text += f" {window.reserve.units} {window.reserve.priority!r}"
+            text += f" {window.reserve.units} {_text(window.reserve.priority)}"
         texts.append(text)
     return "|".join(texts)
 
@@ -207,6 +217,16 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
         learned = None if windows else adaptive
         windows.append(RateLimit(_as_written(rate), int(ms) / 1000, int(burst), reserve, learned))
     return tuple(windows), int(concurrency) or None
+
+
+def _per_ms(seconds: float) -> int:
+    """Rounded up, which grants less and never more."""
+    return max(1, math.ceil(round(seconds * 1000, 6)))
+
+
+def _text(value: float) -> str:
+    """A number as Lua and Python read it, whatever subclass it is of."""
+    return str(int(value)) if isinstance(value, int) else repr(float(value))
 
 
 def _as_written(text: str) -> float:

@@ -238,7 +238,7 @@ class DPQ(QueueFace[P]):
     ) -> list[Task[P]]:
         """Take up to `max_tasks` of the best: 1 to 1000, and up to 4 MiB of payloads.
 
-        Up to 250 in a round trip; other consumers may pop in between. `timeout` and `visibility`
+        Up to 125 in a round trip; other consumers may pop in between. `timeout` and `visibility`
         are those of `pop`; it waits for the first task only.
         """
         return self._take(max_tasks, timeout, visibility)
@@ -329,7 +329,7 @@ class DPQ(QueueFace[P]):
         return self._run(command)
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
-        """Finish tasks, up to 1000 in a round trip.
+        """Finish tasks, up to 250 in a round trip.
 
         Returns:
             For each task what `ack` returns.
@@ -464,7 +464,7 @@ class DPQ(QueueFace[P]):
         self._run(self._commands.pause(seconds))
 
     def resume(self) -> None:
-        """Hand out tasks again."""
+        """Hand out tasks again; a closing of the queue after a 429 ends, too."""
         self._run(self._commands.resume())
 
     def purge(self, state: TaskState | str | None = None) -> int:
@@ -496,7 +496,8 @@ class DPQ(QueueFace[P]):
         """Limit what is popped, for all consumers at once, those that run already included.
 
         Replaces what the same queue or group had as its limit. What was granted before still
-        counts, and a learned rate stays, so every process may say it at its start.
+        counts in a window of the same length, and a learned rate stays, so every process may say it
+        at its start.
 
         Args:
             rate: Units in a window, 0.001 to 1 000 000; or several `RateLimit`s, all of which hold.
@@ -518,7 +519,10 @@ class DPQ(QueueFace[P]):
         )
 
     def clear_limit(self, group: str | None = None) -> None:
-        """Remove the limit of a group, of every group without its own (`"*"`), or of the queue."""
+        """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
+
+        What a 429 or `delay_group` has closed stays closed: `resume` opens the queue.
+        """
         self._drive(self._commands.clear_limit(group))
 
     def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:

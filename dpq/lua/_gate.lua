@@ -2,7 +2,7 @@
 -- Wants: instant, invisible, conf, limits, gates, tracked. What conf says of the queue may be put into
 --        queue_texts: its rules and its gate.
 -- Gives: gate_of(scope), pace(window, rule, rate), opens_at(gate, cost, rank), full(gate).
-local gates_seen, rules_seen, own_limits, drift, queue_texts = {}, {}, nil, nil, nil
+local gates_seen, rules_seen, own_limits, aged, queue_texts = {}, {}, nil, nil, nil
 
 local function rules_of(field)
   local rules = rules_seen[field]
@@ -11,16 +11,15 @@ local function rules_of(field)
     local concurrency, rate, per, burst = string.match(text or '', '^(%d+)|(%S+) (%d+) (%d+)$')
     if rate then
       rules = { concurrency = tonumber(concurrency), ceiling = 0,
-        { rate = tonumber(rate), per = tonumber(per), burst = tonumber(burst), reserve = 0 } }
+        { rate = tonumber(rate), per = tonumber(per), ms = per, burst = tonumber(burst), reserve = 0 } }
     elseif text then
-      local learning, windows, floor, ceiling, step
-      concurrency, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
-      floor, ceiling, step = string.match(learning, '^(%S+) (%S+) (%S+)$')
-      rules = { concurrency = tonumber(concurrency), floor = tonumber(floor or 0), ceiling = tonumber(ceiling or 0),
-        step = tonumber(step or 0) }
+      local slots, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
+      local floor, ceiling, step = string.match(learning, '^(%S+) (%S+) (%S+)$')
+      rules = { concurrency = tonumber(slots), floor = tonumber(floor or 0), step = tonumber(step or 0),
+        ceiling = tonumber(ceiling or 0) }
       for units, ms, most, kept in string.gmatch(windows, '|(%S+) (%d+) (%d+) ?([^|]*)') do
         local reserve, rank = string.match(kept, '^(%d+) (%S+)$')
-        rules[#rules + 1] = { rate = tonumber(units), per = tonumber(ms), burst = tonumber(most),
+        rules[#rules + 1] = { rate = tonumber(units), per = tonumber(ms), ms = ms, burst = tonumber(most),
           reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) }
       end
     end
@@ -36,11 +35,10 @@ local function pace(window, rule, rate)
 end
 
 local function gate_of(scope)
-  local gate = gates_seen[scope]
-  if gate then
-    return gate
+  if gates_seen[scope] then
+    return gates_seen[scope]
   end
-  local rules, text
+  local rules, text, last
   if scope == '' then
     queue_texts = queue_texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
     rules, text = rules_of('queue'), queue_texts[2]
@@ -50,23 +48,26 @@ local function gate_of(scope)
     rules = own_limits > 0 and rules_of('group:' .. scope) or rules
   end
   rules = rules or { concurrency = 0, ceiling = 0 }
-  gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0 }
+  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0 }
   gates_seen[scope] = gate
   if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+) (.*)$')
     gate.opens, gate.why, gate.probe = tonumber(opens), why, probe
-    gate.rate, gate.since, gate.used, text = tonumber(rate), tonumber(since), tonumber(used), paid
+    gate.rate, gate.since, gate.used, text = tonumber(rate), tonumber(since), tonumber(used), ' ' .. paid
   end
-  local next_paid = text and string.gmatch(text, '%d[%d.]*')
+  gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
+    and tonumber(string.match(text, '([%d.]+) $') or 0) <= instant
   for i, rule in ipairs(rules) do
-    local window, rate = { paid = tonumber(next_paid and next_paid() or 0) }, rule.rate
+    local _, found, paid = string.find(text or '', ' ' .. rule.ms .. ':([%d.]+)', last)
+    local window, rate = { paid = tonumber(paid or 0) }, rule.rate
+    last = found or last
     if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
       rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
       gate.rate = rate
     end
     pace(window, rule, rate)
-    local bound = instant + rule.per + rule.burst * window.interval
+    local bound = math.max(instant, gate.opens) + rule.per + rule.burst * window.interval
     if window.paid > bound then -- a clock has stepped back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
@@ -80,15 +81,20 @@ end
 local function opens_at(gate, cost, rank)
   local at = gate.opens
   for i, rule in ipairs(gate.rules) do
-    local need = math.min(cost, gate[i].most)
+    local interval = gate[i].interval
+    local paid = gate[i].paid + (math.min(cost, gate[i].most) - rule.burst) * interval
     if rule.reserve > 0 and rank < math.huge then
-      if not drift then -- what aging has added to every priority since its beginning
-        local aging, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
-        drift = since and aging * (instant - since) / 1000 or 0
+      if not aged then
+        local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
+        aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) }
       end
-      need = need + (rank + drift < rule.rank and rule.reserve or 0)
+      local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
+      if missing > 0 then -- until the units are there, or until it has aged enough
+        local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
+        paid = math.min(paid + rule.reserve * interval, math.max(paid, grown))
+      end
     end
-    at = math.max(at, gate[i].paid + (need - rule.burst) * gate[i].interval)
+    at = math.max(at, paid)
   end
   return at
 end
@@ -102,8 +108,6 @@ local function full(gate)
     end
     gate.probe, gate.changed = '-', true
   end
-  if most > 0 and scope == '' then
-    gate.out = gate.out or redis.call('ZCARD', invisible)
-  end
+  gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
   return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))
 end

@@ -16,7 +16,7 @@ local function charge(gate, cost, id)
       end
       gate.since, gate.used = instant, 0
     end
-    gate.used = gate.used + cost
+    gate.used = gate.used + math.min(cost, gate[1].most)
   end
   for _, window in ipairs(gate) do
     window.paid = math.max(window.paid, instant) + math.min(cost, window.most) * window.interval

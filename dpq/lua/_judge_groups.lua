@@ -11,20 +11,19 @@ local function close(group, at)
 end
 
 function judge(score, member, id, cost, group)
-  if not may_run(score, cost) then
+  local gate = group ~= '' and gate_of(group)
+  local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
+  if at > instant then
+    shut(group)
+    close(group, at)
+    return false
+  elseif not may_run(score, cost) then
     return nil
   end
-  if group ~= '' then
-    local gate = gate_of(group)
-    local at = full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)
-    if at > instant then
-      shut(group)
-      close(group, at)
-      return false
-    end
+  charge(queue, cost, id)
+  if gate then
     charge(gate, cost, id)
   end
-  charge(queue, cost, id)
   return true
 end
 

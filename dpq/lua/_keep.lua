@@ -9,8 +9,8 @@ local function keep()
         text = string.format('%.17g %s %s %.17g %.17g %.17g ', gate.opens, gate.why, gate.probe, gate.rate,
           gate.since, gate.used)
       end
-      for _, window in ipairs(gate) do
-        text = text .. string.format('%.17g ', window.paid)
+      for i, rule in ipairs(gate.rules) do
+        text = text .. rule.ms .. string.format(':%.17g ', gate[i].paid)
       end
       gate.changed = false
       local hash, field = gates, scope

@@ -1,7 +1,7 @@
 -- _leased: what pop has taken goes under a lease; and if work remains that may run now, or that a waiter who
 -- leaves was to watch for, the next one is told.
--- Wants: bodies, metas, visibility, now, soonest, moved, at_last, waiter, meta, ready, invisible, conf, stats, wake,
---        reply; watch, notice (_notice). Fills reply.
+-- Wants: bodies, metas, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
+--        invisible, conf, stats, wake, reply; watch, notice (_notice). Fills reply.
 local token = redis.call('HINCRBY', stats, 'popped', #bodies) - #bodies
 local leases, lease_end = {}, string.format('%.0f', now + visibility)
 for i, body in ipairs(bodies) do
@@ -11,8 +11,11 @@ for i, body in ipairs(bodies) do
 end
 redis.call('HSET', meta, unpack(metas))
 redis.call('ZADD', invisible, unpack(leases))
-if not soonest or soonest <= now or now + visibility < soonest or visibility < 5000 then
+if not soonest or soonest <= instant or now + visibility < soonest or visibility < 5000 then
   notice(visibility)
+end
+if settings[6] then
+  redis.call('HDEL', conf, 'shut_until')
 end
 local mine = tonumber(waiter)
 if mine or moved > 0 then

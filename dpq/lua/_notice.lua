@@ -8,14 +8,14 @@ local function watch(moment)
   if moment < now + 5000 and (not watched or watched <= now or moment < watched) then
     moment = string.format('%.3f', math.ceil(moment * 1000) / 1000)
     redis.call('HSET', conf, 'watched', moment)
-    redis.call('ZADD', wake, moment, 'e')
+    redis.call('ZADD', wake, 'LT', moment, 'e')
   end
 end
 
 local function notice(ms)
   local known = tonumber(redis.call('HGET', conf, 'next_event') or '')
   if not known or now + ms < known then
-    redis.call('HSET', conf, 'next_event', string.format('%.0f', math.floor(now + ms)))
+    redis.call('HSET', conf, 'next_event', string.format('%.3f', math.floor((now + ms) * 1000) / 1000))
     if ms < 5000 then
       redis.call('ZADD', tick, '0', 'w')
     end

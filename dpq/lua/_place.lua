@@ -1,7 +1,8 @@
 -- _place: where a due task stands: ready, or waiting behind the head of its group.
--- Wants: now, ready, delayed, invisible, waiting, groups, closed, dead, conf, wake; behind, head_of, lead,
---        score_of, shut, succeed, admitted (_groups); settle, ended, stirred, heavy (_settle); keep (_keep).
--- Gives: enter(id, task), leave(id, task); admit(quiet), to be called after the last of
+-- Wants: instant, ready, delayed, invisible, waiting, groups, closed, dead, conf, wake; behind, head_of, lead,
+--        score_of, shut, succeed, admitted (_groups); settle, ended, stirred, heavy (_settle);
+--        keep (_keep); watch (_notice).
+-- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of
 --        them: it wakes a waiting consumer if tasks have become ready in this script (unless quiet, or the
 --        queue's own limit has nobody run before `shut_until`), and says how many.
 local arrivals = {}
@@ -26,10 +27,10 @@ local function enter(id, task)
 end
 
 -- Takes a task out of whatever set holds it.
-local function leave(id, task)
+local function leave(id, task, lapsed)
   local group, member = task.group, task.order .. id
   if redis.call('ZREM', invisible, id) == 1 then
-    ended(id, group)
+    ended(id, group, lapsed)
   elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
     return
   elseif group == '' then
@@ -41,6 +42,7 @@ local function leave(id, task)
       succeed(group)
     else
       redis.call('ZREM', waiting, behind(group, score_of(task), member))
+      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved its units for it
     end
   end
 end
@@ -64,8 +66,10 @@ local function admit(quiet)
     end
   elseif admitted > 0 and not quiet then
     local shut_until = redis.call('HGET', conf, 'shut_until')
-    if not shut_until or tonumber(shut_until) <= now then
+    if not shut_until or tonumber(shut_until) <= instant then
       redis.call('ZADD', wake, '0', 'w')
+    else
+      watch(tonumber(shut_until))
     end
   end
   return admitted

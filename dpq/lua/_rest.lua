@@ -2,9 +2,10 @@
 -- Wants: now, instant, event, at, least, waiter, ready, conf. Returns from the script.
 if at then
   local left = redis.call('EXISTS', ready) == 1
-  event = left and at or event and math.max(event, at)
+  event = event and math.max(event, least or 0)
+  event = left and math.min(at, event or at) or event
   if left and least and waiter ~= '' then -- until then there is no use in waking anybody
-    redis.call('HSET', conf, 'shut_until', string.format('%.0f', math.floor(least)))
+    redis.call('HSET', conf, 'shut_until', string.format('%.3f', math.ceil(least * 1000) / 1000))
   end
 end
 local asked_at = math.floor(instant * 1000)

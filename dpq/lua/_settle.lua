@@ -39,13 +39,16 @@ end
 -- A lease is over. Where somebody waits for that, it opens what was full; the probe after a 429 has found
 -- the limit open, unless it came to nothing because its lease ran out.
 local function ended(id, group, lapsed)
-  if redis.call('ZREM', tracked, group .. '\t' .. id, '\t' .. id, '\t') > 0 then
-    for _, scope in ipairs({ '', group }) do
-      local gate = gate_of(scope)
-      if gate.probe == id then
-        gate.probe, gate.changed = lapsed and 'p' or '-', true
-      end
-      stirred[scope] = true
+  local holds = { [''] = redis.call('ZREM', tracked, '\t' .. id, '\t') > 0 }
+  if group ~= '' then
+    holds[group] = redis.call('ZREM', tracked, group .. '\t' .. id) > 0
+  end
+  for scope, held in pairs(holds) do
+    local gate = held and gate_of(scope)
+    if held and gate.probe == id then
+      local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another 429 came meanwhile
+      gate.probe, gate.changed = again and 'p' or '-', true
     end
+    stirred[scope] = held or stirred[scope]
   end
 end

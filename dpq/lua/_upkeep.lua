@@ -37,6 +37,10 @@ local function upkeep(most, quiet)
       end
     elseif raws[i] then
       rescue(id)
+      local found = watched and redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2] or {}
+      for n = 1, #found, 2 do
+        ended(id, string.match(found[n], '^[^\t]*'), true)
+      end
     end
   end
   if #ids > 0 then
@@ -71,7 +75,7 @@ local function upkeep(most, quiet)
   if most > 0 then
     local soonest = next_event()
     if soonest then
-      redis.call('HSET', conf, 'next_event', string.format('%.0f', math.floor(soonest)))
+      redis.call('HSET', conf, 'next_event', string.format('%.3f', math.floor(soonest * 1000) / 1000))
     else
       redis.call('HDEL', conf, 'next_event')
     end

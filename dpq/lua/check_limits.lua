@@ -26,8 +26,8 @@ local function problem(kind, subject, detail)
 end
 
 local function look_at_gate(scope, text)
-  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d. ]*$')
-  if not probe and not string.match(text, '^- [%d. ]*$') then
+  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
+  if not probe and not string.match(text, '^- [%d.: ]*$') then
     problem('bad gate', scope, text)
   elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
     problem('probe without a lease', scope, probe)

@@ -9,7 +9,7 @@
 local invisible, meta = KEYS[1], KEYS[2]
 local cursor = ARGV[1]
 
-local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '200')
+local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   reply[#reply + 1] = string.match(redis.call('HGET', meta, page[2][i]) or '', '\t([^\t]*)') or ''

@@ -1,4 +1,4 @@
--- pause: stop handing out tasks, for a time or until resume; or go on.
+-- pause: stop handing out tasks, for a time or until resume; or go on, and end what a 429 has closed.
 --
 -- KEYS[1]  conf       HASH    settings
 -- KEYS[2]  wake       ZSET    the marker that waiting consumers block on
@@ -13,7 +13,11 @@ local now, ms = ARGV[1], ARGV[2]
 
 -- @include _now
 if ms == '0' then
-  redis.call('HDEL', conf, 'paused_until')
+  local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
+  if paid then -- a 429 has closed the queue
+    redis.call('HSET', conf, 'queue_gate', '0 - - ' .. paid)
+  end
+  redis.call('HDEL', conf, 'paused_until', 'shut_until')
 else
   redis.call('HSET', conf, 'paused_until', ms == 'inf' and ms or string.format('%.0f', now + ms))
 end

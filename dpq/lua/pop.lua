@@ -40,13 +40,13 @@ local batch, waiter = tonumber(ARGV[5]), ARGV[6]
 -- @include _now
 -- @include _notice
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate')
+  'queue_gate', 'shut_until')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 if paused and (paused == 'inf' or tonumber(paused) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
   -- @include _rest
 end
-if soonest and soonest <= now then
+if soonest and soonest <= instant then
   -- @include _record
   -- @include _groups
   -- @include _gate

@@ -42,6 +42,9 @@ local now, batch = ARGV[1], tonumber(ARGV[2])
 -- @include _prune
 -- @include _upkeep
 local moved = upkeep(batch)
+if redis.call('EXISTS', gates) == 1 then
+  prune(20)
+end
 moved = math.max(moved, trim(batch))
 local event = next_event()
 return { moved, event and math.max(math.ceil(event - now), 0) or -1 }

@@ -135,7 +135,10 @@ if #delays > 0 or met or next(others) then
     end
   end
 end
-if #plain > 0 and (not settings[6] or tonumber(settings[6]) <= now) then
+if #plain > 0 and (not settings[6] or tonumber(settings[6]) <= instant) then
   redis.call('ZADD', wake, '0', 'w')
+elseif #plain > 0 then -- the queue's limit lets nothing run before that
+  -- @include _notice
+  watch(tonumber(settings[6]))
 end
 return reply

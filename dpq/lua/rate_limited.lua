@@ -42,7 +42,7 @@ local verb = ''
 -- @include _settle
 -- @include _place
 -- @include _back
-leave(id, task)
+leave(id, task, true) -- a probe that meets a limit has found nothing open
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
@@ -53,12 +53,15 @@ end
 if scope ~= 'task' then
   local gate = gate_of(scope == 'group' and task.group or '')
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)
-  if rules.ceiling > 0 and gate[1] and first and instant >= gate.since then
+  if instant < gate.since then -- of the closing that has halved it
+    gate.since = opens
+  elseif rules.ceiling > 0 and gate[1] and first then
     gate.rate = math.max(rules.floor, gate.rate / 2)
     pace(gate[1], rules[1], gate.rate)
     gate.since, gate.used = opens, 0
   end
-  gate.opens, gate.why, gate.probe, gate.changed = opens, 'l', 'p', true
+  gate.opens, gate.why, gate.changed = opens, 'l', true
+  gate.probe = gate.probe == '-' and 'p' or gate.probe -- one that is out stays the only one
   for i, window in ipairs(rules) do
     gate[i].paid = math.max(gate[i].paid, opens + (window.burst - 1) * gate[i].interval)
   end

@@ -22,9 +22,9 @@
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said
 --
 -- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on; the others
--- count the leases that are out (up to about 1000 in a call, so nearly always in the first), and see to
+-- count the leases that are out (up to about 400 in a call, so nearly always in the first), and see to
 -- the groups that are closed already, which otherwise open at their old times. What was granted before
--- still counts; a learned rate stays.
+-- in a window of the same length still counts, and a learned rate and a closing stay.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -50,7 +50,7 @@ if walk == 'set' then
   end
   redis.call('HDEL', conf, 'shut_until', 'watched') -- whoever sleeps by the old limit is to look
   redis.call('ZADD', wake, '0', 'w')
-  walk = string.match(rules, '^[1-9]') and field ~= 'queue' and 'leases' or 'closed'
+  walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
 -- @include _record
 -- @include _groups
@@ -59,7 +59,7 @@ end
 -- @include _settle
 -- @include _place
 if walk == 'leases' then
-  local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
+  local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
@@ -70,7 +70,7 @@ if walk == 'leases' then
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
 end
 if walk == 'closed' and field == 'groups' then
-  local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '200')
+  local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')
   for i = 1, #page[2], 2 do
     settle(page[2][i])
   end

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from dpq import DPQ, Backoff, ConfigurationError, PayloadError, Push, TaskNotFoundError
+from dpq import (
+    DPQ,
+    Adaptive,
+    Backoff,
+    ConfigurationError,
+    PayloadError,
+    Push,
+    RateLimit,
+    Reserve,
+    TaskNotFoundError,
+)
 
 Call = Callable[[DPQ[Any], Any], Any]  # queue, a task that is running
 
@@ -61,6 +71,7 @@ REFUSED: list[tuple[Call, Any, str]] = [
     *pushes("delay", NOT_A_DURATION, TEN_YEARS),
     *pushes("expires_in", [0, *NOT_A_DURATION], TEN_YEARS),
     *pushes("max_attempts", [0, -1, 1_000_001, 1.5, True, "3"], "1 to 1000000"),
+    *pushes("cost", [0, -1, 1_000_001, 1.0, 1.5, True, "3", None], "1 to 1000000"),
     *pushes("on_duplicate", ["", "replace", None, 3], "keep, update, raise_priority, rerun, error"),
     *[case for value, bound in NOT_A_LABEL for case in pushes("group", [value], bound)],
     *[case for value, bound in NOT_A_LABEL for case in pushes("key", [value], bound)],
@@ -108,6 +119,45 @@ REFUSED: list[tuple[Call, Any, str]] = [
         )
     ],
     *[(lambda q, t, n=n: q.peek(n), n, "from 0 to") for n in (-1, 1.5, True)],
+    *durations(lambda q, t, v: q.rate_limited(t, v), NOT_A_DURATION),
+    *[
+        (lambda q, t, s=s: q.rate_limited(t, 5, s), s, "'group', 'queue', 'task'")
+        for s in ("", "Group", "host", None, 3)
+    ],
+    *[
+        (lambda q, t, r=r: q.set_limit(r, 1), r, "from 0.001 to 1000000")
+        for r in (0, -1, 0.0009, 1_000_001, math.nan, math.inf, True)
+    ],
+    *durations(lambda q, t, v: q.set_limit(1, v, group="a"), [0, 0.0009, *NOT_A_DURATION]),
+    *[
+        (lambda q, t, b=b: q.set_limit(1, 1, b, group="*"), b, "1 to 1000000")
+        for b in (0, -1, 1_000_001, 1.5, True, "3", None)
+    ],
+    *[
+        (lambda q, t, c=c: q.set_limit(concurrency=c), c, "1 to 1000000")
+        for c in (0, -1, 1_000_001, 1.5, True, "3")
+    ],
+    *[
+        (call, value, bound)
+        for value, bound in NOT_A_LABEL
+        for call in (
+            lambda q, t, v=value: q.set_limit(1, 1, group=v),
+            lambda q, t, v=value: q.clear_limit(v),
+            lambda q, t, v=value: q.group(v),
+        )
+    ],
+    *[
+        (lambda q, t, i=i: q.why(i), i, "string that push returned")
+        for i in ("", 5, None, b"x", "é", "x" * 201)
+    ],
+    (lambda q, t: q.set_limit(5), 5, "per is missing"),
+    (lambda q, t: q.set_limit([5]), 5, "RateLimit"),
+    (lambda q, t: q.set_limit("10/s"), "1", "RateLimit"),
+    (lambda q, t: q.set_limit([RateLimit(1, 1)] * 9), 9, "at most 8"),
+    (lambda q, t: q.set_limit(1, 1, adaptive=5), 5, "Adaptive"),
+    (lambda q, t: q.set_limit(1, 1, reserve=5), 5, "Reserve"),
+    (lambda q, t: q.set_limit(1, 1, 3, reserve=Reserve(3, 1)), 3, "burst is 3"),
+    (lambda q, t: q.set_limit(3, 1, adaptive=Adaptive(4, 9)), 3, "from adaptive.floor 4"),
     *[(lambda q, t, n=n: q.dead.list(n), n, "from 0 to") for n in (-1, 1.5, True)],
 ]
 
@@ -191,6 +241,10 @@ def test_a_bad_queue_name_is_refused(redis: Redis, name: Any, bound: str, queue_
         {"aging": math.nan},
         {"aging": True},
         {"order": "lifo", "aging": 1.0},
+        {"fairness": "fair"},
+        {"fairness": True},
+        {"fairness": "round_robin", "order": "lifo"},
+        {"fairness": "round_robin", "aging": 0.5},
         {"backoff": 5},
         {"max_payload_bytes": 0},
         {"max_payload_bytes": 2**40},
@@ -216,6 +270,27 @@ def test_a_bad_backoff_is_refused(name: str, value: Any) -> None:
     """A backoff out of its bounds names the argument, the value and the bounds."""
     with pytest.raises(ConfigurationError, match=f"{name} is {re.escape(repr(value))}: .* from"):
         Backoff(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda q: q.set_limit(),
+        lambda q: q.set_limit([]),
+        lambda q: q.set_limit(per=5),
+        lambda q: q.set_limit(concurrency=3, burst=2),
+        lambda q: q.set_limit([RateLimit(1, 1)], 1),
+        lambda q: q.set_limit([RateLimit(1, 1), RateLimit(1, 2, adaptive=Adaptive(1, 2))]),
+        lambda q: q.rate_limited(None, 5),
+        lambda q: q.rate_limited("id", 5),
+    ],
+)
+def test_a_call_that_says_too_little_or_too_much_is_refused(
+    q: DPQ[Any], unchanged: None, call: Callable[[DPQ[Any]], Any]
+) -> None:
+    """A limit without a word, one said twice, and a task that is none: refused, nothing changes."""
+    with pytest.raises(ConfigurationError):
+        call(q)
 
 
 def test_a_client_that_is_none_is_refused(queue_name: str) -> None:
@@ -269,6 +344,13 @@ def test_an_unknown_id_is_named(q: DPQ[Any], unchanged: None, action: str) -> No
     with pytest.raises(TaskNotFoundError, match=f"cannot {action} task 'nobody'") as error:
         getattr(q, action)("nobody", **arguments)
     assert error.value.task_id == "nobody"
+    assert q.queue_name in str(error.value)
+
+
+def test_an_unknown_id_has_no_reason(q: DPQ[Any], unchanged: None) -> None:
+    """So is an id that somebody asks about."""
+    with pytest.raises(TaskNotFoundError, match="cannot explain task 'nobody'") as error:
+        q.why("nobody")
     assert q.queue_name in str(error.value)
 
 

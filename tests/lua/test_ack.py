@@ -206,3 +206,28 @@ def test_of_a_task_that_runs_again_in_lifo(q, clock, probe):
     lifo.push("new", key="k", on_duplicate="rerun")
     lifo.ack(task)
     assert probe.drain() == ["new", "equal"]
+
+
+@pytest.mark.parametrize("state", LEAVING)
+def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
+    """From whatever state a task is acked, what counts as running in its group is right."""
+    q.set_limit(concurrency=1, group="g")
+    q.push("done", group="g", priority=1)
+    q.push("next", group="g")
+    task = probe.pop()
+    LEAVING[state](q, clock, task)
+    assert q.ack(task) is True
+    best = "better" if state == "waiting" else "next"
+    assert probe.pop().payload == best
+    assert q.pop().task is None
+
+
+def test_of_a_task_that_runs_again_in_a_group_of_one_at_a_time(q, probe):
+    """The ack of a task that runs again ends its lease as any other."""
+    q.set_limit(concurrency=1, group="g")
+    q.push("old", group="g", key="k")
+    q.push("next", group="g")
+    task = probe.pop()
+    q.push("new", group="g", key="k", on_duplicate="rerun")
+    assert q.ack(task) is True
+    assert probe.drain() == ["next", "new"]

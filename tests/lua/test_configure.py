@@ -15,6 +15,7 @@ def open_queue(q, **settings):
 SETTINGS = {
     "order": ("fifo", "lifo"),
     "aging": (0.5, 2.0),
+    "fairness": ("round_robin", "none"),
     "dead_max_tasks": (10, 11),
     "dead_max_age": (3600.0, 7200.0),
 }
@@ -91,6 +92,41 @@ def test_lifo_with_aging(q, probe, first, second):
 def test_lifo_with_no_aging(q):
     """An aging of 0 goes with LIFO."""
     assert open_queue(q, order="lifo", aging=0).order == "lifo"
+
+
+@pytest.mark.parametrize("other", [{"order": "lifo"}, {"aging": 1.0}])
+@pytest.mark.parametrize("first", ["round_robin", "other", "both"])
+def test_round_robin_with_lifo_or_aging(q, probe, other, first):
+    """Taking turns refuses LIFO and aging, whoever comes first, and the second is not written."""
+    turns = {"fairness": "round_robin"}
+    said = {"round_robin": [turns, other], "other": [other, turns], "both": [turns | other]}[first]
+    for settings in said[:-1]:
+        open_queue(q, **settings)
+    before = probe.stored()
+    with pytest.raises(ConfigurationError, match="fairness is round_robin"):
+        open_queue(q, **said[-1])
+    assert probe.stored() == before
+
+
+def test_round_robin_with_what_it_goes_with(q):
+    """FIFO, an aging of 0 and no fairness go with everything."""
+    assert open_queue(q, fairness="round_robin", order="fifo", aging=0).fairness == "round_robin"
+    other = DPQ(q.redis, q.queue_name + "-2", fairness="none", order="lifo", aging=0)
+    assert (other.fairness, other.order) == ("none", "lifo")
+    other.drop()
+
+
+def test_late_round_robin(q, probe):
+    """Turns that are named on a queue in use go on from the places given so far."""
+    for i in range(7):
+        q.push(i, group="g")
+    open_queue(q, fairness="round_robin")
+    assert probe.stored()["conf"][b"turns"] == b"7"
+    open_queue(q, fairness="round_robin")
+    q.push(7, group="h")
+    open_queue(q, fairness="round_robin")
+    assert probe.stored()["conf"][b"turns"] == b"9"
+    assert q.check() == []
 
 
 def test_late_aging(q, probe):

@@ -46,6 +46,18 @@ def test_takes_the_lease_again(q, clock, probe, state):
     assert q.ack(task) is True
 
 
+@pytest.mark.parametrize("state", ["ready", "waiting", "delayed"])
+def test_taken_back_in_a_group_of_one_at_a_time(q, clock, probe, state):
+    """A lease that is taken back from any state counts in its group until it ends."""
+    q.set_limit(concurrency=1, group="g")
+    task = put_back(q, clock, probe, state)
+    q.extend(task, 45)
+    q.push("next", group="g", priority=9)
+    assert q.pop().task is None
+    q.ack(task)
+    assert probe.pop().payload == "next"
+
+
 def test_head_taken_back(q, clock, probe):
     """When the head of a group is taken back, the next of the group becomes ready."""
     task = put_back(q, clock, probe, "ready")

@@ -16,7 +16,7 @@ from redis import Redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from dpq import DPQ, Backoff, Push, TaskNotFoundError
+from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
 from dpq._keys import REGISTRY
 from dpq._scripts import script, script_names
 
@@ -173,6 +173,15 @@ def test_check(server, q, lossy, lose):
         assert lossy.check() == []
 
 
+def test_check_limits(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.set_limit(1, 1, concurrency=2, group="g")
+    q.push("x", group="g")
+    q.pop()
+    with lose("check_limits"):
+        assert lossy.check() == []
+
+
 def test_configure(server, q, clock, lossy_redis, probe, lose):
     """The second answer is the same: the settings stand, and nothing contradicts itself."""
     with lose("configure"):
@@ -229,6 +238,14 @@ def test_get(server, q, lossy, lose):
     task_id = q.push("x")
     with lose("get"):
         assert lossy.get(task_id).payload == "x"
+
+
+def test_in_flight(server, q, lossy, lose):
+    """A look is safe to repeat: no lease is counted twice."""
+    q.push("x", group="g")
+    q.pop()
+    with lose("in_flight"):
+        assert lossy.group("g").in_flight == 1
 
 
 def test_next_event(server, q, lossy, lose):
@@ -327,6 +344,25 @@ def test_push_rerun(server, q, probe, lossy, lose):
     assert probe.drain() == ["y"]
 
 
+@pytest.mark.parametrize("scope", ["group", "queue", "task"])
+def test_rate_limited(server, q, clock, probe, lossy, lose, scope):
+    """The deferral is counted once, a learned rate halved once; the time counts from the last."""
+    q.set_limit(16, 1, group="g", adaptive=Adaptive(1, 16))
+    q.set_limit(16, 1, adaptive=Adaptive(1, 16))
+    q.push("x", group="g")
+    task = probe.pop()
+    with lose("rate_limited"):
+        lossy.rate_limited(task, 9, scope)
+    found = q.get(task.id)
+    assert (found.deferrals, found.attempt, q.stats().deferred) == (1, 1, 1)
+    halved = {"group": (16, 8), "queue": (8, 16), "task": (16, 16)}[scope]
+    assert (q.limits()[0].rate, q.group("g").rate) == halved
+    clock.advance(8.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert probe.pop().id == task.id
+
+
 def test_register(server, q, clock, lossy_redis, probe, lose):
     """The queue is known."""
     queue = DPQ(lossy_redis, q.queue_name, clock=clock)
@@ -354,6 +390,26 @@ def test_replay(server, q, probe, lossy, lose):
     with lose("replay"):
         assert lossy.dead.replay(task_id) == 0
     assert (probe.state(task_id), q.stats().replayed) == ("ready", 1)
+
+
+def test_scopes(server, q, lossy, lose):
+    """A look is safe to repeat: each is named once."""
+    q.set_limit(1, 1, group="g")
+    with lose("scopes"):
+        assert [state.group for state in lossy.limits()] == [None, "g"]
+
+
+@pytest.mark.parametrize("group", [None, "g", "*"])
+def test_set_limit(server, q, probe, lossy, lose, group):
+    """The limit stands, what was granted and the leases that are out counted once."""
+    q.push_many(Push(payload=i, group="g") for i in range(4))
+    q.pop()
+    with lose("set_limit"):
+        lossy.set_limit(1, 10, burst=2, concurrency=2, group=group)
+    assert (len(q.pop_many(9)), q.stats().invisible) == (1, 2)
+    with lose("set_limit"):
+        lossy.clear_limit(group)
+    assert len(q.pop_many(9)) == 2
 
 
 def test_set_visibility(server, q, probe, lossy, lose):
@@ -389,6 +445,22 @@ def test_update(server, q, lossy, lose):
         lossy.update(task_id, priority=5, delay=9)
     task = q.get(task_id)
     assert (task.priority, task.state, q.next_event()) == (5, "delayed", 9)
+
+
+def test_view(server, q, lossy, lose):
+    """A look is safe to repeat: it takes no unit."""
+    q.set_limit(1, 10, burst=3, group="g")
+    q.push("x", group="g")
+    q.pop()
+    with lose("view"):
+        assert lossy.group("g").units_left == (2,)
+
+
+def test_why(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    task_id = q.push("x")
+    with lose("why"):
+        assert lossy.why(task_id) == "it is ready: next"
 
 
 @pytest.mark.parametrize("name", script_names())

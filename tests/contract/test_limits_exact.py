@@ -1,0 +1,127 @@
+"""Limits under fire: eight processes pop as fast as they can, and every grant is written down.
+
+When a task was granted is read off its lease: the lease's end, by the server's clock, minus the
+lease. What is proved is a bound, so it holds on a machine of any speed; nothing here waits for a
+fixed time.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import pytest
+from redis import Redis
+from support import wait_for
+
+from dpq import DPQ, Push, RateLimit
+from dpq.server import Server
+
+PROCESSES = 8
+LEASE_MS = 600_000
+
+QUEUE = [RateLimit(60, 1, 5), RateLimit(100, 2, 20)]
+DEFAULT = [RateLimit(12, 1, 3)]
+OWN = [RateLimit(8, 0.5, 2), RateLimit(12, 1, 4)]
+
+CONSUME = """
+import json, sys
+from redis import Redis
+from dpq import DPQ
+url, name, lease_ms, waits = sys.argv[1:]
+redis = Redis.from_url(url)
+q = DPQ(redis, name, default_visibility=int(lease_ms) / 1000)
+timeout = 60 if waits == "waits" else 0
+if not timeout:
+    q.pop()
+print("ready", flush=True)
+grants, running = [], True
+while running:
+    task = q.pop(timeout=timeout).task
+    if task is not None:
+        running = task.payload != "stop"
+        granted_at = round(task.visible_until.timestamp() * 1000) - int(lease_ms)
+        grants.append([granted_at, task.group, task.cost, task.payload])
+        q.ack(task)
+q.close()
+print(json.dumps(grants))
+"""
+
+
+class Grant(NamedTuple):
+    """A task as it was handed out, at a moment in ms."""
+
+    at: int
+    group: str | None
+    cost: int
+    payload: int | str
+
+
+@pytest.fixture
+def consumers(server: Server, queue_name: str) -> Iterator[list["subprocess.Popen[str]"]]:
+    """Processes that pop, every other one waiting, the others asking again and again."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", CONSUME, server.url, queue_name, str(LEASE_MS), how],
+            env={**os.environ, "PYTHONPATH": os.getcwd()},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for how in ["waits", "asks"] * (PROCESSES // 2)
+    ]
+    try:
+        for process in started:
+            assert process.stdout
+            assert process.stdout.readline() == "ready\n"
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def most_in_any(grants: Sequence[Grant], per: float) -> int:
+    """The most units that any span of `per` seconds has seen, its end not included."""
+    return max(
+        sum(grant.cost for grant in grants if start.at <= grant.at < start.at + per * 1000)
+        for start in grants
+    )
+
+
+def test_no_window_sees_more_than_its_limit_however_many_pop(
+    redis: Redis, queue_name: str, consumers: list["subprocess.Popen[str]"]
+) -> None:
+    """In any span of `per` at most rate + burst - 1 units are granted, of the queue and of each
+    group, costs included, by limits that were set while all consumers ran already; and all run."""
+    q: DPQ[Any] = DPQ(redis, queue_name)
+    q.set_limit(QUEUE)
+    q.set_limit(DEFAULT, group="*")
+    q.set_limit(OWN, group="x")
+    groups = ["x", "y", "z", None, None]
+    costs = [1, 2, 1, 3, 1, 1, 1]
+    count = 90
+
+    q.push_many(
+        Push(n, group=groups[n % len(groups)], cost=costs[n % len(costs)], priority=n % 3)
+        for n in range(count)
+    )
+    wait_for(lambda: q.stats().acked == count, seen=q.stats)
+    for scope in (None, "*", "x"):
+        q.clear_limit(scope)
+    q.push_many(Push("stop") for _ in consumers)
+    written = [process.communicate(timeout=60)[0] for process in consumers]
+
+    everything = (Grant(*grant) for text in written for grant in json.loads(text))
+    grants = [grant for grant in everything if grant.payload != "stop"]
+    assert sorted(grant.payload for grant in grants) == list(range(count))
+    limited = [(grants, QUEUE)]
+    for group, windows in {"x": OWN, "y": DEFAULT, "z": DEFAULT}.items():
+        limited.append(([grant for grant in grants if grant.group == group], windows))
+    for granted, windows in limited:
+        for window in windows:
+            allowed = window.rate + window.burst - 1
+            assert most_in_any(granted, window.per) <= allowed, (granted, window)
+    assert q.check() == []
+    q.close()

@@ -1,0 +1,370 @@
+"""Waiting pops at limits: they sleep until the moment, without a herd, and nobody is forgotten.
+
+As in test_waiting.py the waiters trust in being woken for a minute instead of 5 s, so nothing but a
+wake-up, or the timer of the one that watches the moment, brings a task in the time a test allows.
+Nothing here depends on how fast the machine is: a wait is bounded from below by the server's clock,
+and herds are counted in calls.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ, Push, RateLimit, Task, _wait
+from dpq._command import Command
+
+PATIENCE = 20.0  # seconds until a test gives up
+LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
+SOON = 0.15  # seconds until the next unit
+
+Pop = Callable[..., "Future[Any]"]
+
+
+def wait_until(what: str, met: Callable[[], Any]) -> None:
+    """Poll a named condition."""
+    give_up = time.monotonic() + PATIENCE
+    while not (seen := met()):
+        assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} s, last seen {seen!r}"
+        time.sleep(0.005)
+
+
+def wait_for_waiters(redis: Redis, count: int) -> None:
+    """Until so many connections block on a marker."""
+
+    def blocked() -> bool:
+        flags = [c["flags"] for c in redis.client_list() if c["cmd"] == "bzpopmin"]
+        return sum("b" in flag for flag in flags) == count
+
+    wait_until(f"{count} blocked waiters", blocked)
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+
+
+@pytest.fixture
+def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
+    """A queue in real time."""
+    queue: DPQ[Any] = DPQ(redis, queue_name, default_visibility=600)
+    yield queue
+    queue.drop()
+    queue.close()
+
+
+@pytest.fixture
+def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by one with each pop that is sent."""
+    sent: list[str] = []
+    call = q._link.call
+
+    def counting(command: Command[Any]) -> Any:
+        if command.script.name == "pop":
+            sent.append("pop")
+        return call(command)
+
+    monkeypatch.setattr(q._link, "call", counting)
+    return sent
+
+
+@pytest.fixture
+def waits(q: DPQ[Any]) -> Iterator[Pop]:
+    """Starts a waiting pop in a thread of its own."""
+    with ThreadPoolExecutor(16) as threads:
+        yield lambda timeout=LONG: threads.submit(q.pop, timeout=timeout)
+
+
+def the_task(future: "Future[Any]") -> Task[Any]:
+    task = future.result(PATIENCE).task
+    assert task is not None
+    return task
+
+
+def served(futures: list["Future[Any]"]) -> list["Future[Any]"]:
+    return [future for future in futures if future.done()]
+
+
+def server_seconds(redis: Redis) -> float:
+    seconds, micros = redis.time()
+    return seconds + micros / 1e6
+
+
+def fill(q: DPQ[Any], count: int, group: str | None = "g") -> None:
+    q.push_many(Push(payload=n, group=group) for n in range(count))
+
+
+SCOPES = [None, "g"]
+
+
+# The moment
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_waiting_pop_sleeps_until_the_unit(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str | None
+) -> None:
+    """It asks once, sleeps until the limit grants, and asks again: not before, nor in between."""
+    q.set_limit(1, SOON, group=scope)
+    fill(q, 2)
+    began = server_seconds(redis)
+    assert q.pop().task is not None
+    pops.clear()
+
+    assert the_task(waits()).payload == 1
+
+    assert server_seconds(redis) - began >= SOON
+    assert len(pops) <= 3  # the second may come a moment too early: the client's timer and rounding
+
+
+def test_between_two_milliseconds(q: DPQ[Any], waits: Pop, pops: list[str]) -> None:
+    """A unit that comes between two milliseconds costs no call too early."""
+    q.set_limit(30, 1, group="g")
+    fill(q, 5)
+    assert [the_task(waits()).payload for _ in range(5)] == [0, 1, 2, 3, 4]
+    assert len(pops) <= 3 * 5
+
+
+def test_of_several_windows(q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]) -> None:
+    """It sleeps through the shorter window, when the longer one decides."""
+    q.set_limit([RateLimit(100, SOON / 3), RateLimit(1, SOON)])
+    fill(q, 2)
+    began = server_seconds(redis)
+    assert q.pop().task is not None
+    pops.clear()
+    assert the_task(waits()).payload == 1
+    assert server_seconds(redis) - began >= SOON
+    assert len(pops) <= 3
+
+
+def test_the_end_of_a_429(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
+    """What waits for the end of a closing gets the probe at its time."""
+    for scope in ("group", "queue"):
+        fill(q, 1)
+        task = the_task(waits())
+        began = server_seconds(redis)
+        q.rate_limited(task, SOON, scope)  # type: ignore[arg-type]
+        task = the_task(waits())
+        assert server_seconds(redis) - began >= SOON - 0.001  # closings count whole ms
+        q.ack(task)
+
+
+# No herd
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_one_unit_wakes_one(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str | None
+) -> None:
+    """Of twelve that wait at a rate each unit wakes one: each asks twice, not for every unit."""
+    q.set_limit(1, 0.03, group=scope)
+    fill(q, 13)
+    assert q.pop().task is not None
+    pops.clear()
+    waiting = [waits() for _ in range(12)]
+    assert sorted(the_task(future).payload for future in waiting) == list(range(1, 13))
+    assert len(pops) <= 2 * 12 + 12
+
+
+def test_many_groups_wake_as_many(q: DPQ[Any], waits: Pop, pops: list[str]) -> None:
+    """Six groups that open by themselves, each with two tasks, serve twelve waiters."""
+    q.set_limit(1, SOON, group="*")
+    q.push_many(Push(payload=(g, n), group=f"g{g}") for g in range(6) for n in range(3))
+    assert len(q.pop_many(6)) == 6
+    pops.clear()
+    waiting = [waits() for _ in range(12)]
+    found = sorted(tuple(the_task(future).payload) for future in waiting)
+    assert found == [(g, n) for g in range(6) for n in (1, 2)]
+    assert len(pops) <= 3 * 12 + 12
+
+
+@pytest.mark.parametrize("scope", [None, "g"])
+def test_the_end_of_a_lease_wakes_one(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str | None
+) -> None:
+    """At a full queue or group each ack wakes one of those that wait, and no other asks."""
+    q.set_limit(concurrency=1, group=scope)
+    fill(q, 5)
+    task = the_task(waits())
+    waiting = [waits() for _ in range(4)]
+    wait_for_waiters(redis, 4)
+    for count in (1, 2, 3, 4):
+        pops.clear()
+        q.ack(task)
+        wait_until(f"{count} waiters served", lambda n=count: len(served(waiting)) == n)
+        wait_for_waiters(redis, 4 - count)
+        assert len(pops) <= 2
+        task = max((f.result().task for f in served(waiting)), key=lambda popped: popped.token)
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_a_429_wakes_nobody_before_its_end(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str
+) -> None:
+    """Of four that wait one learns the moment, without a look or with one; then one has the probe.
+
+    The others are woken one by one when the probe has found the limit open.
+    """
+    fill(q, 1)
+    task = the_task(waits())
+    waiting = [waits() for _ in range(4)]
+    wait_for_waiters(redis, 4)
+    pops.clear()
+
+    q.rate_limited(task, 3 * SOON, scope)  # type: ignore[arg-type]
+    fill(q, 3)
+    began = server_seconds(redis)
+    wait_until("the probe taken", lambda: served(waiting))
+
+    assert server_seconds(redis) >= began
+    wait_for_waiters(redis, 3)
+    assert len(pops) <= 3
+    assert len(served(waiting)) == 1
+    probe = served(waiting)[0].result().task
+    assert probe.id == task.id
+    q.ack(probe)
+    assert len([the_task(future) for future in waiting]) == 4
+
+
+def test_pushes_at_a_spent_limit_wake_nobody(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
+) -> None:
+    """While the queue's limit is spent pushes cost no look; at its moment one waiter looks."""
+    q.set_limit(1, 4 * SOON)
+    fill(q, 2)
+    began = server_seconds(redis)
+    assert q.pop().task is not None
+    waiting = [waits() for _ in range(3)]
+    wait_for_waiters(redis, 3)
+    pops.clear()
+    for n in range(10):
+        q.push(n, priority=n, group=f"h{n}" if n % 2 else None)
+    in_vain = len(pops)
+    in_time = server_seconds(redis) - began < 4 * SOON  # else a unit was granted meanwhile
+    wait_until("one waiter served", lambda: served(waiting))
+    assert (in_vain == 0) or not in_time
+    assert served(waiting)[0].result().task.payload == 9
+    q.clear_limit()
+    assert len([the_task(future) for future in waiting]) == 3
+
+
+def test_pushes_to_a_spent_group_wake_nobody(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
+) -> None:
+    """What comes into a spent group costs no look; a task of another group is had at once."""
+    q.set_limit(1, 600, group="g")
+    fill(q, 2)
+    assert q.pop().task is not None
+    waiting = [waits() for _ in range(3)]
+    wait_for_waiters(redis, 3)
+    pops.clear()
+    for n in range(10):
+        q.push(n, priority=n, group="g")
+    wait_for_waiters(redis, 3)
+    assert pops == []
+    q.push("other", group="h")
+    wait_until("one waiter served", lambda: served(waiting))
+    assert served(waiting)[0].result().task.payload == "other"
+    wait_for_waiters(redis, 2)
+    assert len(pops) <= 2
+    q.clear_limit("g")
+    assert len([the_task(future) for future in waiting]) == 3
+
+
+# Changes
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("change", ["set", "clear"])
+def test_a_looser_limit_wakes(
+    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None, change: str
+) -> None:
+    """Those that sleep by a limit of one in ten minutes go on by what is said now."""
+    q.set_limit(1, 600, group=scope)
+    fill(q, 4)
+    assert q.pop().task is not None
+    waiting = [waits() for _ in range(3)]
+    wait_for_waiters(redis, 3)
+    if change == "set":
+        q.set_limit(20, SOON, burst=3, group=scope)
+    else:
+        q.clear_limit(scope)
+    assert sorted(the_task(future).payload for future in waiting) == [1, 2, 3]
+
+
+def test_more_concurrency_wakes(q: DPQ[Any], redis: Redis, waits: Pop) -> None:
+    """Those that wait for a lease's end go on when more leases are allowed."""
+    q.set_limit(concurrency=1)
+    fill(q, 3)
+    assert q.pop().task is not None
+    waiting = [waits() for _ in range(2)]
+    wait_for_waiters(redis, 2)
+    q.set_limit(concurrency=3)
+    assert sorted(the_task(future).payload for future in waiting) == [1, 2]
+
+
+# Those who leave
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_one_that_gives_up_hands_on_its_moment(
+    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
+) -> None:
+    """When the one that watches the moment leaves by its timeout, another watches it."""
+    q.set_limit(1, 3 * SOON, group=scope)
+    fill(q, 2)
+    assert q.pop().task is not None
+    watcher = waits(SOON)
+    wait_for_waiters(redis, 1)
+    other = waits()
+    assert watcher.result(PATIENCE).task is None
+    assert the_task(other).payload == 1
+
+
+def test_one_that_is_served_otherwise_hands_on_its_moment(
+    q: DPQ[Any], redis: Redis, waits: Pop
+) -> None:
+    """When the one that watches a group's moment gets another task, the next one watches it."""
+    q.set_limit(1, 3 * SOON, group="g")
+    fill(q, 2)
+    assert q.pop().task is not None
+    waiting = [waits()]
+    wait_for_waiters(redis, 1)
+    waiting.append(waits())
+    wait_for_waiters(redis, 2)
+    q.push("other")
+    assert {the_task(future).payload for future in waiting} == {"other", 1}
+
+
+def test_one_that_is_dead_costs_the_recheck(
+    q: DPQ[Any], redis: Redis, waits: Pop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the one that watches never comes back, the others look by themselves after a time."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 2 * SOON)
+    q.set_limit(1, SOON)
+    fill(q, 3)
+    assert q.pop().task is not None
+    q._drive(q._commands.pop(1, None, "-"))  # it is told to watch, and is never seen again
+    waiting = [waits() for _ in range(2)]
+    assert sorted(the_task(future).payload for future in waiting) == [1, 2]
+
+
+def test_tasks_that_are_gone_leave_waiters_waiting(
+    q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
+) -> None:
+    """When what a waiter slept for is gone at its moment, it waits on, and is woken by a push."""
+    q.set_limit(1, SOON)
+    fill(q, 2)
+    assert q.pop().task is not None
+    waiting = waits()
+    wait_for_waiters(redis, 1)
+    q.purge("ready")
+    pops.clear()
+    wait_until("the moment's look", lambda: pops)
+    wait_for_waiters(redis, 1)
+    assert not waiting.done()
+    q.push("new")
+    assert the_task(waiting).payload == "new"

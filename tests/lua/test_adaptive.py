@@ -1,0 +1,261 @@
+"""A limit that learns: up after each window that was used and clean, halved at a 429."""
+
+import pytest
+
+from dpq import DPQ, Adaptive, Push, RateLimit
+
+LONG = 10**8  # seconds of a lease that does not end by itself
+SCOPES = [None, "g", "*"]
+
+
+@pytest.fixture
+def learn(q):
+    """Sets 8 a second that learn from 2 to 20, with a burst that is never the bound."""
+
+    def set_limit(rate=8, scope="g", **more):
+        settings = {"floor": 2, "ceiling": 20, "step": 1.0} | more
+        q.set_limit(rate, 1, burst=1000, group=scope, adaptive=Adaptive(**settings))
+        q.push_many(Push(payload=i, group="g") for i in range(100))
+
+    return set_limit
+
+
+def rate(q, scope="g"):
+    return q.group("g").rate if scope else q.limits()[0].rate
+
+
+def use(q, clock, units, seconds=1.0):
+    """Take so many units at once, and let a time pass."""
+    q.ack_many(q.pop_many(units, visibility=LONG)) if units else None
+    clock.advance(seconds)
+
+
+def hit(q, seconds=0.0, scope="group"):
+    """A 429 of a task that is popped now."""
+    task = q.pop(visibility=LONG).task
+    q.rate_limited(task, seconds, scope)
+    return task
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_up(q, clock, learn, scope):
+    """Each window that was used at least half, and met no 429, adds a step, in every scope."""
+    learn(scope=scope)
+    seen = []
+    for _ in range(4):
+        use(q, clock, 7)
+        seen.append(rate(q, scope))
+    assert seen == [8, 9, 10, 11]
+
+
+def test_at_least_half(q, clock, learn):
+    """A window with fewer units than half its rate proves nothing; one with half of it does."""
+    learn()
+    for units, after in [(3, 8), (4, 8), (3, 9), (5, 9), (1, 10)]:
+        use(q, clock, units)
+        assert rate(q) == after
+
+
+def test_units_and_not_tasks(q, clock):
+    """What a window was used is counted in units: one task of cost 4 is half of 8."""
+    q.set_limit(8, 1, burst=100, group="g", adaptive=Adaptive(1, 20))
+    for _ in range(2):
+        q.push("x", group="g", cost=4)
+        use(q, clock, 1)
+    assert rate(q) == 9
+
+
+def test_a_pause_is_one_window(q, clock, learn):
+    """A long pause adds one step at most, for the window before it."""
+    learn()
+    use(q, clock, 8, seconds=1000)
+    use(q, clock, 1)
+    assert rate(q) == 9
+    use(q, clock, 8, seconds=1000)
+    assert rate(q) == 9
+
+
+def test_a_window_ends_at_its_time(q, clock, learn):
+    """The step comes with the first unit at the window's end, and not one ms before."""
+    learn()
+    use(q, clock, 8, seconds=0.999)
+    use(q, clock, 1, seconds=0.001)
+    assert rate(q) == 8
+    use(q, clock, 1, seconds=0)
+    assert rate(q) == 9
+
+
+def test_ceiling(q, clock, learn):
+    """The rate rises to the ceiling and no further, whatever the step."""
+    learn(ceiling=10.5, step=2)
+    seen = []
+    for _ in range(4):
+        use(q, clock, 9)
+        seen.append(rate(q))
+    assert seen == [8, 10, 10.5, 10.5]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_halved(q, clock, learn, scope):
+    """A 429 halves the rate, down to the floor, in every scope."""
+    learn(16, scope=scope)
+    seen = []
+    for _ in range(5):
+        task = hit(q, 1, "group" if scope else "queue")
+        clock.advance(1)
+        q.ack(task)
+        seen.append(rate(q, scope))
+    assert seen == [8, 4, 2, 2, 2]
+
+
+def test_floor_between(q, clock, learn):
+    """The floor is reached exactly, from wherever."""
+    learn(7, floor=3)
+    hit(q, 1)
+    assert rate(q) == 3.5
+    clock.advance(1)
+    hit(q, 1)
+    assert rate(q) == 3
+
+
+def test_scope_of_the_429(q, clock, learn):
+    """A 429 of the queue leaves the group's rate alone, one of the group the queue's.
+
+    One of a task alone teaches nothing.
+    """
+    learn(16)
+    learn(16, scope=None)
+    hit(q, 1, "queue")
+    assert (rate(q), rate(q, None)) == (16, 8)
+    clock.advance(1)
+    hit(q, 1, "group")
+    assert (rate(q), rate(q, None)) == (8, 8)
+    clock.advance(1)
+    hit(q, 1, "task")
+    assert (rate(q), rate(q, None)) == (8, 8)
+
+
+def test_once_in_a_closing(q, clock, learn):
+    """All that was under way when the limit was hit halves it once, however many 429s come."""
+    learn(16)
+    tasks = q.pop_many(8, visibility=LONG)
+    for task in tasks[:4]:
+        q.rate_limited(task, 10)
+        clock.advance(1)
+    assert rate(q) == 8
+    clock.advance(20)
+    q.rate_limited(tasks[4], 10)
+    assert rate(q) == 4
+
+
+def test_once_in_a_closing_that_grows(q, clock, learn):
+    """So it is when a later 429 has made the closing longer."""
+    learn(16)
+    tasks = q.pop_many(3, visibility=LONG)
+    q.rate_limited(tasks[0], 10)
+    clock.advance(5)
+    q.rate_limited(tasks[1], 30)
+    clock.advance(10)
+    q.rate_limited(tasks[2], 1)
+    assert rate(q) == 8
+
+
+def test_once_for_a_delivery(q, clock, learn):
+    """A delivery that says it again halves no second time, later either."""
+    learn(16)
+    task = hit(q, 1)
+    clock.advance(5)
+    q.rate_limited(task, 1)
+    assert rate(q) == 8
+
+
+def test_a_window_with_a_429_is_not_clean(q, clock, learn):
+    """The window of a 429 adds nothing; the next one begins with the opening."""
+    learn(16)
+    use(q, clock, 12, seconds=0.5)
+    hit(q, 2)
+    clock.advance(2)
+    for _ in range(8):
+        use(q, clock, 1, seconds=0.125)
+        assert rate(q) == 8
+    use(q, clock, 1)
+    assert rate(q) == 9
+
+
+def test_pace(q, clock, learn):
+    """The learned rate is the pace: units come so far apart, and units_left says so."""
+    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 8))
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    hit(q, 1)
+    clock.advance(1)
+    for _ in range(3):
+        task = q.pop(visibility=LONG).task
+        assert task is not None
+        q.ack(task)
+        clock.advance(0.249)
+        assert q.pop().task is None
+        clock.advance(0.001)
+
+
+def test_pace_after_a_step(q, clock):
+    """The unit with which a step comes is paid for at the new pace."""
+    q.set_limit(2, 1, group="g", adaptive=Adaptive(1, 4, step=2))
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    q.pop(visibility=LONG)
+    for interval in (0.5, 0.5, 0.25, 0.25, 0.25):
+        clock.advance(interval - 0.001)
+        assert q.pop().task is None
+        clock.advance(0.001)
+        assert q.pop(visibility=LONG).task is not None
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_kept_when_the_limit_is_said_again(q, clock, learn, scope):
+    """What was learned stays when a process says the same limit at its start, or another rate."""
+    learn(16, scope=scope)
+    hit(q, 1, "group" if scope else "queue")
+    for start in (16, 12):
+        learn(start, scope=scope)
+        assert rate(q, scope) == 8
+    other = DPQ(q.redis, q.queue_name, clock=clock)
+    other.set_limit(16, 1, burst=1000, group=scope, adaptive=Adaptive(2, 20))
+    assert rate(other, scope) == 8
+
+
+def test_new_bounds(q, clock, learn):
+    """Another floor or ceiling holds at once for what was learned."""
+    learn(16)
+    hit(q, 1)
+    learn(16, floor=10)
+    assert rate(q) == 10
+    learn(4, ceiling=6)
+    assert rate(q) == 6
+
+
+def test_of_several_windows_the_shortest_learns(q, clock):
+    """The longer windows stay as they are said."""
+    hour = RateLimit(100, 3600, burst=3)
+    q.set_limit([hour, RateLimit(8, 1, burst=9, adaptive=Adaptive(1, 8))], group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    hit(q, 1)
+    state = q.group("g")
+    assert (state.rate, state.windows[1]) == (4, hour)
+    clock.advance(1)
+    q.ack(q.pop(visibility=LONG).task)
+    clock.advance(36)
+    assert len(q.pop_many(9, visibility=LONG)) == 1
+
+
+def test_without_learning_a_429_changes_no_rate(q, clock):
+    """A limit that is known stays what it is."""
+    q.set_limit(8, 1, group="g")
+    q.push("x", group="g")
+    hit(q, 1)
+    state = q.group("g")
+    assert (state.rate, state.windows[0].rate) == (None, 8)
+
+
+def test_learning_starts_with_the_rate(q, learn):
+    """Before anything has happened the rate is what was said."""
+    learn(13)
+    assert rate(q) == 13

@@ -1,0 +1,914 @@
+"""pop: limits are taken before a task is, and what may not run now gives way."""
+
+import random
+from math import ceil
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
+
+SCOPES = [None, "g", "*"]
+
+
+LONG = 10**8  # seconds of a lease that does not end by itself
+
+
+def look(q, waiter=""):
+    """What a pop of one task says, the time to the next look included."""
+    return q._drive(q._commands.pop(1, None, waiter))
+
+
+def payloads(q, most=100):
+    """What may run now, under leases that do not end."""
+    return [task.payload for task in q.pop_many(most, visibility=LONG)]
+
+
+def units(q, group=None):
+    """What the first window would grant at once."""
+    state = q.group(group) if group else q.limits()[0]
+    return state.units_left[0]
+
+
+@pytest.fixture
+def fill(q):
+    """Pushes so many equal tasks, of group g."""
+    return lambda count, **more: q.push_many(
+        Push(payload=i, group="g", **more) for i in range(count)
+    )
+
+
+# Windows
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_moment_of_a_unit(q, clock, fill, scope):
+    """A unit is granted at its moment and not one ms before, in whatever scope the limit is."""
+    q.set_limit(4, 1, group=scope)
+    fill(6)
+    assert payloads(q) == [0]
+    for i in range(1, 6):
+        clock.advance(0.249)
+        assert payloads(q) == []
+        clock.advance(0.001)
+        assert payloads(q) == [i]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_burst(q, clock, fill, scope):
+    """After a rest, however long, `burst` units come at once, and then one by one."""
+    q.set_limit(1, 10, burst=3, group=scope)
+    fill(10)
+    assert payloads(q) == [0, 1, 2]
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [3]
+    clock.advance(20)
+    assert payloads(q) == [4, 5]
+    clock.advance(1000)
+    assert payloads(q) == [6, 7, 8]
+
+
+def test_a_fraction_of_a_millisecond_is_never_given_away(q, clock, fill):
+    """Three in a second are 333.33 ms apart: the second comes at 334 ms, and so on."""
+    q.set_limit(3, 1)
+    fill(3)
+    assert payloads(q) == [0]
+    for i in (1, 2):
+        clock.advance(0.333)
+        assert payloads(q) == []
+        clock.advance(0.001)
+        assert payloads(q) == [i]
+
+
+def test_a_rate_below_one(q, clock, fill):
+    """Half a unit in a second is one in two seconds."""
+    q.set_limit(0.5, 1)
+    fill(2)
+    assert payloads(q) == [0]
+    clock.advance(1.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [1]
+
+
+def test_every_window_holds(q, clock, fill):
+    """Of several windows the one that grants last decides, at each moment anew."""
+    q.set_limit([RateLimit(3, 30, burst=3), RateLimit(2, 1, burst=2)])
+    fill(9)
+    assert payloads(q) == [0, 1]
+    clock.advance(0.499)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [2]
+    clock.advance(9.499)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [3]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_two_windows_of_one_length(q, clock, fill, scope, turned):
+    """Two windows of the same length hold both, each with what it has granted itself."""
+    windows = [RateLimit(10, 1, burst=1), RateLimit(2, 1, burst=3)]
+    q.set_limit(windows[::-1] if turned else windows, group=scope)
+    fill(9)
+    for i in range(3):
+        assert payloads(q) == [i]
+        assert payloads(q) == []
+        clock.advance(0.1)
+    clock.advance(0.199)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [3]
+    clock.advance(0.499)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [4]
+
+
+def test_queue_and_group_both_hold(q, clock):
+    """A task needs a unit of its queue and one of its group, and takes both or none."""
+    q.set_limit(1, 10, burst=5)
+    q.set_limit(1, 10, burst=2, group="a")
+    q.push_many(Push(payload=f"a{i}", group="a", priority=1) for i in range(4))
+    q.push_many(Push(payload=f"b{i}", group="b") for i in range(4))
+    assert payloads(q) == ["a0", "a1", "b0", "b1", "b2"]
+    assert (units(q), units(q, "a")) == (0, 0)
+    clock.advance(10)
+    assert payloads(q) == ["a2"]
+    assert (units(q), units(q, "a")) == (0, 0)
+    q.clear_limit()
+    assert payloads(q) == ["b3"]
+
+
+def test_the_default_is_each_groups_own(q, clock):
+    """With `*` every group has units of its own; a task without a group has no such limit."""
+    q.set_limit(1, 10, group="*")
+    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(2) for g in "abc")
+    q.push_many(Push(payload=i) for i in range(2))
+    assert payloads(q) == ["a0", "b0", "c0", 0, 1]
+    clock.advance(10)
+    assert payloads(q) == ["a1", "b1", "c1"]
+
+
+def test_a_limit_of_its_own_replaces_the_default(q, clock):
+    """A group that has its own limit has not the default's, tighter or looser."""
+    q.set_limit(1, 10, burst=2, group="*")
+    q.set_limit(1, 10, burst=3, group="a")
+    q.set_limit(1, 10, burst=1, group="b")
+    q.push_many(Push(payload=f"{g}{i}", group=g) for g in "abc" for i in range(4))
+    assert payloads(q) == ["a0", "a1", "a2", "b0", "c0", "c1"]
+
+
+def most_of(window):
+    return max(1, ceil(window.rate) + window.burst - 1)
+
+
+a_window = st.builds(
+    RateLimit,
+    rate=st.integers(1, 9) | st.floats(0.4, 9.5),
+    per=st.integers(20, 3000).map(lambda ms: ms / 1000),
+    burst=st.integers(1, 5),
+)
+costs = st.lists(st.sampled_from([1, 1, 1, 2, 3, 5, 20]), min_size=25, max_size=50)
+gaps = st.lists(st.integers(0, 1500) | st.none(), min_size=15, max_size=30)
+few = settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    phases=[Phase.explicit, Phase.generate],  # shrinking takes minutes here
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@few
+@given(windows=st.lists(a_window, min_size=1, max_size=3), costs=costs, gaps=gaps)
+def test_the_bound_of_every_window(server, q, clock, scope, windows, costs, gaps):
+    """In no half-open window of `per` more than rate + burst - 1 units, and none granted late.
+
+    A gap of None waits for the moment that the pop before has named: then one comes, and not one
+    ms before. A task that costs more than a window ever grants counts as all of it.
+    """
+    q.drop()
+    q.set_limit(windows, group=scope)
+    q.push_many(Push(payload=cost, cost=cost, group="g") for cost in costs)
+    grants = []
+
+    def take():
+        found = payloads(q)
+        grants.extend((clock.ms, cost) for cost in found)
+        return found
+
+    take()
+    for gap in gaps:
+        wait = look_again(q) if gap is None else None
+        if wait is None:
+            clock.ms += gap or 0
+            take()
+        else:
+            clock.ms += wait - 1
+            assert take() == []
+            clock.ms += 1
+            assert take()
+
+    for window in windows:
+        per_ms, most = round(window.per * 1000), most_of(window)
+        for start, _ in grants:
+            within = [min(c, most) for at, c in grants if start <= at < start + per_ms]
+            assert sum(within) <= most, (window, grants)
+
+
+def look_again(q):
+    """Ms until the next unit, or None when no task is left; takes nothing, since none may run."""
+    batch = look(q)
+    assert batch.tasks == []
+    return ceil(batch.next_event_ms) if q.stats().ready + q.stats().waiting else None
+
+
+# Cost
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_cost_above_the_burst_waits_for_its_units(q, clock, scope):
+    """A task of cost 3 in a window of burst 1 waits two units longer, and is paid for after it."""
+    q.set_limit(4, 1, group=scope)
+    for payload, cost in [("one", 1), ("three", 3), ("last", 1)]:
+        q.push(payload, cost=cost, group="g")
+    assert payloads(q) == ["one"]
+    clock.advance(0.749)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["three"]
+    clock.advance(0.749)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["last"]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_cost_that_no_window_grants_takes_all_of_it(q, clock, scope):
+    """A task that costs more than rate + burst - 1 is held as costing that."""
+    q.set_limit(4, 1, group=scope)
+    for payload, cost in [("one", 1), ("all", 1_000_000), ("last", 1)]:
+        q.push(payload, cost=cost, group="g")
+    assert payloads(q) == ["one"]
+    clock.advance(0.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["all"]
+    clock.advance(0.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["last"]
+
+
+def test_a_cost_after_a_rest(q, clock):
+    """After a rest a heavy task runs at once, and what follows waits for its units."""
+    q.set_limit(4, 1)
+    q.push("heavy", cost=4)
+    q.push("last")
+    assert payloads(q) == ["heavy"]
+    clock.advance(0.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["last"]
+
+
+def test_units_are_saved_for_the_best(q, clock):
+    """While the queue cannot pay for its best task, cheaper and worse ones wait too."""
+    q.set_limit(4, 1, burst=4)
+    q.push("first", priority=3)
+    q.push("dear", priority=2, cost=4)
+    q.push("cheap", priority=1)
+    assert payloads(q) == ["first"]
+    assert units(q) == 3
+    clock.advance(0.249)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["dear"]
+    clock.advance(0.25)
+    assert payloads(q) == ["cheap"]
+
+
+def test_units_are_saved_inside_a_group(q, clock):
+    """So it is with the best task of a group, while others than the group run."""
+    q.set_limit(4, 1, burst=4, group="g")
+    q.push("first", priority=9, group="g")
+    q.push("dear", priority=8, cost=4, group="g")
+    q.push("cheap", priority=7, group="g")
+    q.push("other")
+    assert payloads(q) == ["first", "other"]
+    clock.advance(0.25)
+    assert payloads(q) == ["dear"]
+
+
+@pytest.mark.parametrize("kind", ["cost", "reserve"])
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_task_that_comes_into_an_open_group(q, clock, scope, kind):
+    """A new head of a group with too few units for it gives way, and comes when they are there."""
+    reserve = Reserve(2, 5) if kind == "reserve" else None
+    q.set_limit(1, 10, burst=3, reserve=reserve, group=scope)
+    q.push("first", group="g")
+    assert payloads(q) == ["first"]
+    q.push("dear", group="g", priority=1, cost=1 if reserve else 3)
+    if scope:
+        q.push("other")
+    assert payloads(q) == (["other"] if scope else [])
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["dear"]
+
+
+def test_a_cheaper_and_better_newcomer_opens_its_group(q, clock):
+    """A group that waits to pay for its best task is open at once for a better that it can pay."""
+    q.set_limit(4, 1, burst=4, group="g")
+    q.push("first", group="g")
+    q.push("dear", cost=4, group="g")
+    assert payloads(q) == ["first"]
+    q.push("better", priority=1, group="g")
+    assert payloads(q) == ["better"]
+    q.push("worse", priority=-1, group="g")
+    assert payloads(q) == []
+    clock.advance(0.5)
+    assert payloads(q) == ["dear"]
+
+
+def test_a_group_that_waited_for_a_task_that_is_gone(q, clock):
+    """When the dear task that a group saved for is cancelled, the next that it can pay may run."""
+    q.set_limit(1, 10, burst=2, group="g")
+    q.push("first", priority=2, group="g")
+    dear = q.push("dear", priority=1, cost=2, group="g")
+    q.push("cheap", group="g")
+    assert payloads(q) == ["first"]
+    q.cancel(dear)
+    assert payloads(q) == ["cheap"]
+
+
+# Who gives way
+
+
+def test_a_spent_group_gives_way(q, clock):
+    """The best task of a spent group hides nobody, and comes first again when it may."""
+    q.set_limit(1, 10, group="g")
+    for i in range(3):
+        q.push(f"g{i}", priority=9 - i, group="g")
+        q.push(f"h{i}", priority=-i, group="h")
+    assert payloads(q, 2) == ["g0", "h0"]
+    clock.advance(10)
+    assert payloads(q) == ["g1", "h1", "h2"]
+    clock.advance(10)
+    assert payloads(q) == ["g2"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_exact_order_among_those_that_may(q, clock, seed):
+    """With spent groups between, what may run comes in the exact order of all tasks."""
+    rng = random.Random(seed)
+    q.set_limit(1, 1000, burst=3, group="*")
+    q.set_limit(1, 1000, burst=1, group="a")
+    allowed = {"a": 1, "b": 3, "c": 3, "d": 3}
+    tasks = [(rng.randrange(-3, 4), i, rng.choice(["a", "b", "c", "d", None])) for i in range(40)]
+    q.push_many(Push(payload=i, priority=priority, group=group) for priority, i, group in tasks)
+    expected = []
+    for _, i, group in sorted(tasks, key=lambda task: (-task[0], task[1])):
+        if group is None or allowed[group] > 0:
+            expected.append(i)
+            if group:
+                allowed[group] -= 1
+    if seed % 2:
+        assert payloads(q) == expected
+    else:
+        assert [payloads(q, 1) for _ in range(len(expected) + 1)] == [*([i] for i in expected), []]
+
+
+def test_past_hundreds_of_groups_that_may_not_run(q, clock):
+    """More heads that may not run than one call passes: it says "again", and finds the one."""
+    groups = [f"g{i}" for i in range(230)]
+    q.set_limit(1, 1000, group="*")
+    q.push_many(Push(payload=g, group=g, priority=1) for g in groups * 2)
+    assert len(payloads(q, 1000)) == 230
+    q.clear_limit("*")
+    assert q.stats().ready == 230
+    q.set_limit(1, 1000, group="*")
+    q.push("free")
+    command = next(q._commands.pop(1, None))
+    assert q._send(command).again
+    assert payloads(q) == ["free"]
+    assert (q.stats().ready, q.stats().waiting) == (0, 230)
+
+
+def test_who_is_put_back_has_paid_nothing(q, clock, probe):
+    """A task that is popped and put back for its bytes takes no unit; it stands where it stood."""
+    q.set_limit(1, 1000, burst=10)
+    q.set_limit(1, 1000, burst=10, group="g")
+    for i in range(3):
+        q.push(f"{i}" * 98, group="g" if i else None)
+    reply = probe.call("pop", clock(), 10, 30_000, 150, 100, "")
+    assert len(reply) == 4
+    assert (units(q), units(q, "g")) == (9, 10)
+    assert [task[0] for task in payloads(q)] == ["1", "2"]
+    assert (units(q), units(q, "g")) == (7, 8)
+
+
+def test_who_is_dead_has_paid_nothing(q, clock):
+    """Neither an expired task nor one that cannot be read takes a unit."""
+    q.set_limit(1, 1000, burst=2, group="g")
+    q.set_limit(1, 1000, burst=9)
+    q.push("late", priority=9, expires_in=1, group="g")
+    q.push("late too", priority=8, expires_in=1)
+    for i in range(3):
+        q.push(i, group="g")
+    clock.advance(1)
+    assert payloads(q) == [0, 1]
+    assert units(q) == 7
+    assert q.stats().dead == 2
+
+
+# Concurrency
+
+
+def end_by_expiry(q, clock, task):
+    clock.advance(30)
+    q.promote()
+
+
+ENDINGS = {
+    "ack": lambda q, clock, task: q.ack(task),
+    "fail": lambda q, clock, task: q.fail(task, "no", 60),
+    "fail for good": lambda q, clock, task: q.fail(task, "no"),
+    "release": lambda q, clock, task: q.release(task, 60),
+    "bury": lambda q, clock, task: q.bury(task, "no"),
+    "cancel": lambda q, clock, task: q.cancel(task.id),
+    "set_visibility": lambda q, clock, task: q.set_visibility(task, 60),
+    "rate_limited": lambda q, clock, task: q.rate_limited(task, 60, "task"),
+    "purge": lambda q, clock, task: q.purge("invisible"),
+    "expiry": end_by_expiry,
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_the_end_of_a_lease_lets_the_next_run(q, clock, probe, scope, ending):
+    """As many leases are out as may be; each way to end one lets one more run, and wakes."""
+    q.set_limit(concurrency=2, group=scope)
+    for i in range(5):
+        q.push(i, group="g", max_attempts=1)
+    first = probe.pop()
+    if ending in ("purge", "expiry"):  # both leases end
+        probe.pop(30)
+    else:
+        probe.pop(1000)
+    assert payloads(q) == []
+    probe.woken()
+
+    ENDINGS[ending](q, clock, first)
+
+    assert probe.woken()
+    ended = 2 if ending in ("purge", "expiry") else 1
+    assert payloads(q) == [2, 3][:ended]
+    assert payloads(q) == []
+
+
+def test_concurrency_is_each_groups_own(q):
+    """The default's concurrency counts for each group by itself, and the queue's for all."""
+    q.set_limit(concurrency=2, group="*")
+    q.set_limit(concurrency=5)
+    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(3) for g in "abc")
+    assert payloads(q) == ["a0", "b0", "c0", "a1", "b1"]
+
+
+def test_concurrency_and_a_rate(q, clock):
+    """With both, the later of the two decides."""
+    q.set_limit(1, 10, burst=3, group="g", concurrency=2)
+    q.push_many(Push(payload=i, group="g") for i in range(6))
+    tasks = q.pop_many(9)
+    assert len(tasks) == 2
+    q.ack_many(tasks)
+    tasks = q.pop_many(9)
+    assert [task.payload for task in tasks] == [2]
+    q.ack_many(tasks)
+    assert payloads(q) == []
+    clock.advance(10)
+    assert payloads(q) == [3]
+    clock.advance(10)
+    assert payloads(q) == [4]
+    clock.advance(5)
+    assert payloads(q) == []
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_lease_that_is_taken_back_counts_again(q, clock, probe, scope):
+    """`extend` of a lease that ran out takes it again, above the bound too; then it counts."""
+    q.set_limit(concurrency=1, group=scope)
+    q.push("old", group="g")
+    old = probe.pop()
+    clock.advance(30)
+    for payload in ("new", "next"):
+        q.push(payload, priority=9, group="g")
+    new = probe.pop(1000)
+    q.extend(old, 1000)
+    assert q.stats().invisible == 2
+    q.ack(new)
+    assert payloads(q) == []
+    q.ack(old)
+    assert payloads(q) == ["next"]
+
+
+def test_an_extended_lease_goes_on_counting(q, clock, probe):
+    """To extend a lease that is out frees nothing."""
+    q.set_limit(concurrency=1, group="g")
+    q.push("long", group="g")
+    q.push("next", group="g")
+    task = probe.pop()
+    q.extend(task, 100)
+    clock.advance(99.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["long"]
+
+
+def test_a_full_group_is_looked_at_again(q, clock, probe):
+    """A full group stands closed; should nobody tell of a lease's end, it is tried after 30 s."""
+    q.set_limit(concurrency=1, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(2))
+    probe.pop(100)
+    assert probe.redis.zscore(probe.key("closed"), "g") == clock.ms + 30_000
+    for _ in range(3):
+        clock.advance(30)
+        assert payloads(q) == []
+    clock.advance(10)
+    assert payloads(q) == [0]
+
+
+@pytest.mark.parametrize("settle", ["fail", "release"])
+def test_what_comes_back_at_once_into_a_full_group(q, probe, settle):
+    """A task that is given back at once is the next itself, in its place."""
+    q.set_limit(concurrency=1, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(2))
+    task = probe.pop()
+    getattr(q, settle)(task, *(["no", 0] if settle == "fail" else []))
+    assert payloads(q) == [0]
+
+
+@pytest.mark.damaged
+def test_a_lease_whose_record_is_destroyed(q, clock, probe):
+    """When a lease ends whose record cannot be read any more, its group is not full for ever."""
+    q.set_limit(concurrency=1, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(2))
+    task = probe.pop(10)
+    probe.redis.hset(probe.key("meta"), task.id, "nonsense")
+    clock.advance(100)
+    q.promote()
+    clock.advance(100)
+    assert payloads(q) == [1]
+
+
+def test_acks_of_many(q, clock):
+    """One call that ends the leases of many full groups lets each of them run again."""
+    q.set_limit(concurrency=1, group="*")
+    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(2) for g in "abcde")
+    tasks = q.pop_many(100)
+    assert len(tasks) == 5
+    q.ack_many(tasks)
+    assert payloads(q) == ["a1", "b1", "c1", "d1", "e1"]
+
+
+# Reserve
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_reserve(q, clock, scope):
+    """The reserved units of a window are left by low priorities, and taken by high ones."""
+    q.set_limit(1, 10, burst=3, reserve=Reserve(2, 5), group=scope)
+    q.push_many(Push(payload=f"low{i}", priority=4, group="g") for i in range(3))
+    assert payloads(q) == ["low0"]
+    q.push_many(Push(payload=f"high{i}", priority=5 + i, group="g") for i in range(3))
+    assert payloads(q) == ["high2", "high1"]
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["high0"]
+    clock.advance(29.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["low1"]
+    clock.advance(10)
+    assert payloads(q) == ["low2"]
+
+
+def test_reserve_and_cost(q, clock):
+    """A low task that costs 2 needs its own units beside the reserved ones."""
+    q.set_limit(1, 10, burst=4, reserve=Reserve(2, 5))
+    q.push("one")
+    q.push("two", cost=2)
+    assert payloads(q) == ["one"]
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["two"]
+    assert units(q) == 2
+
+
+def test_reserve_of_one_window_of_several(q, clock):
+    """Each window has its own reserve or none."""
+    q.set_limit([RateLimit(1, 1, burst=2), RateLimit(1, 100, burst=3, reserve=Reserve(1, 5))])
+    q.push_many(Push(payload=i) for i in range(4))
+    assert payloads(q) == [0, 1]
+    q.push("high", priority=5)
+    assert payloads(q) == []
+    clock.advance(1)
+    assert payloads(q) == ["high"]
+    clock.advance(100)
+    assert payloads(q) == []
+    clock.advance(99)
+    assert payloads(q) == [2]
+
+
+def test_reserve_of_a_group_hides_no_other(q, clock):
+    """Low tasks of a group that keeps its units give way to other groups."""
+    q.set_limit(1, 10, burst=2, reserve=Reserve(1, 5), group="g")
+    q.push_many(Push(payload=f"g{i}", priority=4, group="g") for i in range(2))
+    q.push("other")
+    assert payloads(q) == ["g0", "other"]
+    clock.advance(10)
+    assert payloads(q) == ["g1"]
+
+
+def test_reserve_with_aging(q, clock):
+    """What a task has gained by waiting counts: at the reserve's priority it may take its units."""
+    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
+    clock.advance(100)
+    queue.set_limit(1, 1000, burst=2, reserve=Reserve(1, 5))
+    queue.push_many(Push(payload=i) for i in range(2))
+    assert payloads(queue) == [0]
+    clock.advance(9.999)
+    assert payloads(queue) == []
+    clock.advance(0.001)
+    assert payloads(queue) == [1]
+
+
+def test_reserve_of_a_group_with_aging(q, clock):
+    """So it is in a group."""
+    queue = DPQ(q.redis, q.queue_name, aging=0.5, clock=clock)
+    queue.set_limit(1, 1000, burst=2, reserve=Reserve(1, 5), group="g")
+    queue.push_many(Push(payload=i, group="g") for i in range(2))
+    assert payloads(queue) == [0]
+    clock.advance(10)
+    assert payloads(queue) == [1]
+
+
+# When to come back
+
+
+def test_wait_for_the_next_unit(q, clock, fill):
+    """A pop that finds the queue's limit spent says when the next unit is granted."""
+    q.set_limit(4, 1)
+    fill(2)
+    q.pop()
+    clock.advance(0.1)
+    assert look(q).next_event_ms == 150
+
+
+def test_wait_for_a_group(q, clock, fill):
+    """A spent group is an event like a delayed task: the nearest of them is named."""
+    q.set_limit(4, 1, group="g")
+    fill(2)
+    q.push("later", delay=0.2)
+    q.pop()
+    assert look(q).next_event_ms == 200
+    q.cancel(q.peek(1, "delayed")[0].id)
+    assert look(q).next_event_ms == 250
+
+
+def test_wait_for_a_lease(q, clock, fill):
+    """With as many leases out as may be, the pop says when the first of them ends."""
+    q.set_limit(concurrency=2)
+    fill(3)
+    q.pop(visibility=7)
+    q.pop(visibility=3)
+    assert look(q).next_event_ms == 3000
+
+
+def test_wait_past_an_event_that_the_limit_does_not_let_run(q, clock, fill):
+    """With nothing ready, what comes due while the limit is spent is waited for to its end."""
+    q.set_limit(1, 10)
+    fill(1)
+    q.pop()
+    q.push("due in 2 s", delay=2)
+    assert look(q).next_event_ms == 10_000
+    q.push("due in 12 s", delay=12)
+    q.cancel(q.peek(1, "delayed")[0].id)
+    assert look(q).next_event_ms == 12_000
+
+
+def test_wait_of_an_empty_queue(q):
+    """A spent limit alone is no event: nothing is to come."""
+    q.set_limit(1, 10)
+    q.push("x")
+    q.ack(q.pop().task)
+    assert look(q).next_event_ms is None
+
+
+@pytest.mark.parametrize("kind", ["reserve", "cost"])
+def test_wait_for_a_better_task_that_may_run_sooner(q, clock, kind):
+    """When the best ready task must wait long, what is due sooner and may run then is named."""
+    reserve = Reserve(1, 5) if kind == "reserve" else None
+    q.set_limit(1, 100, burst=2, reserve=reserve)
+    q.push("first", priority=9)
+    q.push("ready", cost=1 if reserve else 2)
+    q.push("sooner", priority=9, delay=2)
+    assert payloads(q) == ["first"]
+    assert look(q).next_event_ms == 2000
+    clock.advance(2)
+    assert payloads(q) == ["sooner"]
+
+
+def test_a_push_into_a_spent_queue_wakes_nobody(q, clock, probe, fill):
+    """Once a waiter knows that the limit is spent, pushes wake nobody until it grants again."""
+    q.set_limit(1, 10)
+    fill(2)
+    q.pop()
+    look(q, "-")
+    probe.woken()
+    q.push("plain")
+    q.push("grouped", group="h")
+    q.push("better", priority=9, group="g")
+    assert not probe.woken()
+    clock.advance(10)
+    q.push("plain")
+    assert probe.woken()
+
+
+def test_a_push_into_a_full_queue_wakes_nobody(q, clock, probe, fill):
+    """So it is while as many leases are out as may be, until one of them ends before its time."""
+    q.set_limit(concurrency=1)
+    fill(2)
+    task = q.pop(visibility=600).task
+    look(q, "-")
+    probe.woken()
+    q.push("plain")
+    assert not probe.woken()
+    q.ack(task)
+    assert probe.woken()
+    q.push("plain")
+    assert probe.woken()
+
+
+@pytest.mark.parametrize("kind", ["reserve", "cost"])
+def test_a_push_that_may_run_before_what_is_waited_for(q, clock, probe, kind):
+    """A better task that may run before the best that waits is watched for, or wakes somebody."""
+    q.set_limit(1, 2, burst=3, reserve=Reserve(2, 5) if kind == "reserve" else None)
+    q.push_many(Push(payload=i, priority=9) for i in range(3))
+    q.push("waits", cost=1 if kind == "reserve" else 3)
+    assert payloads(q) == [0, 1, 2]
+    assert look(q, "-").next_event_ms == 6000
+    probe.woken()
+    q.push("better", priority=9)
+    assert probe.woken()
+    clock.advance(2)
+    assert payloads(q) == ["better"]
+
+
+def test_a_spent_group_tells_when_it_opens(q, clock, probe, fill):
+    """A pop that spends its group's limit appoints a waiter for the moment, if it comes soon."""
+    q.set_limit(1, 4.999, group="g")
+    fill(3)
+    q.pop()
+    assert probe.woken()
+    q.set_limit(1, 100, group="g")
+    clock.advance(200)
+    probe.woken()
+    q.pop()
+    assert not probe.woken()
+
+
+def test_a_waiter_hands_on_the_queues_next_unit(q, clock, probe, fill):
+    """A waiter that takes the unit it watched for appoints the next one for the next unit."""
+    q.set_limit(1, 2)
+    fill(3)
+    q.pop()
+    moment = clock.ms + 2000
+    assert look(q, "-").next_event_ms == 2000
+    clock.advance(2)
+    probe.woken()
+    assert look(q, f"{moment}.000").tasks
+    assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment + 2000)]
+
+
+def test_only_one_watches(q, clock, fill):
+    """The second waiter at a spent limit is told of no moment: the first watches it."""
+    q.set_limit(1, 2)
+    fill(3)
+    q.pop()
+    assert look(q, "-").next_event_ms == 2000
+    assert look(q, "-").next_event_ms is None
+
+
+# What is kept
+
+
+def test_a_limit_outlives_its_tasks(q, clock, fill):
+    """With no task left the group has been granted what it was: a new one waits its turn."""
+    q.set_limit(1, 10, group="g")
+    fill(1)
+    q.ack(q.pop().task)
+    fill(1)
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0]
+
+
+def test_a_clock_that_steps_back(q, clock, fill):
+    """When the clock steps back by an hour the next unit is at most a window and a unit away."""
+    q.set_limit(4, 1, burst=2)
+    fill(5)
+    assert payloads(q) == [0, 1]
+    clock.advance(-3600)
+    assert payloads(q) == []
+    clock.advance(1.25)
+    assert payloads(q) == [2]
+
+
+def run_groups(q, clock, names):
+    """Each group comes with one task and goes; a second passes."""
+    q.push_many(Push(payload=1, group=name) for name in names)
+    q.ack_many(q.pop_many(1000))
+    clock.advance(1)
+
+
+def defer_some(q, clock, names):
+    q.push_many(Push(payload=1, group=name) for name in names)
+    for task in q.pop_many(len(names)):
+        q.rate_limited(task, 0.5)
+
+
+def close_some(q, clock, names):
+    for name in names:
+        q.delay_group(name, 1)
+
+
+@pytest.mark.parametrize("also", [None, defer_some, close_some])
+def test_gates_of_groups_that_are_gone_do_not_pile_up(server, q, clock, probe, also):
+    """Of thousands of groups, each seen once, only about those of the last windows are kept."""
+    q.set_limit(10, 1, group="*")
+    most = 0
+    for step in range(30):
+        names = [f"{step}-{i}" for i in range(100)]
+        if also:
+            also(q, clock, names[:10])
+        run_groups(q, clock, names)
+        most = max(most, probe.redis.hlen(probe.key("gates")))
+    assert most <= 800
+    for step in range(600):
+        run_groups(q, clock, [f"late {step}"])
+        if probe.redis.hlen(probe.key("gates")) <= 4:
+            break
+    assert probe.redis.hlen(probe.key("gates")) <= 4
+
+
+def test_a_gate_that_says_something_is_kept(server, q, clock, probe):
+    """A long window, a closing, a learned rate and a probe to come outlast the groups around."""
+    q.set_limit(10, 1, group="*")
+    q.set_limit(1, 7200, group="window")
+    q.set_limit(10, 1, group="learned", adaptive=Adaptive(1, 100))
+    for name in ("window", "learned", "probe"):
+        q.push(1, group=name)
+        task = q.pop().task
+        if name == "window":
+            q.ack(task)
+        else:
+            q.rate_limited(task, 1)
+            q.cancel(task.id)
+    q.delay_group("closed", 7200)
+    kept = {b"window", b"learned", b"probe", b"closed"}
+
+    def many_groups():
+        for step in range(100):
+            run_groups(q, clock, [f"{step}"])
+        return kept & set(probe.redis.hkeys(probe.key("gates")))
+
+    assert many_groups() == kept
+    clock.advance(3600)
+    assert many_groups() | {b"learned"} == kept
+    assert q.group("window").units_left[0] < 1
+    clock.advance(2 * 86400)
+    assert many_groups() == set()
+
+
+def test_without_limits_the_short_way(server, q, clock, probe):
+    """When limits are cleared and nothing of them is left, pops need not look at groups' gates."""
+    q.set_limit(10, 1, group="*")
+    run_groups(q, clock, "abcdefgh")
+    q.clear_limit("*")
+    assert b"gated" in probe.stored()["conf"]
+    for i in range(100):
+        run_groups(q, clock, [f"{i}"])
+    assert "gates" not in probe.stored()
+    assert b"gated" not in probe.stored()["conf"]

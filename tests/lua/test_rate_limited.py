@@ -1,0 +1,549 @@
+"""rate_limited: a task met a limit; it goes back uncounted, and its group or the queue closes."""
+
+import pytest
+
+from dpq import LeaseLostError, Push, RateLimit, RateLimited
+
+LONG = 10**8  # seconds of a lease that does not end by itself
+
+
+def payloads(q, most=100):
+    """What may run now, under leases that do not end."""
+    return [task.payload for task in q.pop_many(most, visibility=LONG)]
+
+
+def take(q, visibility=LONG):
+    task = q.pop(visibility=visibility).task
+    assert task is not None
+    return task
+
+
+@pytest.fixture
+def fill(q):
+    """Six tasks of group g, and two of none that are worse."""
+    q.push_many(Push(payload=f"g{i}", priority=9 - i, group="g") for i in range(6))
+    q.push_many(Push(payload=f"free{i}") for i in range(2))
+
+
+def spot(probe, task_id):
+    """What of a task's record is its priority and its place."""
+    record = probe.record(task_id)
+    return record["priority"], record["order"]
+
+
+# What closes
+
+
+def test_group(q, clock, probe, fill):
+    """The task's group is closed for everybody until just then; others run."""
+    task = take(q)
+    q.rate_limited(task, 5)
+    assert probe.state(task.id) == "waiting"
+    assert payloads(q) == ["free0", "free1"]
+    clock.advance(4.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+
+
+def test_queue(q, clock, probe, fill):
+    """With scope "queue" nothing of the queue runs until just then; the best task is first."""
+    q.push("other", group="h", priority=100)
+    other, task = take(q), take(q)
+    q.rate_limited(task, 5, "queue")
+    assert probe.state(task.id) == "ready"
+    assert payloads(q) == []
+    q.ack(other)
+    clock.advance(4.999)
+    q.push("best", priority=50)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["best"]
+
+
+def test_without_a_group(q, clock, fill):
+    """A task without a group closes the queue."""
+    q.push("alone", priority=50)
+    q.rate_limited(take(q), 5)
+    clock.advance(4.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["alone"]
+
+
+def test_task(q, clock, probe, fill):
+    """With scope "task" only the task itself waits, delayed."""
+    task = take(q)
+    q.rate_limited(task, 5, "task")
+    assert probe.state(task.id) == "delayed"
+    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5", "free0", "free1"]
+    clock.advance(4.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+    assert q.groups() == []
+
+
+def test_for_consumers_that_hold_tasks(q, clock, fill):
+    """Leases that are out stay, and their ends open nothing."""
+    first, second = take(q), take(q)
+    q.rate_limited(first, 5)
+    q.ack(second)
+    q.push("better", priority=99, group="g")
+    assert payloads(q) == ["free0", "free1"]
+    clock.advance(5)
+    assert payloads(q) == ["better"]
+
+
+def test_of_zero_seconds(q, fill):
+    """A retry_after of 0 opens at once, with a probe."""
+    q.rate_limited(take(q), 0)
+    assert payloads(q) == ["g0", "free0", "free1"]
+
+
+def test_of_both_scopes(q, clock, fill):
+    """A group that is closed for longer than the queue stays closed when the queue opens."""
+    q.rate_limited(take(q), 9)
+    q.rate_limited(take(q), 4, "queue")
+    clock.advance(4)
+    probe = take(q)
+    assert probe.payload == "free0"
+    q.ack(probe)
+    clock.advance(4.999)
+    assert payloads(q) == ["free1"]
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+
+
+# How long
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_a_longer_closing_is_never_shortened(q, clock, fill, scope):
+    """Of several 429s the one that closes longest decides, in whatever order they come."""
+    tasks = [take(q) for _ in range(3)]
+    q.rate_limited(tasks[0], 10, scope)
+    q.rate_limited(tasks[1], 2, scope)
+    q.rate_limited(tasks[2], 20, scope)
+    clock.advance(19.999)
+    assert "g0" not in payloads(q)
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+
+
+def test_a_closing_by_hand_is_not_shortened_either(q, clock, fill):
+    """A 429 leaves the longer closing by hand; and a hand may shorten that of a 429."""
+    tasks = [take(q) for _ in range(2)]
+    q.delay_group("g", 60)
+    q.rate_limited(tasks[0], 5)
+    assert q.next_event() == 60
+    q.delay_group("g", 1)
+    clock.advance(0.999)
+    assert "g0" not in payloads(q)
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+
+
+@pytest.mark.parametrize(("again", "seconds"), [(10, 14), (1, 10)])
+def test_the_same_call_again(q, clock, probe, fill, again, seconds):
+    """A second call in one delivery counts its time from itself, and the deferral only once."""
+    task = take(q)
+    q.rate_limited(task, 10)
+    clock.advance(4)
+    q.rate_limited(task, again)
+    assert q.get(task.id).deferrals == 1
+    assert q.stats().deferred == 1
+    clock.advance(seconds - 4 - 0.001)
+    assert "g0" not in payloads(q)
+    clock.advance(0.001)
+    assert payloads(q) == ["g0"]
+
+
+# The task
+
+
+@pytest.mark.parametrize("scope", ["group", "queue", "task"])
+def test_uncounted_in_its_place(q, clock, probe, scope):
+    """The attempt does not count; priority, place, payload and key stay; one deferral counts."""
+    for i in range(3):
+        q.push(i, priority=3.5, group="g", key=f"k{i}", max_attempts=1)
+    before = q.peek()[0]
+    at = spot(probe, before.id)
+    task = take(q)
+    q.rate_limited(task, 5, scope)
+    clock.advance(5)
+    again = take(q)
+    assert again.id == task.id
+    assert spot(probe, task.id) == at
+    assert (again.payload, again.key, again.group) == (0, "k0", "g")
+    assert (again.attempt, again.deliveries, again.deferrals) == (1, 2, 1)
+    assert (q.stats().deferred, q.stats().failed) == (1, 0)
+    q.rate_limited(again, 5, scope)
+    assert q.get(task.id).deferrals == 2
+
+
+def test_after_its_lease(q, clock, probe):
+    """A holder whose lease ran out may still say it, once; the lost lease stays counted."""
+    q.push("x", group="g")
+    task = take(q, 10)
+    clock.advance(10)
+    q.promote()
+    q.rate_limited(task, 5)
+    q.rate_limited(task, 5)
+    clock.advance(5)
+    again = take(q)
+    assert (again.attempt, again.deferrals, again.deliveries) == (2, 1, 2)
+
+
+def test_then_extended(q, clock, probe, fill):
+    """The holder may take its task back while nobody else has it; the group stays closed."""
+    task = take(q)
+    q.rate_limited(task, 5)
+    q.extend(task, 30)
+    assert probe.state(task.id) == "invisible"
+    assert payloads(q) == ["free0", "free1"]
+    assert q.ack(task) is True
+    clock.advance(5)
+    assert payloads(q) == ["g1"]
+
+
+def test_acked_afterwards(q, clock, fill):
+    """An ack after all takes the task out of the closed group."""
+    task = take(q)
+    q.rate_limited(task, 5)
+    assert q.ack(task) is True
+    clock.advance(5)
+    assert payloads(q) == ["g1", "free0", "free1"]
+
+
+@pytest.mark.parametrize("verb", ["fail", "release", "bury", "ack"])
+def test_settled(q, probe, fill, verb):
+    """A delivery that is settled closes nothing: the call is refused and changes nothing."""
+    task = take(q)
+    getattr(q, verb)(task, *(["r"] if verb == "bury" else []))
+    before = probe.stored()
+    with pytest.raises(LeaseLostError) as caught:
+        q.rate_limited(task, 5)
+    assert (caught.value.task_id, caught.value.action) == (task.id, "rate_limited of")
+    assert probe.stored() == before
+
+
+def test_old_token(q, clock, probe, fill):
+    """Nor does a delivery that somebody else has taken over."""
+    task = take(q, 10)
+    clock.advance(10)
+    take(q)
+    before = probe.stored()
+    with pytest.raises(LeaseLostError):
+        q.rate_limited(task, 5)
+    assert probe.stored() == before
+
+
+@pytest.mark.parametrize(
+    ("signal", "state", "open_"),
+    [
+        (RateLimited(5), "waiting", False),
+        (RateLimited(5, "queue"), "ready", True),
+        (RateLimited(5, "task"), "delayed", True),
+    ],
+    ids=["group", "queue", "task"],
+)
+def test_raised_in_a_lease(q, probe, fill, signal, state, open_):
+    """Raised in the body of `lease`, the signal does the same, and goes no further."""
+    with q.lease() as task:
+        raise signal
+    assert probe.state(task.id) == state
+    assert q.group("g").open is open_
+    assert q.get(task.id).deferrals == 1
+
+
+# The probe
+
+
+def close(q, scope="group"):
+    """g, or the queue, closed by a 429 for 10 s; the task that met it."""
+    task = take(q)
+    q.rate_limited(task, 10, scope)
+    return task
+
+
+OPENING = {
+    "ack": lambda q, task: q.ack(task),
+    "fail": lambda q, task: q.fail(task, "no", 60),
+    "release": lambda q, task: q.release(task, 60),
+    "bury": lambda q, task: q.bury(task, "no"),
+    "set_visibility": lambda q, task: q.set_visibility(task, 60),
+    "cancel": lambda q, task: q.cancel(task.id),
+    "purge": lambda q, task: q.purge("invisible"),
+}
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+@pytest.mark.parametrize("way", OPENING)
+def test_probe(q, clock, probe, scope, way):
+    """After the closing one task runs alone; when it is over, without a 429, all others may."""
+    q.push_many(Push(payload=i, group="g") for i in range(4))
+    close(q, scope)
+    clock.advance(10)
+    task = take(q)
+    assert task.payload == 0
+    assert payloads(q) == []
+    clock.advance(25)
+    assert payloads(q) == []
+    probe.woken()
+
+    OPENING[way](q, task)
+
+    assert probe.woken()
+    assert payloads(q) == [1, 2, 3]
+    assert q.limits()[0].open
+    assert q.group("g").open
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_probe_that_meets_another(q, clock, fill, scope):
+    """A probe that meets a 429 itself closes again, for its own time, and one probe is next."""
+    close(q, scope)
+    clock.advance(10)
+    for seconds in (3, 4):
+        probe = take(q)
+        assert probe.payload == "g0"
+        q.rate_limited(probe, seconds, scope)
+        clock.advance(seconds - 0.001)
+        assert "g0" not in payloads(q)
+        clock.advance(0.001)
+    task = take(q)
+    assert payloads(q) == []
+    q.ack(task)
+    assert payloads(q)[0] == "g1"
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_probe_whose_lease_is_lost(q, clock, scope):
+    """A probe that came to nothing because its lease ran out is followed by another probe."""
+    q.push_many(Push(payload=i, group="g") for i in range(3))
+    close(q, scope)
+    clock.advance(10)
+    lost = take(q, 20)
+    clock.advance(19.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    probe = take(q)
+    assert (probe.payload, probe.attempt) == (0, 2)
+    assert probe.token > lost.token
+    assert payloads(q) == []
+    q.ack(probe)
+    assert payloads(q) == [1, 2]
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
+    """A probe that is gone without a word holds nobody up."""
+    q.push_many(Push(payload=i, group="g") for i in range(3))
+    close(q, scope)
+    clock.advance(10)
+    task = take(q)
+    assert payloads(q) == []
+    probe.redis.zrem(probe.key("invisible"), task.id)
+    clock.advance(30)
+    assert payloads(q) == [1, 2]
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_probe_that_is_extended(q, clock, scope):
+    """A probe is one for as long as its lease is kept alive."""
+    q.push_many(Push(payload=i, group="g") for i in range(3))
+    close(q, scope)
+    clock.advance(10)
+    probe = take(q, 20)
+    for _ in range(3):
+        clock.advance(15)
+        q.extend(probe, 20)
+        assert payloads(q) == []
+    q.ack(probe)
+    assert payloads(q) == [1, 2]
+
+
+def test_the_first_task_is_the_probe(q, clock, fill):
+    """The probe is the best task at that moment, not the one that met the 429."""
+    close(q)
+    q.push("better", priority=99, group="g")
+    clock.advance(10)
+    assert take(q).payload == "better"
+    assert payloads(q) == ["free0", "free1"]
+
+
+def test_the_end_of_another_lease_is_no_probe(q, clock, fill):
+    """What was popped before the closing, and ends while the probe runs, opens nothing."""
+    early = take(q)
+    close(q)
+    clock.advance(10)
+    probe = take(q)
+    q.ack(early)
+    assert payloads(q) == ["free0", "free1"]
+    q.ack(probe)
+    assert payloads(q) == ["g2", "g3", "g4", "g5"]
+
+
+def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, fill):
+    """A 429 of an early delivery closes again; the probe that is out stays the only one."""
+    early = take(q)
+    close(q)
+    clock.advance(10)
+    probe = take(q)
+    q.rate_limited(early, 5)
+    clock.advance(5)
+    assert payloads(q) == ["free0", "free1"]
+    q.ack(probe)
+    assert payloads(q) == ["g0", "g2", "g3", "g4", "g5"]
+
+
+def test_a_closing_that_outlasts_the_probe(q, clock, fill):
+    """When the probe ends first, the closing still holds to its time."""
+    early = take(q)
+    close(q)
+    clock.advance(10)
+    probe = take(q)
+    q.rate_limited(early, 5)
+    q.ack(probe)
+    clock.advance(4.999)
+    assert payloads(q) == ["free0", "free1"]
+    clock.advance(0.001)
+    assert payloads(q)[0] == "g0"
+
+
+def test_closed_by_hand_while_the_probe_runs(q, clock, fill):
+    """A closing by hand holds after the probe, for its time."""
+    close(q)
+    clock.advance(10)
+    probe = take(q)
+    q.delay_group("g", 5)
+    q.ack(probe)
+    clock.advance(4.999)
+    assert payloads(q) == ["free0", "free1"]
+    clock.advance(0.001)
+    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5"]
+
+
+def test_opened_by_hand(q, fill):
+    """Opened by hand before its time, the group needs no probe."""
+    close(q)
+    q.delay_group("g", 0)
+    assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1"]
+
+
+def test_opened_by_hand_while_the_probe_runs(q, clock, fill):
+    """A probe that is out goes on being one: its end opens the group."""
+    close(q)
+    clock.advance(10)
+    probe = take(q)
+    q.delay_group("g", 0)
+    assert payloads(q) == ["free0", "free1"]
+    q.ack(probe)
+    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5"]
+
+
+def test_the_probes_of_queue_and_group(q, clock):
+    """A task may be the probe of both: its end opens both."""
+    q.push_many(Push(payload=i, group="g") for i in range(3))
+    q.push_many(Push(payload=f"h{i}", group="h") for i in range(2))
+    first, second = take(q), take(q)
+    q.rate_limited(first, 10)
+    q.rate_limited(second, 10, "queue")
+    clock.advance(10)
+    probe = take(q)
+    assert probe.payload == 0
+    assert payloads(q) == []
+    q.ack(probe)
+    assert payloads(q) == [1, 2, "h0", "h1"]
+
+
+def test_groups_probe_by_themselves(q, clock):
+    """Each closed group has its own probe."""
+    q.push_many(Push(payload=f"{g}{i}", group=g) for i in range(2) for g in "ab")
+    for task in [take(q) for _ in range(2)]:
+        q.rate_limited(task, 10)
+    clock.advance(10)
+    assert payloads(q) == ["a0", "b0"]
+    assert q.check() == []
+
+
+# Pace
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_no_burst_after_opening(q, clock, scope):
+    """When it opens the limit's own pace holds: no burst of everything that has waited."""
+    q.set_limit(4, 1, burst=5, group="g" if scope == "group" else None)
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    close(q, scope)
+    clock.advance(10)
+    task = take(q)
+    q.ack(task)
+    for i in range(1, 4):
+        assert payloads(q) == []
+        clock.advance(0.249)
+        assert payloads(q) == []
+        clock.advance(0.001)
+        assert payloads(q) == [i]
+
+
+def test_a_rest_after_opening(q, clock):
+    """The burst is earned again by resting, unit by unit."""
+    q.set_limit(4, 1, burst=3, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    close(q)
+    clock.advance(10)
+    q.ack(take(q))
+    clock.advance(0.5)
+    assert payloads(q) == [1, 2]
+    clock.advance(0.75)
+    assert payloads(q) == [3, 4, 5]
+
+
+def test_the_bound_over_a_closing(q, clock):
+    """What was granted before a short closing still counts after it."""
+    q.set_limit(1, 100, burst=3, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    tasks = [take(q) for _ in range(3)]
+    q.rate_limited(tasks[0], 5)
+    clock.advance(99.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0]
+
+
+def test_every_window_is_kept_from_a_burst(q, clock):
+    """With several windows each begins with one unit after the closing."""
+    q.set_limit([RateLimit(10, 1, burst=5), RateLimit(10, 100, burst=5)], group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(9))
+    close(q)
+    clock.advance(10)
+    assert q.group("g").units_left == (1, 1)
+    q.ack(take(q))
+    clock.advance(9.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [1]
+
+
+# Who is told
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(4.999, True), (5, False)])
+def test_notice(q, probe, fill, seconds, told):
+    """A closing under 5 s tells a waiter and a daemon of its end; a longer one tells nobody."""
+    task = take(q)
+    probe.redis.delete(probe.key("wake"), probe.key("tick"))
+    q.rate_limited(task, seconds)
+    assert ({"wake", "tick"} <= set(probe.stored())) is told
+    if not told:
+        assert not {"wake", "tick"} & set(probe.stored())
+
+
+def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, fill):
+    """A pop of a closed queue says when it opens."""
+    q.rate_limited(take(q), 3, "queue")
+    clock.advance(1)
+    assert q._drive(q._commands.pop(1, None, "-")).next_event_ms == 2000

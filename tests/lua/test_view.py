@@ -1,0 +1,250 @@
+"""view: what limits, closings and probes allow now, as `limits`, `groups` and `group` say it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dpq import Adaptive, LimitState, Push, RateLimit, Reserve
+
+LONG = 10**8  # seconds of a lease that does not end by itself
+SCOPES = [None, "g", "*"]
+
+
+def moment(ms):
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def state_of(q, scope):
+    """The state of the queue, or of group g."""
+    return q.group("g") if scope else q.limits()[0]
+
+
+def fill(q, count, group="g"):
+    q.push_many(Push(payload=i, group=group) for i in range(count))
+
+
+def test_nothing_is_limited(q):
+    """A queue without limits is named by itself, open; so is any group that is asked for."""
+    assert q.limits() == [LimitState(group=None, windows=(), concurrency=None)]
+    assert q.groups() == []
+    assert q.group("g") == LimitState(group="g", windows=(), concurrency=None)
+
+
+def test_settings(q):
+    """What was set is read back whole, shortest window first: the queue, `*`, groups by name."""
+    hour = RateLimit(5000, 3600, burst=100, reserve=Reserve(20, 2.5))
+    q.set_limit([hour, RateLimit(10, 1)], concurrency=4)
+    q.set_limit(2.5, 60, burst=2, group="b", adaptive=Adaptive(0.5, 10, 0.25))
+    q.set_limit(concurrency=3, group="*")
+    q.set_limit(1, 0.001, 7, group="a")
+    queue, default, a, b = q.limits()
+    assert [state.group for state in (queue, default, a, b)] == [None, "*", "a", "b"]
+    assert (queue.windows, queue.concurrency) == ((RateLimit(10, 1), hour), 4)
+    assert (default.windows, default.concurrency, default.default) == ((), 3, False)
+    assert (a.windows, a.concurrency) == ((RateLimit(1, 0.001, 7),), None)
+    assert b.windows == (RateLimit(2.5, 60, 2, adaptive=Adaptive(0.5, 10, 0.25)),)
+    assert (a.rate, b.rate) == (None, 2.5)
+    assert q.groups() == [a, b]
+    assert q.group("a") == a
+
+
+def test_default(q):
+    """A group without its own limit shows the default's, and says so."""
+    q.set_limit(10, 1, group="*", concurrency=2)
+    q.set_limit(5, 1, group="own")
+    found = q.group("g")
+    assert (found.default, found.windows, found.concurrency) == (True, (RateLimit(10, 1),), 2)
+    found = q.group("own")
+    assert (found.default, found.windows, found.concurrency) == (False, (RateLimit(5, 1),), None)
+    assert [state.group for state in q.groups()] == ["own"]
+
+
+def test_the_default_itself_has_no_state(q):
+    """The default is a setting of many groups: neither open, nor spent, nor counted."""
+    q.set_limit(1, 10, group="*", concurrency=1)
+    fill(q, 3)
+    fill(q, 2, group="*")
+    q.pop_many(9, visibility=LONG)
+    default = q.limits()[1]
+    assert (default.open, default.opens_at, default.reason) == (True, None, None)
+    assert (default.units_left, default.waiting) == ((), 0)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_units_left(q, clock, scope):
+    """Units are what each window would grant at once; they come back with time, to the burst."""
+    q.set_limit([RateLimit(1, 10, burst=3), RateLimit(2, 100, burst=2)], group=scope)
+    fill(q, 9)
+    assert state_of(q, scope).units_left == (3, 2)
+    q.pop()
+    assert state_of(q, scope).units_left == (2, 1)
+    clock.advance(5)
+    assert state_of(q, scope).units_left == (2.5, 1.1)
+    clock.advance(1000)
+    assert state_of(q, scope).units_left == (3, 2)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_units_paid_back(q, clock, scope):
+    """After a task that cost more than the burst the units left are negative."""
+    q.set_limit(4, 1, group=scope)
+    q.push("x", cost=3, group="g")
+    q.pop()
+    assert state_of(q, scope).units_left == (-2,)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_spent(q, clock, scope):
+    """Spent: closed until the next unit, by its moment."""
+    q.set_limit(4, 1, group=scope)
+    fill(q, 3)
+    assert state_of(q, scope).open
+    q.pop(visibility=LONG)
+    state = state_of(q, scope)
+    assert (state.open, state.reason) == (False, "spent")
+    assert state.opens_at == moment(clock.ms + 250)
+    clock.advance(0.25)
+    state = state_of(q, scope)
+    assert (state.open, state.reason, state.opens_at) == (True, None, None)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_concurrency(q, clock, scope):
+    """As many leases as may be: closed, and no clock says until when."""
+    q.set_limit(concurrency=2, group=scope)
+    fill(q, 4)
+    tasks = q.pop_many(4, visibility=LONG)
+    state = state_of(q, scope)
+    assert (state.open, state.reason, state.opens_at) == (False, "concurrency", None)
+    assert (state.in_flight, state.waiting) == (2, 2)
+    q.ack(tasks[0])
+    assert state_of(q, scope).open
+
+
+@pytest.mark.parametrize("scope", ["group", "queue"])
+def test_a_429_and_its_probe(q, clock, scope):
+    """After a 429: closed until its time, then open for the probe, then closed by the probe."""
+    where = "g" if scope == "group" else None
+    fill(q, 4)
+    q.rate_limited(q.pop().task, 10, scope)
+    state = state_of(q, where)
+    assert (state.open, state.reason) == (False, "rate limited")
+    assert state.opens_at == moment(clock.ms + 10_000)
+    clock.advance(10)
+    assert state_of(q, where).open
+    probe = q.pop(visibility=LONG).task
+    state = state_of(q, where)
+    assert (state.open, state.reason, state.opens_at) == (False, "probe", None)
+    q.ack(probe)
+    assert state_of(q, where).open
+
+
+def test_by_hand(q, clock):
+    """Closed by hand, with tasks or without: named among the groups until it opens."""
+    q.delay_group("g", 60)
+    fill(q, 2)
+    [state] = q.groups()
+    assert (state.group, state.open, state.reason) == ("g", False, "closed by hand")
+    assert (state.opens_at, state.waiting) == (moment(clock.ms + 60_000), 2)
+    q.delay_group("g", 0)
+    assert q.groups() == []
+
+
+def test_a_429_of_the_queue_closes_no_group(q):
+    """What closes the queue is said of the queue."""
+    fill(q, 2)
+    q.rate_limited(q.pop().task, 10, "queue")
+    assert q.group("g").open
+    assert q.groups() == []
+    assert q.limits()[0].reason == "rate limited"
+
+
+def test_closed_and_spent(q, clock):
+    """Of a 429 and a spent window the 429 is the reason, and the later moment is said."""
+    q.set_limit(1, 100, group="g")
+    fill(q, 3)
+    q.rate_limited(q.pop().task, 10)
+    state = q.group("g")
+    assert (state.reason, state.opens_at) == ("rate limited", moment(clock.ms + 100_000))
+    clock.advance(10)
+    assert q.group("g").reason == "spent"
+
+
+def test_waiting_and_in_flight(q, clock):
+    """Counted are due tasks that have not begun, and leases: of the queue all, of a group its own.
+
+    Delayed and dead ones are not.
+    """
+    fill(q, 5)
+    fill(q, 2, group="h")
+    q.push("alone")
+    q.push("later", delay=60, group="g")
+    q.pop_many(2, visibility=LONG)
+    q.bury(q.pop().task, "no")
+    q.push("running", priority=9)
+    q.pop(visibility=LONG)
+    counts = {s.group: (s.waiting, s.in_flight) for s in [q.limits()[0], q.group("g")]}
+    assert counts == {None: (5, 3), "g": (2, 2)}
+    q.delay_group("g", 60)
+    assert (q.group("g").waiting, q.group("h").waiting) == (2, 2)
+
+
+def test_names_that_begin_alike(q):
+    """Groups whose names begin alike are counted each by itself."""
+    for i, name in enumerate(["g", "ga", "g ", "g!", "G"]):
+        fill(q, i + 2, group=name)
+    assert [q.group(name).waiting for name in ("g", "ga", "g ", "g!", "G")] == [2, 3, 4, 5, 6]
+
+
+def test_learned_rate(q):
+    """The rate that was learned stands beside the one that was set."""
+    q.set_limit(8, 1, group="g", adaptive=Adaptive(1, 10))
+    fill(q, 2)
+    q.rate_limited(q.pop().task, 1)
+    state = q.group("g")
+    assert (state.rate, state.windows[0].rate) == (4, 8)
+
+
+def test_hundreds(q, clock):
+    """All groups with limits and all closed ones are named once, on however many pages."""
+    for i in range(230):
+        q.set_limit(1, 10, group=f"limit {i:03}")
+    for i in range(230):
+        q.delay_group(f"closed {i:03}", 60)
+    limits = q.limits()
+    assert [state.group for state in limits[1:]] == [f"limit {i:03}" for i in range(230)]
+    assert [state.group for state in q.groups()] == [
+        *(f"closed {i:03}" for i in range(230)),
+        *(f"limit {i:03}" for i in range(230)),
+    ]
+
+
+def test_changes_nothing(q, clock, probe):
+    """Looking leaves everything as it was, the probe's turn and ended closings included."""
+    q.set_limit(1, 10, burst=2, group="g", concurrency=1, adaptive=Adaptive(1, 5))
+    q.set_limit(1, 10, concurrency=1)
+    fill(q, 4)
+    q.rate_limited(q.pop().task, 5)
+    q.delay_group("h", 5)
+    clock.advance(100)
+    before = probe.stored()
+    q.limits()
+    q.groups()
+    q.group("g")
+    assert probe.stored() == before
+
+
+def test_the_slowest_limit(q):
+    """The slowest limit that may be set can be looked at when it is spent."""
+    q.set_limit(0.01, 315_360_000)
+    q.push("x")
+    q.pop()
+    assert q.limits()[0].reason == "spent"
+
+
+def test_a_payload_is_never_read(q, probe):
+    """The raw reply has seven texts for each group and nothing else."""
+    fill(q, 1)
+    reply = probe.call("view", "5", "", "g", "h")
+    assert len(reply) == 21
+    assert all(isinstance(text, bytes) for text in reply)

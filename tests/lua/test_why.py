@@ -1,0 +1,220 @@
+"""why: what keeps a task from running, in one sentence."""
+
+import pytest
+
+from dpq import Push, Reserve, TaskNotFoundError
+
+LONG = 10**8  # seconds of a lease that does not end by itself
+
+
+def test_next(q):
+    """The first of an open queue is next, with a group or without."""
+    task_id = q.push("x")
+    assert q.why(task_id) == "it is ready: next"
+    task_id = q.push("y", priority=1, group="g")
+    assert q.why(task_id) == "it is ready: next"
+
+
+def test_behind(q):
+    """Behind others: how many ready ones, and how many of its own group."""
+    first = q.push("first", priority=3)
+    second = q.push("second", priority=2, group="g")
+    third = q.push("third", priority=1, group="g")
+    last = q.push("last", group="g")
+    alone = q.push("alone", priority=-1)
+    assert q.why(first) == "it is ready: next"
+    assert q.why(second) == "it is ready: behind 1 ready task"
+    assert q.why(third) == ("it is waiting: behind 1 task of its group and 1 other ready task")
+    assert q.why(last) == "it is waiting: behind 2 tasks of its group and 1 other ready task"
+    assert q.why(alone) == "it is ready: behind 2 ready tasks"
+
+
+def test_delayed(q, clock):
+    """Delayed: until it is due, also behind a closed group."""
+    task_id = q.push("x", delay=60, group="g")
+    clock.advance(12.34)
+    assert q.why(task_id) == "it is delayed: due in 47.7 s"
+    q.delay_group("g", 600)
+    assert q.why(task_id) == "it is delayed: due in 47.7 s"
+    clock.advance(100)
+    assert q.why(task_id) == "it is delayed: due in 0.0 s"
+
+
+def test_running(q, clock):
+    """Running: until its lease ends."""
+    task_id = q.push("x")
+    q.pop(visibility=30)
+    clock.advance(10)
+    assert q.why(task_id) == "it is running: its lease ends in 20.0 s"
+    clock.advance(25)
+    assert q.why(task_id) == "it is running: its lease ends in 0.0 s"
+
+
+def test_dead(q):
+    """Dead: until somebody replays it."""
+    task_id = q.push("x")
+    q.bury(q.pop().task, "no")
+    assert q.why(task_id) == "it is in the dead letters, until it is replayed"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(None, "until it is resumed"), (90, "for another 90.0 s")]
+)
+def test_paused(q, clock, seconds, told):
+    """Paused: for how long, and where it stands then."""
+    ids = [q.push(i) for i in range(2)]
+    q.pause(seconds)
+    assert q.why(ids[0]) == f"the queue is paused {told}, and it is first then"
+    assert q.why(ids[1]) == f"the queue is paused {told}, and it is behind 1 ready task then"
+    if seconds:
+        clock.advance(90)
+        assert q.why(ids[0]) == "it is ready: next"
+
+
+def test_group_closed_by_hand(q, clock):
+    """In a group that is closed by hand."""
+    ids = [q.push(i, group="g") for i in range(3)]
+    q.delay_group("g", 60)
+    clock.advance(10)
+    told = "its group 'g' is closed (by hand) for another 50.0 s, and it is"
+    assert q.why(ids[0]) == f"{told} first then"
+    assert q.why(ids[2]) == f"{told} behind 2 tasks of its group then"
+
+
+def test_group_closed_by_a_429(q, clock):
+    """In a group that a 429 has closed, and while its probe runs."""
+    ids = [q.push(i, group="g") for i in range(2)]
+    q.rate_limited(q.pop().task, 60)
+    assert q.why(ids[1]) == (
+        "its group 'g' is closed (a 429) for another 60.0 s, and it is behind 1 task of its group "
+        "then"
+    )
+    clock.advance(60)
+    assert q.pop(visibility=LONG).task.id == ids[0]
+    assert q.why(ids[1]) == (
+        "its group 'g' is closed (the first task after a 429 is still running), and it is first "
+        "then"
+    )
+
+
+def test_group_spent(q, clock):
+    """In a group whose rate is spent: until the next unit."""
+    ids = [q.push(i, group="g") for i in range(3)]
+    q.set_limit(1, 10, group="*")
+    q.pop()
+    clock.advance(4)
+    told = "its group 'g' is closed (its rate is spent) for another 6.0 s, and it is"
+    assert q.why(ids[1]) == f"{told} first then"
+    assert q.why(ids[2]) == f"{told} behind 1 task of its group then"
+
+
+def test_group_full(q):
+    """In a group of which as many tasks run as may."""
+    ids = [q.push(i, group="g") for i in range(2)]
+    q.set_limit(concurrency=1, group="g")
+    q.pop()
+    assert q.why(ids[1]) == (
+        "its group 'g' is closed (as many tasks run as may), and it is first then"
+    )
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_queue_spent(q, clock, group):
+    """In a queue whose rate is spent, in an open group or in none."""
+    ids = [q.push(i, group=group) for i in range(2)]
+    q.set_limit(1, 10)
+    q.pop()
+    assert q.why(ids[1]) == (
+        "the queue is closed (its rate is spent) for another 10.0 s, and it is first then"
+    )
+
+
+def test_queue_closed_otherwise(q, clock):
+    """In a queue that is full, or closed by a 429."""
+    ids = [q.push(i) for i in range(2)]
+    q.set_limit(concurrency=1)
+    task = q.pop().task
+    assert q.why(ids[1]) == ("the queue is closed (as many tasks run as may), and it is first then")
+    q.rate_limited(task, 5)
+    assert q.why(ids[0]) == ("the queue is closed (a 429) for another 5.0 s, and it is first then")
+
+
+def test_the_group_before_the_queue(q):
+    """When both are closed the group is named; a pause before both."""
+    q.set_limit(1, 10)
+    q.set_limit(1, 20, group="g")
+    ids = [q.push(i, group="g") for i in range(2)]
+    q.pop()
+    assert q.why(ids[1]).startswith("its group 'g' is closed (its rate is spent) for another 20.0")
+    q.pause()
+    assert q.why(ids[1]).startswith("the queue is paused")
+
+
+@pytest.mark.parametrize("kind", ["cost", "reserve"])
+@pytest.mark.parametrize(
+    ("group", "told"),
+    [
+        (None, "it waits for units of the queue's limit, for another 10.0 s"),
+        (
+            "g",
+            "its group 'g' is closed (its rate is spent) for another 10.0 s, and it is first then",
+        ),
+    ],
+)
+def test_units_that_are_not_enough(q, kind, group, told):
+    """A task that waits for the units of its cost, or for more than is reserved, is told so."""
+    reserve = Reserve(2, 5) if kind == "reserve" else None
+    q.set_limit(1, 10, burst=3, reserve=reserve, group=group)
+    q.push("first", priority=1, group="g")
+    task_id = q.push("x", group="g", cost=1 if reserve else 3)
+    q.pop()
+    assert q.pop().task is None
+    assert q.why(task_id) == told
+    behind = q.push("y", group="g", priority=-1)
+    assert "behind 1 task of its group" in q.why(behind)
+
+
+def test_expired_events(q, clock):
+    """Why looks, and does no upkeep: what is overdue is said as it stands."""
+    task_id = q.push("x", group="g")
+    q.delay_group("g", 10)
+    clock.advance(10)
+    assert q.why(task_id) == "it is waiting: next"
+
+
+def test_odd_names(q):
+    """A group's name is said as Python says it."""
+    name = "a\u2028'\"%s é"
+    task_id = q.push("x", group=name)
+    q.delay_group(name, 5)
+    assert f"its group {name!r} is closed (by hand)" in q.why(task_id)
+
+
+def test_order_is_that_of_pop(q):
+    """Over many groups and priorities `behind n` counts what really comes before it."""
+    q.push_many(
+        Push(payload=i, priority=(i * 7) % 5, group="abc"[i % 3] if i % 4 else None)
+        for i in range(24)
+    )
+    heads = q.peek(100)
+    told = ["it is ready: next", "it is ready: behind 1 ready task"]
+    told += [f"it is ready: behind {n} ready tasks" for n in range(2, len(heads))]
+    assert [q.why(task.id) for task in heads] == told
+
+
+def test_unknown(q):
+    """An id that is not stored is a TaskNotFoundError."""
+    with pytest.raises(TaskNotFoundError, match="cannot explain task 'nobody'"):
+        q.why("nobody")
+
+
+def test_changes_nothing(q, clock, probe):
+    """Asking leaves everything as it was."""
+    ids = [q.push(i, group="g", delay=i) for i in range(4)]
+    clock.advance(1)
+    q.set_limit(1, 10, group="g")
+    q.pop()
+    before = probe.stored()
+    for task_id in ids:
+        q.why(task_id)
+    assert probe.stored() == before

@@ -1,0 +1,322 @@
+"""limits: what a limit may be, and its text in the hash `limits`."""
+
+import math
+import pickle
+import re
+
+import pytest
+from hypothesis import example, given, reject
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dpq import Adaptive, ConfigurationError, LimitState, RateLimit, Reserve
+from dpq.limits import (
+    MAX_CONCURRENCY,
+    MAX_WINDOWS,
+    limit_rules,
+    read_rules,
+    reason_of,
+    write_rules,
+)
+
+NO_NUMBER = [math.nan, math.inf, -math.inf, True, "1", None]
+NO_COUNT = [*NO_NUMBER, 1.0, -1]
+
+
+def refused(what, **settings):
+    """The message of the refusal."""
+    with pytest.raises(ConfigurationError) as caught:
+        what(**settings)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "bound"),
+    [
+        (
+            "rate",
+            [0.001, 1, 2.5, 1_000_000],
+            [0, 0.0009, 1_000_001, *NO_NUMBER],
+            "0.001 to 1000000",
+        ),
+        ("per", [0.001, 3600, 315_360_000], [0, 0.0009, 315_360_001, *NO_NUMBER], "10 years"),
+        ("burst", [1, 1_000_000], [0, 1_000_001, *NO_COUNT], "an int from 1 to 1000000"),
+    ],
+)
+def test_rate_limit_bounds(name, good, bad, bound):
+    """Each number of a window has its bounds, both allowed; beyond them the value is named."""
+    fine = {"rate": 1, "per": 1, "burst": 1}
+    for value in good:
+        assert getattr(RateLimit(**fine | {name: value}), name) == value
+    for value in bad:
+        told = refused(RateLimit, **fine | {name: value})
+        assert told.startswith(f"{name} is {value!r}: ")
+        assert bound in told
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "bound"),
+    [
+        ("units", [1, 999_999], [0, 1_000_000, *NO_COUNT], "an int from 1 to 999999"),
+        (
+            "priority",
+            [-(2**63), -1.5, 0, 2**63],
+            [2**64, -(2**64), *NO_NUMBER],
+            "from -9223372036854775808 to 9223372036854775808",
+        ),
+    ],
+)
+def test_reserve_bounds(name, good, bad, bound):
+    """So have those of a reserve."""
+    fine = {"units": 1, "priority": 1}
+    for value in good:
+        assert getattr(Reserve(**fine | {name: value}), name) == value
+    for value in bad:
+        told = refused(Reserve, **fine | {name: value})
+        assert told.startswith(f"reserve.{name} is {value!r}: ")
+        assert bound in told
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "bound"),
+    [
+        ("floor", [0.001, 3, 5], [0, 5.1, -1, *NO_NUMBER], "from 0.001 to"),
+        ("ceiling", [2, 1_000_000], [1.9, 1_000_001, *NO_NUMBER], "from 2 to 1000000"),
+        ("step", [0.001, 1_000_000], [0, 1_000_001, *NO_NUMBER], "from 0.001 to 1000000"),
+    ],
+)
+def test_adaptive_bounds(name, good, bad, bound):
+    """So have those of learning; the ceiling is not below the floor."""
+    fine = {"floor": 2, "ceiling": 5, "step": 1}
+    for value in good:
+        assert getattr(Adaptive(**fine | {name: value}), name) == value
+    for value in bad:
+        told = refused(Adaptive, **fine | {name: value})
+        if value == 5.1:
+            assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000"
+        else:
+            assert told.startswith(f"adaptive.{name} is {value!r}: ")
+            assert bound in told
+
+
+def test_defaults():
+    """One unit at once, no reserve, no learning; learning goes up by one."""
+    window = RateLimit(10, 1)
+    assert (window.burst, window.reserve, window.adaptive) == (1, None, None)
+    assert Adaptive(1, 2).step == 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"reserve": (1, 5)}, "reserve is (1, 5): it must be a Reserve"),
+        ({"adaptive": 5}, "adaptive is 5: it must be an Adaptive"),
+        (
+            {"burst": 3, "reserve": Reserve(3, 5)},
+            "reserve.units is 3 and burst is 3: the burst must be larger, or no other task would "
+            "ever run",
+        ),
+        (
+            {"adaptive": Adaptive(6, 9)},
+            "rate is 5: it must be from adaptive.floor 6 to adaptive.ceiling 9",
+        ),
+        (
+            {"adaptive": Adaptive(1, 4.5)},
+            "rate is 5: it must be from adaptive.floor 1 to adaptive.ceiling 4.5",
+        ),
+    ],
+)
+def test_what_does_not_go_together(settings, told):
+    """A reserve as large as the burst, a rate outside of what is learned, and strangers."""
+    assert refused(RateLimit, rate=5, per=1, **settings) == told
+
+
+def test_what_just_goes_together():
+    """A burst of one above the reserve, and a rate at the floor or at the ceiling."""
+    assert RateLimit(5, 1, 4, reserve=Reserve(3, 5)).reserve.units == 3
+    assert RateLimit(5, 1, adaptive=Adaptive(5, 5)).adaptive.ceiling == 5
+
+
+def test_frozen():
+    """Windows, reserves, learning and states are values: equal, hashable, unchangeable."""
+    window = RateLimit(5, 1, 3, Reserve(1, 2.5), Adaptive(1, 9))
+    assert pickle.loads(pickle.dumps(window)) == window  # noqa: S301 - our own
+    assert len({window, RateLimit(5, 1, 3, Reserve(1, 2.5), Adaptive(1, 9))}) == 1
+    with pytest.raises(AttributeError):
+        window.rate = 6
+    state = LimitState(group="g", windows=(window,), concurrency=None)
+    with pytest.raises(ValidationError):
+        state.group = "h"
+    assert LimitState.model_validate_json(state.model_dump_json()) == state
+
+
+# The arguments of set_limit
+
+
+def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None):
+    return limit_rules(rate, per, burst, concurrency, adaptive, reserve)
+
+
+def test_a_single_rate():
+    """A rate with its settings is one window."""
+    reserve, adaptive = Reserve(1, 5), Adaptive(1, 9)
+    assert rules(5, 1.5, 3, 7, adaptive, reserve) == (RateLimit(5, 1.5, 3, reserve, adaptive),)
+
+
+def test_several_windows():
+    """A RateLimit, or any sequence of them, in any order: the shortest comes first."""
+    second, hour = RateLimit(10, 1), RateLimit(5000, 3600)
+    assert rules(hour) == (hour,)
+    assert rules([hour, second]) == (second, hour)
+    assert rules((second, hour)) == (second, hour)
+    assert rules([RateLimit(i + 1, 1) for i in range(8)]) == tuple(
+        RateLimit(i + 1, 1) for i in range(8)
+    )
+
+
+@pytest.mark.parametrize("nothing", [None, [], ()])
+def test_concurrency_alone(nothing):
+    """Concurrency needs no rate."""
+    assert rules(nothing, concurrency=3) == ()
+
+
+ONE = "per, burst, adaptive and reserve go with a single rate: say them in each RateLimit"
+WINDOWS = [RateLimit(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "the limit says nothing: give a rate, concurrency or both"),
+        ({"rate": []}, "the limit says nothing: give a rate, concurrency or both"),
+        ({"rate": 5}, "rate is 5 and per is missing: seconds of the window"),
+        ({"per": 5}, ONE),
+        ({"concurrency": 5, "burst": 2}, ONE),
+        ({"rate": WINDOWS, "per": 5}, ONE),
+        ({"rate": WINDOWS, "burst": 2}, ONE),
+        ({"rate": WINDOWS[0], "adaptive": Adaptive(1, 2)}, ONE),
+        ({"rate": WINDOWS, "reserve": Reserve(1, 2)}, ONE),
+        ({"rate": [5]}, "a window is 5: it must be a RateLimit"),
+        ({"rate": "5/s"}, "a window is '5': it must be a RateLimit"),
+        ({"rate": [RateLimit(1, 1)] * 9}, "9 windows: at most 8"),
+        (
+            {"rate": [RateLimit(1, 1), RateLimit(2, 2, adaptive=Adaptive(1, 2))]},
+            "adaptive is given for a longer window: only the shortest learns",
+        ),
+        ({"rate": 0, "per": 1}, "rate is 0: it must be units from 0.001 to 1000000"),
+        ({"rate": True, "per": 1}, "rate is True: it must be units from 0.001 to 1000000"),
+        ({"rate": 1, "per": 0}, "per is 0: it must be seconds from 0.001 to 315360000 (10 years)"),
+        *(
+            (
+                {"concurrency": value},
+                f"concurrency is {value!r}: it must be an int from 1 to {MAX_CONCURRENCY}",
+            )
+            for value in (0, -1, 1.0, True, "3", MAX_CONCURRENCY + 1)
+        ),
+    ],
+)
+def test_refused(settings, told):
+    """What says nothing, too much or something else is refused with what would be right."""
+    assert refused(rules, **settings) == told
+
+
+def test_most_windows():
+    """The bound that a refusal names is the constant."""
+    assert MAX_WINDOWS == 8
+
+
+# Text
+
+small = st.integers(1, 10**6) | st.floats(0.001, 10**6)
+bounds = st.tuples(small, small, small).map(sorted)
+
+
+@st.composite
+def limits(draw):
+    """Windows as set_limit accepts them."""
+    found = []
+    for per in sorted(draw(st.lists(st.integers(1, 315_360_000_000), max_size=8))):
+        reserve = adaptive = None
+        burst = draw(st.integers(1, 10**6))
+        rate = draw(small)
+        if burst > 1 and draw(st.booleans()):
+            priority = draw(st.integers(-(2**63), 2**63) | st.floats(-1e18, 1e18))
+            reserve = Reserve(draw(st.integers(1, burst - 1)), priority)
+        if not found and draw(st.booleans()):
+            floor, rate, ceiling = draw(bounds)
+            adaptive = Adaptive(floor, ceiling, draw(small))
+        try:
+            found.append(RateLimit(rate, per / 1000, burst, reserve, adaptive))
+        except ConfigurationError:  # it would take more than 1000 years to come back
+            reject()
+    return tuple(found)
+
+
+@given(limits(), st.integers(1, MAX_CONCURRENCY) | st.none())
+@example((), None)
+@example((RateLimit(1e-3, 1e-3, 10**6, Reserve(1, -0.0), Adaptive(1e-3, 1e6, 1e-3)),), 10**6)
+def test_round_trip(windows, concurrency):
+    """What is written is read back: numbers with their types, in ASCII without a line's end."""
+    text = write_rules(windows, concurrency)
+    assert text.isascii()
+    assert text.isprintable()
+    back, most = read_rules(text)
+    assert (back, most) == (windows, concurrency)
+    assert [type(window.rate) for window in back] == [type(window.rate) for window in windows]
+
+
+LUA_SINGLE = re.compile(r"^(\d+)\|(\S+) (\d+) (\d+)$")
+LUA_HEAD = re.compile(r"^(\d+)~?([^|]*)(.*)$")
+LUA_WINDOW = re.compile(r"\|(\S+) (\d+) (\d+) ?([^|]*)")
+
+
+@given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
+def test_as_lua_reads_it(windows, concurrency):
+    """The patterns of lua/_gate.lua find every number of a text, and its shortcut only its kind."""
+    text = write_rules(windows, concurrency)
+    plain = len(windows) == 1 and not windows[0].reserve and not windows[0].adaptive
+    assert bool(LUA_SINGLE.match(text)) is plain
+    count, learning, rest = LUA_HEAD.match(text).groups()
+    assert int(count) == (concurrency or 0)
+    learned = [float(word) for word in learning.split()]
+    adaptive = windows[0].adaptive
+    assert learned == ([adaptive.floor, adaptive.ceiling, adaptive.step] if adaptive else [])
+    found = LUA_WINDOW.findall(rest)
+    assert [float(rate) for rate, *_ in found] == [window.rate for window in windows]
+    assert [int(ms) / 1000 for _, ms, *_ in found] == [window.per for window in windows]
+    assert [int(burst) for *_, burst, _ in found] == [window.burst for window in windows]
+    for (*_, kept), window in zip(found, windows, strict=True):
+        units, priority = kept.split() if kept else (0, 0)
+        reserve = window.reserve or Reserve(1, 0)
+        assert (int(units), float(priority)) == (
+            (reserve.units, float(reserve.priority)) if window.reserve else (0, 0)
+        )
+
+
+def test_texts():
+    """The texts of docs/design.md."""
+    assert write_rules((), 3) == "3"
+    assert write_rules((RateLimit(10, 1), RateLimit(5000, 3600)), None) == (
+        "0|10 1000 1|5000 3600000 1"
+    )
+    assert write_rules((RateLimit(2.5, 60, adaptive=Adaptive(1, 20)),), None) == (
+        "0~1 20 1.0|2.5 60000 1"
+    )
+    assert write_rules((RateLimit(10, 1, 4, Reserve(2, 5.5)),), 3) == "3|10 1000 4 2 5.5"
+
+
+@pytest.mark.parametrize(
+    ("letter", "reason"),
+    [
+        ("l", "rate limited"),
+        ("h", "closed by hand"),
+        ("p", "probe"),
+        ("c", "concurrency"),
+        ("s", "spent"),
+        ("", None),
+        ("-", None),
+    ],
+)
+def test_reasons(letter, reason):
+    """Each letter of the script view has its words; where it is open there are none."""
+    assert reason_of(letter) == reason
