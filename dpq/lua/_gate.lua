@@ -71,6 +71,8 @@ local function gate_of(scope)
     if window.paid > bound then -- a clock has stepped back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
+    -- What is owed: at the end of a 429 one unit is there, and the others follow at their pace.
+    window.owed = math.max(window.paid, gate.why == 'l' and gate.opens + (rule.burst - 1) * window.interval or 0)
     gate[i] = window
   end
   return gate
@@ -81,8 +83,7 @@ end
 local function opens_at(gate, cost, rank)
   local at = gate.opens
   for i, rule in ipairs(gate.rules) do
-    local interval = gate[i].interval
-    local paid = gate[i].paid + (math.min(cost, gate[i].most) - rule.burst) * interval
+    local paid = gate[i].owed + (math.min(cost, gate[i].most) - rule.burst) * gate[i].interval
     if rule.reserve > 0 and rank < math.huge then
       if not aged then
         local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
@@ -91,7 +92,7 @@ local function opens_at(gate, cost, rank)
       local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
       if missing > 0 then -- until the units are there, or until it has aged enough
         local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
-        paid = math.min(paid + rule.reserve * interval, math.max(paid, grown))
+        paid = math.min(paid + rule.reserve * gate[i].interval, math.max(paid, grown))
       end
     end
     at = math.max(at, paid)

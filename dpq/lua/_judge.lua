@@ -19,8 +19,8 @@ local function charge(gate, cost, id)
     gate.used = gate.used + math.min(cost, gate[1].most)
   end
   for _, window in ipairs(gate) do
-    window.paid = math.max(window.paid, instant) + math.min(cost, window.most) * window.interval
-    gate.changed = true
+    window.paid = math.max(window.owed, instant) + math.min(cost, window.most) * window.interval
+    window.owed, gate.changed = window.paid, true
   end
   if gate.opens > 0 then
     gate.opens, gate.why, gate.changed = 0, '-', true

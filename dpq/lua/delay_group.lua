@@ -40,6 +40,9 @@ elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
+for _, window in ipairs(gate) do
+  window.owed = window.paid -- what a 429 has added goes with its closing
+end
 settle(group)
 admit()
 return 1

@@ -34,7 +34,7 @@ for i = 2, #args do
     text = rules and field .. '\t' .. rules or text
   end
   for n, window in ipairs(gate.rules) do
-    local units = window.burst - math.max(0, gate[n].paid - instant) / gate[n].interval
+    local units = window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
     left[n] = string.format('%.6f', units)
   end
   if gate.opens > instant then

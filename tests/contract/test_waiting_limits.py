@@ -19,7 +19,7 @@ from dpq._command import Command
 
 PATIENCE = 20.0  # seconds until a test gives up
 LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
-SOON = 0.15  # seconds until the next unit
+SOON = 0.1  # seconds until the next unit
 
 Pop = Callable[..., "Future[Any]"]
 
@@ -160,7 +160,7 @@ def test_one_unit_wakes_one(
     q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str], scope: str | None
 ) -> None:
     """Of twelve that wait at a rate each unit wakes one: each asks twice, not for every unit."""
-    q.set_limit(1, 0.03, group=scope)
+    q.set_limit(1, 0.02, group=scope)
     fill(q, 13)
     assert q.pop().task is not None
     pops.clear()

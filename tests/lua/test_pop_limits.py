@@ -760,8 +760,9 @@ def test_a_push_into_a_full_queue_wakes_nobody(q, clock, probe, fill):
     assert probe.woken()
 
 
+@pytest.mark.parametrize("group", [None, "h"])
 @pytest.mark.parametrize("kind", ["reserve", "cost"])
-def test_a_push_that_may_run_before_what_is_waited_for(q, clock, probe, kind):
+def test_a_push_that_may_run_before_what_is_waited_for(q, clock, probe, kind, group):
     """A better task that may run before the best that waits is watched for, or wakes somebody."""
     q.set_limit(1, 2, burst=3, reserve=Reserve(2, 5) if kind == "reserve" else None)
     q.push_many(Push(payload=i, priority=9) for i in range(3))
@@ -769,7 +770,7 @@ def test_a_push_that_may_run_before_what_is_waited_for(q, clock, probe, kind):
     assert payloads(q) == [0, 1, 2]
     assert look(q, "-").next_event_ms == 6000
     probe.woken()
-    q.push("better", priority=9)
+    q.push("better", priority=9, group=group)
     assert probe.woken()
     clock.advance(2)
     assert payloads(q) == ["better"]
@@ -799,6 +800,16 @@ def test_a_waiter_hands_on_the_queues_next_unit(q, clock, probe, fill):
     probe.woken()
     assert look(q, f"{moment}.000").tasks
     assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment + 2000)]
+
+
+def test_a_moment_that_nobody_has_watched(q, clock, probe):
+    """A marker that nobody has taken says "look now" once its moment is over; none moves it on."""
+    q.push("first", delay=1)
+    moment = clock.ms + 1000
+    assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment)]
+    clock.advance(2)
+    q.delay_group("g", 1)
+    assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", moment)]
 
 
 def test_only_one_watches(q, clock, fill):
@@ -871,6 +882,18 @@ def test_gates_of_groups_that_are_gone_do_not_pile_up(server, q, clock, probe, a
         if probe.redis.hlen(probe.key("gates")) <= 4:
             break
     assert probe.redis.hlen(probe.key("gates")) <= 4
+
+
+def test_promote_forgets_gates(server, q, clock, probe):
+    """Without any more pops, as in a queue that is idle, upkeep forgets what is of no use."""
+    q.set_limit(10, 1, group="*")
+    run_groups(q, clock, [f"{i}" for i in range(100)])
+    run_groups(q, clock, ["last"])
+    assert probe.redis.hlen(probe.key("gates")) > 50
+    clock.advance(2)
+    for _ in range(100):
+        q.promote()
+    assert "gates" not in probe.stored()
 
 
 def test_a_gate_that_says_something_is_kept(server, q, clock, probe):

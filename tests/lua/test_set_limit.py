@@ -276,13 +276,15 @@ def test_what_is_closed_otherwise_stays_closed(q, clock, scope):
     assert sorted(payloads(q)) == [0, 0, 1, 2]
 
 
-def test_clear_opens_the_queue(q, clock):
-    """A queue that a 429 has closed stays closed for a new limit, and is open without any."""
+def test_a_closed_queue_stays_closed(q):
+    """A queue that a 429 has closed stays so for a new limit and without one; resume opens it."""
     fill(q, 3)
     q.rate_limited(q.pop().task, 60, "queue")
     q.set_limit(5, 1)
     assert payloads(q) == []
     q.clear_limit()
+    assert payloads(q) == []
+    q.resume()
     assert payloads(q) == [0, 1, 2]
 
 

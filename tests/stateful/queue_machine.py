@@ -8,7 +8,8 @@ import random
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from fractions import Fraction
+from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -28,6 +29,7 @@ from dpq import (
 )
 
 START_MS = 1_700_000_000_000
+GROUPS = ("a", "b", "a b", "é")
 DEFAULT_MAX_ATTEMPTS = 2
 DEFAULT_VISIBILITY = 5.0
 BACKOFF = Backoff(base=1, factor=2, cap=4, jitter=0)
@@ -50,15 +52,16 @@ tame = st.sampled_from(TAME)
 waits = st.sampled_from([0, 0, 0, 0.25, 1, 5, 30])
 leases = st.sampled_from([0.25, 1, 5, 30])
 recent = st.integers(0, 5)
-delivery = st.sampled_from([-2, -1, -1, -1, -1, 0, 0, 0, 1, 2, 3, 5])
+delivery = st.sampled_from([-3, -2, -1, -1, -1, -1, 0, 0, 0, 1, 2, 3, 5])
 rarely = st.sampled_from([False] * 7 + [True])
 WEIGHTED: dict[str, list[Any]] = {
     "delay": [0, 0, 0, 0.25, 1, 5, 30],
-    "group": [None, None, "a", "b", "a b", "é"],
+    "group": [None, None, "a", "a", *GROUPS],  # often several in one
     "key": [None, None, None, "k", "l", "m"],
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
     "max_attempts": [None, None, 1, 3],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
+    "cost": [1, 1, 1, 1, 2, 3],
 }
 push_arguments = st.fixed_dictionaries(
     {
@@ -93,19 +96,25 @@ class Twice:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """DPQ beside the model. Subclassed with a client by `machine_on`."""
+    """DPQ beside the model: all but limits, which `limit_machine` adds."""
 
     redis: Redis
     name_prefix: str
+    always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, windows
 
     @initialize(
         kind=st.sampled_from(
-            [{}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}]
+            [
+                *({}, {}, {"order": "lifo"}, {"aging": 0.5}, {"aging": 2.0}, {"order": "fifo"}),
+                *({"fairness": "round_robin"}, {"fairness": "round_robin"}),
+            ]
         ),
         caps=st.sampled_from([{}, {}, {"dead_max_tasks": 2}, {"dead_max_age": 10}]),
         seed=st.integers(0, 10_000),
+        limited=st.booleans(),
     )
-    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int) -> None:
+    def create(self, kind: dict[str, Any], caps: dict[str, Any], seed: int, limited: bool) -> None:
+        kind, limited = self.always.get("kind", kind), self.always.get("limited", limited)
         self.now = START_MS
         self.client = Twice(self.redis)
         self.q: DPQ[Any] = DPQ(
@@ -118,25 +127,39 @@ class QueueMachine(RuleBasedStateMachine):
             **kind,
             **caps,
         )
+        self.eyes: DPQ[Any] = DPQ(self.redis, self.q.queue_name, clock=lambda: self.now)
+        self.has_looked = False
         self.model = Model(
             lifo=kind.get("order") == "lifo",
             aging=kind.get("aging", 0),
+            in_turn="fairness" in kind,
             dead_max_tasks=caps.get("dead_max_tasks", 100_000),
             dead_max_age=caps.get("dead_max_age", 90 * 86_400) * 1000,
         )
         self.handed: list[Task[Any]] = []  # every delivery there ever was, stale ones too
         self.ids: list[str] = []  # every id there ever was
         self.newest_token = 0
+        self.limited = limited
         self.steps = 0
         self.pushed = 0
         self.supply = supply(random.Random(seed))
+        self.begin(random.Random(seed))
         for _ in range(6):
             self.push(next(self.supply), False, False)
+
+    def begin(self, chance: random.Random) -> None:
+        """What is set before the first push; nothing here."""
 
     # Helpers
 
     def call(self, twice: bool, operation: Callable[[], Any]) -> Any:
         """What an operation answers, or the class of its refusal."""
+        self.look()
+        return self.call_unseen(twice, operation)
+
+    def call_unseen(self, twice: bool, operation: Callable[[], Any]) -> Any:
+        """The same, when the model is ahead of the server already."""
+        self.has_looked = False
         self.client.on = twice
         try:
             return operation()
@@ -146,8 +169,23 @@ class QueueMachine(RuleBasedStateMachine):
         finally:
             self.client.on = False
 
+    def look(self) -> None:
+        """See what the last call has made of groups that may not run, and of turns."""
+        if self.has_looked:
+            return
+        self.has_looked = True
+        key = f"dpq:{{{self.q.queue_name}}}:closed"
+        found = self.redis.zrange(key, 0, -1, withscores=True)
+        self.model.see_closed({name.decode(): Fraction(at) for name, at in found}, self.now)
+        if self.model.in_turn:
+            self.model.see_ready([task.id for task in self.eyes.peek(100)])
+        self.model.turn += 1
+
     def priority(self, drawn: Any) -> Any:
-        """A drawn pair (tame, any) -> what this queue can order exactly."""
+        """A drawn pair (tame, any) -> what this queue can order exactly, and often equal in one
+        that takes turns."""
+        if self.model.in_turn:
+            return int(drawn[0] >= 1)
         return drawn[0] if self.model.aging else drawn[1]
 
     def stock_up(self) -> None:
@@ -177,6 +215,7 @@ class QueueMachine(RuleBasedStateMachine):
             "last_error": entry.error,
             "state": state,
             "token": entry.token,
+            "cost": entry.cost,
         }
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
@@ -261,7 +300,20 @@ class QueueMachine(RuleBasedStateMachine):
 
     def pop_from_model(self, most: int, visibility: float | None) -> list[Entry]:
         seconds = DEFAULT_VISIBILITY if visibility is None else visibility
-        return self.model.pop(most, self.now, round(seconds * 1000))
+        return self.model.pop(most, self.now, round(seconds * 1000), self.is_buried)
+
+    def is_buried(self, entry: Entry) -> bool:
+        """The server has put this task into the dead letters (and may have dropped it there)."""
+        try:
+            return self.eyes.get(entry.id).state == DEAD
+        except TaskNotFoundError:
+            return True
+
+    def before_pop(self) -> None:
+        """There is work; and turns are seen, which upkeep inside of the pop would give unseen."""
+        self.stock_up()
+        if self.model.in_turn:
+            self.promote(False)
 
     def lose(self, entries: list[Entry]) -> None:
         """The reply of this pop was lost: the leases are there, and nobody knows."""
@@ -269,7 +321,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop(self, visibility: float | None, twice: bool) -> None:
-        self.stock_up()
+        self.before_pop()
         popped = self.call(twice, lambda: self.q.pop(visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(1, visibility))
@@ -277,7 +329,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 4), visibility=st.one_of(st.none(), leases), twice=rarely)
     def pop_many(self, most: int, visibility: float | None, twice: bool) -> None:
-        self.stock_up()
+        self.before_pop()
         tasks = self.call(twice, lambda: self.q.pop_many(most, visibility=visibility))
         if twice:
             self.lose(self.pop_from_model(most, visibility))
@@ -286,14 +338,19 @@ class QueueMachine(RuleBasedStateMachine):
     # Ending or going on with a delivery, live or stale
 
     def hold(self, index: int) -> Task[Any] | None:
-        """A delivery, the newest first; -1 pops one for the purpose, -2 lets it run out too."""
+        """A delivery, the newest first; -1 pops one for the purpose, -2 lets it run out, too, and
+        -3 lets others have it then."""
         if index < 0:
             self.pop(None, False)
-        if index == -2:
+        if index <= -2:
             self.advance(round(DEFAULT_VISIBILITY * 1000))
             self.promote(False)
-        index = max(index, 0)
-        return self.handed[-1 - index % len(self.handed)] if self.handed else None
+        if not self.handed:
+            return None
+        task = self.handed[-1 - max(index, 0) % len(self.handed)]
+        if index == -3:
+            self.pop_many(4, None, False)
+        return task
 
     @rule(index=delivery, twice=rarely)
     def ack(self, index: int, twice: bool) -> None:
@@ -320,9 +377,10 @@ class QueueMachine(RuleBasedStateMachine):
         for task in wanted_again[1:]:  # the order among several new places is nobody's promise
             del chosen[task.id]
         tasks = list(chosen.values())
+        self.look()
         codes = {task.id: self.model.ack(task.id, task.token, self.now) for task in tasks}
         lost = tuple(task_id for task_id, code in codes.items() if code == "lost")
-        answer = self.call(False, lambda: self.q.ack_many(tasks))
+        answer = self.call_unseen(False, lambda: self.q.ack_many(tasks))
         if lost:
             assert answer is LeaseLostError
             assert self.refusal.task_ids == lost
@@ -418,7 +476,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(state=st.sampled_from(STATES), n=st.sampled_from([0, 1, 100]))
     def peek(self, state: str, n: int) -> None:
         entries = self.model.in_state(state)[:n]
-        tasks = self.q.peek(n, state)
+        tasks = self.eyes.peek(n, state)
         assert [task.id for task in tasks] == [entry.id for entry in entries]
         for task, entry in zip(tasks, entries, strict=True):
             self.see(task, entry, state)
@@ -456,7 +514,7 @@ class QueueMachine(RuleBasedStateMachine):
     def pause_or_resume(self, seconds: float | None, twice: bool) -> None:
         if self.model.paused_until > self.now:
             self.call(twice, self.q.resume)
-            self.model.paused_until = 0
+            self.model.resume()
         else:
             self.call(twice, lambda: self.q.pause(seconds))
             self.model.paused_until = (
@@ -465,14 +523,26 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(state=st.sampled_from([*STATES, *STATES, None]))
     def purge(self, state: str | None) -> None:
-        assert self.q.purge(state) == self.model.purge(state)
+        answer = self.call(False, lambda: self.q.purge(state))
+        assert answer == self.model.purge(state)
 
-    @rule(group=st.sampled_from(["a", "b", "a b", "é"]), seconds=st.sampled_from([0, 1, 5, 30]))
-    def delay_group(self, group: str, seconds: float) -> None:
-        self.q.delay_group(group, seconds)
-        self.model.closed.pop(group, None)
-        if seconds:
-            self.model.closed[group] = self.now + round(seconds * 1000)
+    @rule(
+        index=st.integers(0, 3),
+        again=st.booleans(),
+        seconds=st.sampled_from([0, 1, 5, 30]),
+        twice=rarely,
+    )
+    def delay_group(self, index: int, again: bool, seconds: float, twice: bool) -> None:
+        """Close or open a group, at best one that is closed already."""
+        closed = [group for group in GROUPS if self.model.gate(group).reason]
+        groups = closed if again and closed else GROUPS
+        self.close_group(groups[index % len(groups)], seconds, twice)
+
+    def close_group(self, group: str, seconds: float, twice: bool) -> None:
+        self.call(twice, lambda: self.q.delay_group(group, seconds))
+        self.model.gate(group).close_by_hand(self.now, round(seconds * 1000))
+        if seconds == 0:
+            self.pop_many(3, None, False)
 
     @rule(twice=rarely)
     def promote(self, twice: bool) -> None:
@@ -488,6 +558,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(step=st.sampled_from([1, 250, 250, 1000, 5000, 30_000]))
     def advance(self, step: int) -> None:
+        self.look()
         self.now += max(step, 250) if self.model.aging else step  # aging in doubles: quarters
 
     # Dead letters
@@ -528,7 +599,8 @@ class QueueMachine(RuleBasedStateMachine):
         ids = self.dead_ids(indexes, reason)
         by_id = ids if indexes is not None and self.ids else None
         gone = {i for i in ids if i in self.model.tasks and self.model.tasks[i].state == DEAD}
-        assert self.q.dead.purge(by_id, reason=reason) == len(gone)
+        answer = self.call(False, lambda: self.q.dead.purge(by_id, reason=reason))
+        assert answer == len(gone)
         for task_id in gone:
             del self.model.tasks[task_id]
 
@@ -538,12 +610,13 @@ class QueueMachine(RuleBasedStateMachine):
     def holds(self) -> None:
         if not hasattr(self, "q"):
             return
-        problems = self.q.check()
+        problems = self.eyes.check()
         assert not problems, problems
+        self.look()
         self.steps += 1
         self.peek("ready", 100)
         self.peek(STATES[1 + self.steps % 4], 100)
-        stats = self.q.stats()
+        stats = self.eyes.stats()
         assert {state: getattr(stats, state) for state in STATES} == self.model.counts()
         names = (*TOTALS, "dropped")
         assert {name: getattr(stats, name) for name in names} == {
@@ -561,9 +634,5 @@ class QueueMachine(RuleBasedStateMachine):
         if hasattr(self, "q"):
             self.q.drop()
             self.q.close()
+            self.eyes.close()
             assert self.redis.keys(f"dpq:{{{self.q.queue_name}}}:*") == []
-
-
-def machine_on(redis: Redis, name_prefix: str) -> type[QueueMachine]:
-    """The machine on one server, in queues whose names begin with the prefix."""
-    return type("QueueMachine", (QueueMachine,), {"redis": redis, "name_prefix": name_prefix})

@@ -1,13 +1,19 @@
 """One queue as a plain dict: what the design and the docstrings of `DPQ` promise, without Redis.
 
 Time is handed in. What the server does lazily is lazy here too: a due task moves when upkeep runs,
-and upkeep runs in pop and promote only. Ready and waiting are not stored, but follow from groups.
+and upkeep runs in pop and promote only. Who may run is decided here. When the server
+finds that out, and moves a group out of ready or back, is its own affair: `see_closed` is told of
+it, and says whether it is right.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
 from typing import Any
+
+from limit_model import Gate, Rules
 
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 
@@ -28,7 +34,9 @@ class Entry:
     enqueued: int
     first_due: int
     expires: int | None
-    state: str = FREE
+    cost: int = 1
+    turn: int = 0  # when it was pushed, in calls
+    state: str = "new"
     until: int = 0  # due, lease end or time of death
     token: int = 0
     attempts: int = 0
@@ -48,10 +56,18 @@ class Model:
 
     lifo: bool = False
     aging: float = 0
+    in_turn: bool = False  # fairness="round_robin"
     dead_max_tasks: int = 100_000
     dead_max_age: int = 90 * 86_400_000
     tasks: dict[str, Entry] = field(default_factory=dict)
-    closed: dict[str, int] = field(default_factory=dict)
+    closed: dict[str, Fraction] = field(default_factory=dict)  # as the server has it
+    limits: dict[str | None, Rules] = field(default_factory=dict)  # None: the queue; "*": any group
+    gates: dict[str | None, Gate] = field(default_factory=dict)
+    turn: int = 0  # counts calls
+    turns: dict[str, tuple[int, int]] = field(
+        default_factory=dict
+    )  # a group's, since when: from, to
+    line: list[str] = field(default_factory=list)  # who stands where, as last seen
     paused_until: float = 0
     last_place: int = 0
     totals: Counter[str] = field(default_factory=Counter)
@@ -66,23 +82,38 @@ class Model:
             return aged, place
         return -entry.priority, place
 
+    def shown(self, entry: Entry) -> tuple[Any, int]:
+        """The same among those in ready, where groups may take turns."""
+        if not self.in_turn:
+            return self.rank(entry)
+        name = self.in_line(entry)
+        return -entry.priority, self.line.index(name) if name in self.line else len(self.line)
+
+    def in_line(self, entry: Entry) -> str:
+        """Who stands in line: a task, or its group."""
+        return entry.id if entry.group is None else f"group {entry.group}"
+
+    def free(self, group: str | None) -> list[Entry]:
+        """The tasks of a group, or of none, that wait for nothing but their turn, best first."""
+        held = [e for e in self.tasks.values() if e.state == FREE and e.group == group]
+        return sorted(held, key=self.rank)
+
+    def heads(self) -> dict[str, Entry]:
+        """The best task of each group."""
+        groups = {e.group for e in self.tasks.values() if e.state == FREE and e.group is not None}
+        return {group: self.free(group)[0] for group in groups}
+
     def in_state(self, state: str) -> list[Entry]:
         """The tasks of one public state, in the order in which peek shows them."""
         if state in (DELAYED, INVISIBLE, DEAD):
             held = [entry for entry in self.tasks.values() if entry.state == state]
             return sorted(held, key=lambda entry: (entry.until, entry.id))
-        free = sorted((e for e in self.tasks.values() if e.state == FREE), key=self.rank)
-        ready, waiting, headed = [], [], set(self.closed)
-        for entry in free:
-            if entry.group in headed:
-                waiting.append(entry)
-            else:
-                ready.append(entry)
-                if entry.group is not None:
-                    headed.add(entry.group)
+        heads = [head for group, head in self.heads().items() if group not in self.closed]
+        ready = sorted(self.free(None) + heads, key=self.shown)
         if state == "ready":
             return ready
-        return sorted(waiting, key=lambda entry: (entry.group or "").encode())
+        waiting = [e for e in self.tasks.values() if e.state == FREE and e not in ready]
+        return sorted(waiting, key=lambda entry: ((entry.group or "").encode(), self.rank(entry)))
 
     def state_of(self, entry: Entry) -> str:
         """The public state of one task."""
@@ -101,21 +132,156 @@ class Model:
 
     def next_event(self, now: int) -> int | None:
         """Milliseconds until time alone changes what is ready."""
-        moments = [e.until for e in self.tasks.values() if e.state in (DELAYED, INVISIBLE)]
-        moments += self.closed.values()
-        return max(min(moments) - now, 0) if moments else None
+        moments: list[Fraction | int] = list(self.closed.values())
+        moments += [e.until for e in self.tasks.values() if e.state in (DELAYED, INVISIBLE)]
+        return max(ceil(min(moments) - now), 0) if moments else None
+
+    # Limits
+
+    def rules(self, scope: str | None) -> Rules:
+        """What holds for a group, or for the queue (None)."""
+        default = self.limits.get("*", Rules()) if scope is not None else Rules()
+        return self.limits.get(scope, default)
+
+    def gate(self, scope: str | None) -> Gate:
+        """What its limit has granted, under the rules of this moment."""
+        gate = self.gates.setdefault(scope, Gate())
+        gate.rules = self.rules(scope)
+        return gate
+
+    def in_flight(self, scope: str | None) -> int:
+        """Leases out."""
+        running = [e for e in self.tasks.values() if e.state == INVISIBLE]
+        return sum(scope is None or e.group == scope for e in running)
+
+    def full(self, scope: str | None) -> bool:
+        """Until a lease ends, nothing of this scope may run."""
+        most = self.rules(scope).concurrency
+        return bool(self.gate(scope).probe) or (most is not None and self.in_flight(scope) >= most)
+
+    def moment(self, scope: str | None, entry: Entry | None, now: int) -> Fraction:
+        """When closing and windows of a scope let a task run; None is the lightest there may be."""
+        if entry is None:
+            return self.gate(scope).moment(now)
+        aging = Fraction(self.aging)
+        priority = Fraction(entry.priority) + aging * (now - entry.first_due) / 1000
+        return self.gate(scope).moment(now, entry.cost, priority, aging)
+
+    def may_run(self, scope: str | None, entry: Entry, now: int) -> bool:
+        """The scope lets this task run now."""
+        return not self.full(scope) and self.moment(scope, entry, now) <= now
+
+    def shut(self, scope: str | None, now: int) -> tuple[str | None, Fraction | None]:
+        """Why a scope lets no task run, and until when; the latter is None when a lease must end.
+
+        With a unit left a group is spent, too, when its best task needs more, and a pop met it.
+        """
+        gate, at = self.gate(scope), self.moment(scope, None, now)
+        if gate.opens > now:
+            return gate.reason, at
+        if self.full(scope):
+            return ("probe" if gate.probe else "concurrency"), None
+        if at <= now and scope is not None:
+            at = self.closed.get(scope, at)
+        return ("spent", at) if at > now else (None, None)
+
+    def ended(self, entry: Entry, lapsed: bool = False) -> None:
+        """A lease is over, maybe that of a probe."""
+        for scope in (None, entry.group):
+            if self.gate(scope).probe == entry.id:
+                self.gate(scope).ended(lapsed)
+
+    def see_closed(self, closed: dict[str, Fraction], now: int) -> None:
+        """The groups that the server has out of ready, and until when: it must be right in that."""
+        for group, head in self.heads().items():
+            at = closed.get(group)
+            if at is None:
+                assert self.gate(group).opens <= now, (
+                    f"{group!r} is closed, and has a head in ready"
+                )
+            elif at <= now:
+                assert self.closed.get(group) == at, f"{group!r} could be open"
+            elif not self.full(group):
+                assert at == self.moment(group, head, now), f"{group!r} opens at another moment"
+        self.closed = closed
+
+    def see_ready(self, ids: list[str]) -> None:
+        """The order in ready, where groups take turns: who came first is first, or it is a draw."""
+        self.turns = {g: t for g, t in self.turns.items() if g not in self.closed}
+        latest, place, equals = 0, 0, None
+        for entry in map(self.tasks.__getitem__, ids):
+            if entry.group is not None:
+                self.turns.setdefault(entry.group, (self.turn, self.turn))
+            if equals != entry.priority:
+                latest, place, equals = 0, 0, entry.priority
+            earliest, last = self.since(entry)
+            assert latest <= last, f"{entry} stands behind one that came later"
+            latest = max(latest, earliest)
+            if entry.group is None:
+                assert place < entry.place, f"{entry} stands behind a later push"
+                place = entry.place
+        self.line = [self.in_line(self.tasks[task_id]) for task_id in ids]
+
+    def since(self, entry: Entry) -> tuple[int, int]:
+        """When it took its turn, or its group did: not before, not after."""
+        return (entry.turn, entry.turn) if entry.group is None else self.turns[entry.group]
+
+    def vacate(self, entry: Entry, comes_again: bool = False) -> None:
+        """A task leaves ready: the next of its group takes a turn, or itself if it comes again."""
+        group = entry.group
+        if group is None or group in self.closed or self.heads()[group] is not entry:
+            return
+        first, _ = self.turns.pop(group, (self.turn, self.turn))
+        if comes_again:  # whether it has kept its turn is left open
+            self.turns[group] = first, self.turn
+        elif (name := self.in_line(entry)) in self.line:
+            self.line.remove(name)
+            if len(self.free(group)) > 1:
+                self.line.append(name)
 
     # Moving
 
-    def put(self, entry: Entry, now: int, wait: int) -> None:
-        """Ready now, or due in `wait` ms."""
-        entry.state, entry.until = (DELAYED, now + wait) if wait else (FREE, 0)
+    def move(self, entry: Entry, state: str, until: int = 0, lapsed: bool = False) -> None:
+        """From one state to another."""
+        if entry.state == INVISIBLE != state:
+            self.ended(entry, lapsed)
+        if entry.state == FREE != state:
+            self.vacate(entry)
+        entry.state, entry.until = state, until
 
-    def bury(self, entry: Entry, now: int, reason: str) -> None:
+    def lift(self, entry: Entry, wait: int) -> None:
+        """Out of ready, if it is there, and in `wait` ms to stand somewhere else."""
+        if entry.state == FREE:
+            self.vacate(entry, comes_again=not wait)
+            entry.state = "lifted"
+
+    def revise(self, entry: Entry, now: int, priority: Number | None, wait: int | None) -> None:
+        """Another priority, another time to be due, or both; a running task stays where it is."""
+        free = entry.state == FREE
+        if free or wait is not None:
+            self.lift(entry, wait or 0)
+        if priority is not None:
+            entry.priority = priority
+        if wait is not None:
+            self.redate(entry, now, wait)
+        elif free:
+            self.put(entry, now, 0)
+
+    def put(self, entry: Entry, now: int, wait: int, lapsed: bool = False) -> None:
+        """Ready now, or due in `wait` ms."""
+        self.move(entry, *((DELAYED, now + wait) if wait else (FREE, 0)), lapsed=lapsed)
+
+    def bury(self, entry: Entry, now: int, reason: str, lapsed: bool = False) -> None:
         """Into the dead letters, under their caps."""
-        entry.state, entry.until, entry.reason = DEAD, now, reason
+        self.move(entry, DEAD, now, lapsed)
+        entry.reason = reason
         self.totals["buried"] += 1
         self.trim(now, 2)
+
+    def remove(self, entry: Entry) -> None:
+        """It is gone."""
+        self.move(entry, "gone")
+        del self.tasks[entry.id]
 
     def trim(self, now: int, most: int) -> int:
         """Drop the longest dead: those over the age, or over the number when those are more."""
@@ -139,9 +305,9 @@ class Model:
             if not entry.counted:
                 entry.attempts, entry.counted = entry.attempts + 1, True
             if entry.attempts >= entry.max_attempts:
-                self.bury(entry, now, "lease expired")
+                self.bury(entry, now, "lease expired", lapsed=True)
             else:
-                self.put(entry, now, 0)
+                self.put(entry, now, 0, lapsed=True)
         for entry in due:
             if self.too_late(entry, now):
                 self.bury(entry, now, "expired")
@@ -192,16 +358,20 @@ class Model:
                 enqueued=now,
                 first_due=now + wait,
                 expires=expires,
+                cost=push["cost"],
+                turn=self.turn,
             )
             self.tasks[new_id] = entry
             self.put(entry, now, wait)
             self.totals["pushed"] += 1
             return new_id
         mode = push["on_duplicate"]
-        if mode == "raise_priority" and held.state != DEAD:
-            held.priority = max(held.priority, push["priority"])
+        if mode == "raise_priority" and held.state != DEAD and push["priority"] > held.priority:
+            self.revise(held, now, push["priority"], None)
         if mode in ("update", "rerun"):
-            held.payload, held.priority = push["payload"], push["priority"]
+            self.lift(held, wait)
+            held.priority = push["priority"]
+            held.payload, held.cost = push["payload"], push["cost"]
             if held.state == DEAD:
                 self.start_over(held, now)
                 held.first_due, held.max_attempts, held.expires = now + wait, most, expires
@@ -211,40 +381,79 @@ class Model:
                 if mode == "rerun":
                     held.rerun, held.max_attempts, held.expires = now + wait, most, expires
             else:
+                if mode == "rerun":
+                    self.disown(held)
                 self.redate(held, now, wait)
         return held.id
 
     def start_over(self, entry: Entry, now: int) -> None:
         """As a new task: nothing has been tried, and no old token is live."""
-        entry.token = entry.attempts = entry.deliveries = entry.deferrals = 0
-        entry.settled, entry.counted, entry.deferred, entry.rerun = None, False, False, None
+        entry.attempts = entry.deliveries = entry.deferrals = 0
         entry.enqueued = now
+        self.disown(entry)
+
+    def disown(self, entry: Entry) -> None:
+        """Whoever had it is too late."""
+        entry.token = 0
+        entry.settled, entry.counted, entry.deferred, entry.rerun = None, False, False, None
 
     def redate(self, entry: Entry, now: int, wait: int) -> None:
         """Due in `wait` ms instead; aging counts from the moment it was first due."""
         if now < entry.first_due:
             entry.first_due = now + wait
-        self.put(entry, now, wait)
+        self.come_back(entry, now, wait)
+
+    def resume(self) -> None:
+        """Hand out tasks again: it ends a pause, and what a 429 of the whole queue has closed."""
+        self.paused_until = 0
+        gate = self.gate(None)
+        if gate.reason:
+            gate.opens, gate.reason, gate.probe = 0, None, None
 
     # Taking and settling
 
-    def pop(self, most: int, now: int, visibility: int) -> list[Entry]:
-        """Lease the best of all that is due; tokens are filled in by the caller."""
+    def pop(
+        self, most: int, now: int, visibility: int, buried: Callable[[Entry], bool]
+    ) -> list[Entry]:
+        """Lease the best of all that may run; tokens are filled in by the caller.
+
+        `buried` says whether the server has met a task that is too late, of a group that lets none
+        run: it may not have known that of the group.
+        """
         if self.paused_until > now:
             return []
         self.upkeep(now)
         taken: list[Entry] = []
-        while len(taken) < most and (ready := self.in_state("ready")):
-            entry = ready[0]
-            if self.too_late(entry, now):
+        passed: set[str] = set()
+        while len(taken) < most:
+            heads = [head for group, head in self.heads().items() if group not in passed]
+            best = sorted(self.free(None) + heads, key=self.shown)
+            if not best:
+                break
+            entry = best[0]
+            late = self.too_late(entry, now)
+            if entry.group is not None and not self.may_run(entry.group, entry, now):
+                if late and buried(entry):
+                    self.bury(entry, now, "expired")
+                else:
+                    passed.add(entry.group)
+            elif late:
                 self.bury(entry, now, "expired")
-                continue
-            entry.state, entry.until = INVISIBLE, now + visibility
-            entry.deliveries += 1
-            entry.settled, entry.counted, entry.deferred = None, False, False
-            taken.append(entry)
+            elif self.may_run(None, entry, now):
+                self.take(entry, now + visibility)
+                for scope in {None, entry.group}:
+                    self.gate(scope).charge(entry.id, entry.cost, now)
+                taken.append(entry)
+            else:
+                break
         self.totals["popped"] += len(taken)
         return taken
+
+    def take(self, entry: Entry, until: int) -> None:
+        """Under a lease."""
+        self.move(entry, INVISIBLE, until)
+        entry.deliveries += 1
+        entry.settled, entry.counted, entry.deferred = None, False, False
 
     def fence(self, task_id: str, token: int, verb: str) -> str:
         """May this delivery act? "go", "done" (the same call once more) or "lost"."""
@@ -264,11 +473,14 @@ class Model:
             return "lost"
         self.totals["acked"] += 1
         if entry.rerun is None:
-            del self.tasks[task_id]
+            self.remove(entry)
             return "done"
         wait = max(entry.rerun - now, 0)
         self.start_over(entry, now)
         self.last_place += 1
+        if entry.state == FREE:
+            self.vacate(entry)
+        entry.turn = self.turn
         entry.place, entry.first_due, entry.error = self.last_place, now + wait, None
         self.put(entry, now, wait)
         self.totals["pushed"] += 1
@@ -276,19 +488,42 @@ class Model:
 
     def extend(self, entry: Entry, now: int, lease: int) -> None:
         """The lease now ends `lease` ms from now."""
-        entry.state, entry.until = INVISIBLE, now + lease
+        self.move(entry, INVISIBLE, now + lease)
+
+    def defer(self, entry: Entry) -> bool:
+        """One deferral for each delivery; was it the first?"""
+        if entry.deferred:
+            return False
+        entry.deferred = True
+        entry.deferrals += 1
+        self.totals["deferred"] += 1
+        return True
 
     def set_visibility(self, entry: Entry, now: int, wait: int) -> None:
-        """Hidden, uncounted; one deferral for each delivery."""
-        if not entry.deferred:
-            entry.deferred = True
-            entry.deferrals += 1
-            self.totals["deferred"] += 1
-        self.put(entry, now, wait)
+        """Hidden, uncounted."""
+        self.defer(entry)
+        self.come_back(entry, now, wait)
+
+    def rate_limited(self, entry: Entry, now: int, wait: int, scope: str) -> None:
+        """Given back, uncounted; its group or the queue closes, or only the task waits.
+
+        A probe has found nothing open then, whatever it was that closed.
+        """
+        first = self.defer(entry)
+        self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
+        if scope != "task":
+            gate = self.gate(entry.group if scope == "group" else None)
+            gate.refused(now, wait, first)
+
+    def come_back(self, entry: Entry, now: int, wait: int, lapsed: bool = False) -> None:
+        """From wherever it is; who is ready already lines up again."""
+        self.lift(entry, wait)
+        self.put(entry, now, wait, lapsed)
 
     def release(self, entry: Entry, now: int, wait: int, priority: Number | None) -> None:
         """Given back, uncounted, in its old place."""
         entry.settled = "release"
+        self.lift(entry, wait)
         if priority is not None:
             entry.priority = priority
         self.put(entry, now, wait)
@@ -302,7 +537,7 @@ class Model:
         if entry.attempts >= entry.max_attempts:
             self.bury(entry, now, "attempts spent")
         else:
-            self.put(entry, now, wait)
+            self.come_back(entry, now, wait)
 
     def give_up(self, entry: Entry, now: int, reason: str) -> None:
         """The holder buries it."""
@@ -320,10 +555,7 @@ class Model:
             return "missing"
         if entry.state == INVISIBLE and wait is not None:
             return "running"
-        if priority is not None:
-            entry.priority = priority
-        if wait is not None:
-            self.redate(entry, now, wait)
+        self.revise(entry, now, priority, wait)
         return None
 
     def cancel(self, task_id: str) -> bool:
@@ -331,14 +563,14 @@ class Model:
         entry = self.tasks.get(task_id)
         if entry is None or entry.state == DEAD:
             return False
-        del self.tasks[task_id]
+        self.remove(entry)
         return True
 
     def purge(self, state: str | None) -> int:
         """Remove the tasks of one state, or all."""
         gone = list(self.tasks.values()) if state is None else self.in_state(state)
         for entry in gone:
-            del self.tasks[entry.id]
+            self.remove(entry)
         return len(gone)
 
     def replay(self, ids: list[str], now: int, spacing: float) -> int:
@@ -348,7 +580,7 @@ class Model:
             entry = self.tasks.get(task_id)
             if entry is None or entry.state != DEAD:
                 continue
-            entry.attempts, entry.expires, entry.reason = 0, None, ""
+            entry.attempts, entry.expires, entry.reason, entry.rerun = 0, None, "", None
             self.put(entry, now, int(done * spacing))
             done += 1
         self.totals["replayed"] += done

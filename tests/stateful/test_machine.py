@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
-from queue_machine import machine_on
+from limit_machine import machine_on
 from redis import Redis
 
 from dpq.server import Server, find_all_binaries

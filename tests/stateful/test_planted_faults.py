@@ -1,15 +1,16 @@
 """The machine bites: faults planted in the scripts on purpose, each of which it must find."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
-from queue_machine import machine_on
+from limit_machine import LEARNING, RESERVED, machine_on
 from redis import Redis
 
-from dpq import DPQError, _commands
+from dpq import DPQError, RateLimit, _command
 from dpq._scripts import Script, script, script_names
 from dpq.server import Server
 
@@ -24,10 +25,19 @@ class Fault:
     text: str
     instead: str
     scripts: tuple[str, ...] = ()  # none: every script that has the text
+    always: dict[str, Any] = field(default_factory=lambda: {"limited": False})  # where it is sought
 
+
+LIMITED = {"limited": True}
+RESERVES = {"limited": True, "windows": RESERVED, "kind": {}}
+AGING = {**RESERVES, "kind": {"aging": 0.5}}
+LEARNS = {"limited": True, "windows": LEARNING}
+FULL = {"limited": True, "windows": [[]], "concurrency": [1, 2]}
+PLAIN = {"limited": False, "kind": {}}
+IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
-    Fault("a popped head has no heir", "crown(group)", "", ("pop",)),
+    Fault("a popped head has no heir", "\n      crown(group)", "", ("pop",)),
     Fault(
         "a better newcomer waits behind its group's head",
         "best and (score < best or score == best and member < first)",
@@ -52,8 +62,8 @@ FAULTS = [
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
         "a closed group keeps its head in ready",
-        "  shut(group)\n  redis.call('ZADD', closed",
-        "  redis.call('ZADD', closed",
+        "    shut(group)\n    redis.call('ZADD', closed",
+        "    redis.call('ZADD', closed",
         ("delay_group",),
     ),
     Fault(
@@ -65,7 +75,13 @@ FAULTS = [
         "",
         ("purge",),
     ),
-    Fault("LIFO is FIFO", "lifo and 999999999999999 - place or place", "place", ("push",)),
+    Fault(
+        "LIFO is FIFO",
+        "lifo and 999999999999999 - place or place",
+        "place",
+        ("push",),
+        always={"limited": False, "kind": {"order": "lifo"}},
+    ),
     Fault(
         "an expired lease costs no attempt",
         "task.attempts = task.attempts + 1\n        task",
@@ -81,14 +97,17 @@ FAULTS = [
         "local order = residual ..",
         "local order = '1' ..",
         ("push",),
+        always=PLAIN,
     ),
     Fault(
-        "a due task waits one millisecond more", "set, '-inf', stamp", "set, '-inf', '(' .. stamp"
+        "a due task waits one millisecond more",
+        "string.format('%.17g', instant) or stamp",
+        "string.format('%.17g', instant) or '(' .. stamp",
     ),
     Fault(
         "a cancelled head has no heir",
-        "    succeed(group)\n  end\nend\n\nlocal function admit",
-        "  end\nend\n\nlocal function admit",
+        "redis.call('ZREM', ready, shown)\n      succeed(group)",
+        "redis.call('ZREM', ready, shown)",
     ),
     Fault(
         "each deferral of a delivery counts",
@@ -120,6 +139,120 @@ FAULTS = [
     ),
 ]
 
+FAULTS += [
+    Fault(
+        "who pays late pays for the past",
+        ", instant) + math.min(cost, window.most)",
+        ", 0) + math.min(cost, window.most)",
+        always=LIMITED,
+    ),
+    Fault(
+        "the queue is not paid for a task of a group",
+        "\n  charge(queue, cost, id)\n  if gate",
+        "\n  if gate",
+        always=LIMITED,
+    ),
+    Fault("the group is not paid", "    charge(gate, cost, id)\n", "", always=LIMITED),
+    Fault(
+        "a task of any cost pays for one",
+        "math.min(cost, window.most) * window",
+        "window",
+        always=LIMITED,
+    ),
+    Fault(
+        "only the shortest window counts",
+        "in ipairs(gate.rules) do",
+        "in ipairs({ gate.rules[1] }) do",
+        always=LIMITED,
+    ),
+    Fault(
+        "an interval is rounded down",
+        "math.ceil(rule.per / rate",
+        "math.floor(rule.per / rate",
+        always={"limited": True, "windows": [[RateLimit(3, 1, 3)]], "kind": {}},
+    ),
+    Fault(
+        "a group opens one millisecond late",
+        "closed and string.format('%.17g', instant)",
+        "closed and string.format('%.17g', instant - 1)",
+        always=LIMITED,
+    ),
+    Fault("a reserve is for all", "missing > 0", "false", always=RESERVES),
+    Fault(
+        "aging does not count for a reserve",
+        "rule.rank - rank - aged.rate * (instant - aged.since) / 1000",
+        "rule.rank - rank",
+        always=AGING,
+    ),
+    Fault(
+        "no group has a limit of its own",
+        "own_limits > 0 and rules_of",
+        "false and rules_of",
+        always=LIMITED,
+    ),
+    Fault("one lease too many", "most <= (gate.out or", "most < (gate.out or", always=LIMITED),
+    Fault(
+        "who runs already does not count",
+        "redis.call('ZADD', tracked, '0', task.group .. '\\t' .. id)",
+        "",
+        ("set_limit",),
+        always=LIMITED,
+    ),
+    Fault(
+        "a failed task stays among those that run",
+        "redis.call('ZREM', tracked, group .. '\\t' .. id) > 0",
+        "true",
+        ("fail",),
+        always=FULL,
+    ),
+    Fault(
+        "the end of a lease opens nothing",
+        "    stirred[scope] = held or stirred[scope]\n",
+        "",
+        always=FULL,
+    ),
+    Fault("a 429 shortens a longer closing", "math.max(gate.opens, now + ms)", "now + ms"),
+    Fault("nobody is a probe", "gate.probe == '-' and 'p' or gate.probe", "gate.probe"),
+    Fault("one probe follows the other", "again and 'p' or '-'", "'p'"),
+    Fault("a probe whose lease ran out was good", "lapsed or gate.why", "gate.why"),
+    Fault(
+        "a 429 teaches nothing",
+        "gate.rate / 2",
+        "gate.rate",
+        always=LEARNS,
+    ),
+    Fault(
+        "the rate never rises",
+        "gate.used * 2 >= gate.rate",
+        "false",
+        always=LEARNS,
+    ),
+    Fault(
+        "who closes by hand cannot shorten",
+        "gate.changed = now + ms, 'h'",
+        "gate.changed = math.max(gate.opens, now + ms), 'h'",
+        always=PLAIN,
+    ),
+    Fault(
+        "opening by hand leaves the probe",
+        "gate.probe == 'p' and '-' or gate.probe",
+        "gate.probe",
+        always=PLAIN,
+    ),
+    Fault(
+        "who was served keeps its turn",
+        "string.format('%015.0f', redis.call('HINCRBY', conf, 'turns', '1'))",
+        "string.sub(member, cut + 1, cut + 15)",
+        always=IN_TURN,
+    ),
+    Fault(
+        "a better task costs its group the turn",
+        "best, turn = nil, shut(group)",
+        "best = nil, shut(group)",
+        always=IN_TURN,
+    ),
+]
+
 
 def plant(fault: Fault) -> dict[str, Script]:
     """The scripts that have the fault's text, with the fault in them."""
@@ -140,9 +273,9 @@ def test_the_machine_finds_a_planted_fault(
 ) -> None:
     """A script with this fault does not survive a bounded number of random sequences."""
     changed = plant(fault)
-    monkeypatch.setattr(_commands, "script", lambda name: changed.get(name) or script(name))
+    monkeypatch.setattr(_command, "script", lambda name: changed.get(name) or script(name))
     with Redis.from_url(first_server.url) as redis:
-        machine = machine_on(redis, "planted")
+        machine = machine_on(redis, "planted", **fault.always)
         with pytest.raises((AssertionError, DPQError, Flaky)):
             run_state_machine_as_test(
                 machine,

@@ -3,6 +3,7 @@
 import math
 import pickle
 import re
+from enum import IntEnum
 
 import pytest
 from hypothesis import example, given, reject
@@ -129,6 +130,23 @@ def test_defaults():
 def test_what_does_not_go_together(settings, told):
     """A reserve as large as the burst, a rate outside of what is learned, and strangers."""
     assert refused(RateLimit, rate=5, per=1, **settings) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "slowest"),
+    [
+        ({"rate": 0.001, "per": 315_360_000}, 0.001),
+        ({"rate": 1, "per": 315_360_000, "burst": 101}, 1),
+        ({"rate": 10**6, "per": 315_360_000, "adaptive": Adaptive(0.001, 10**6)}, 0.001),
+    ],
+)
+def test_a_burst_that_never_comes_back(settings, slowest):
+    """A burst must come back within 1000 years, at the lowest rate that may be learned too."""
+    told = refused(RateLimit, **settings)
+    assert told.startswith(f"a burst of {settings.get('burst', 1)} at {slowest} per 315360000 s")
+    assert told.endswith("at most 31536000000, 1000 years")
+    assert RateLimit(1, 315_360_000, 100).burst == 100
+    assert RateLimit(0.01, 315_360_000).rate == 0.01
 
 
 def test_what_just_goes_together():
@@ -303,6 +321,29 @@ def test_texts():
         "0~1 20 1.0|2.5 60000 1"
     )
     assert write_rules((RateLimit(10, 1, 4, Reserve(2, 5.5)),), 3) == "3|10 1000 4 2 5.5"
+
+
+@pytest.mark.parametrize(
+    ("per", "ms"),
+    [(0.001, 1), (0.0011, 2), (1.0001, 1001), (0.1 + 0.2, 300), (1 / 3, 334), (60, 60_000)],
+)
+def test_milliseconds_of_a_window(per, ms):
+    """A window is stored in whole ms, rounded up: that grants less, and never more."""
+    assert write_rules((RateLimit(1, per),), None) == f"0|1 {ms} 1"
+
+
+class Named(float):
+    """As numpy's floats are: a float whose repr is no number."""
+
+    def __repr__(self) -> str:
+        return "Named()"
+
+
+def test_numbers_of_other_libraries():
+    """Subclasses of int and float are written as the numbers that they are."""
+    kind = IntEnum("kind", {"three": 3})
+    window = RateLimit(kind.three, 1, 9, Reserve(2, Named(5.5)), Adaptive(Named(1.5), 4, Named(1)))
+    assert write_rules((window,), None) == "0~1.5 4 1.0|3 1000 9 2 5.5"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,249 @@
+"""The machine's other half: limits, 429s and the moments at which they let the next task run."""
+
+import random
+from datetime import UTC, datetime
+from fractions import Fraction
+from math import ceil
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+from limit_model import Gate, Rules, names
+from queue_machine import GROUPS, QueueMachine, delivery, rarely
+from queue_model import DELAYED, FREE, INVISIBLE
+from redis import Redis
+
+from dpq import Adaptive, LimitState, RateLimit, Reserve
+
+# Few units in short windows, so that they bind within a few steps. All that learn have one rate and
+# bounds: what a limit has learned then never depends on when the server has last stored it.
+LEARNS = Adaptive(floor=1, ceiling=4)
+LEARNING = [
+    [RateLimit(2, 1, 2, adaptive=LEARNS)],
+    [RateLimit(2, 1, adaptive=LEARNS), RateLimit(6, 5, 3)],
+]
+RESERVED = [
+    [RateLimit(1, 1, 3, Reserve(1, 1))],
+    [RateLimit(2, 1, 3, Reserve(2, 0.5)), RateLimit(3, 5, 2, Reserve(1, 1))],
+]
+WINDOWS = [
+    [RateLimit(1, 1)],
+    [RateLimit(2, 1, 2)],
+    [RateLimit(3, 1, 3)],  # thirds of a second
+    [RateLimit(1, 5, 3)],
+    [RateLimit(2, 1, 2), RateLimit(3, 5, 3)],
+    [RateLimit(1, 0.5), RateLimit(2, 1, 2), RateLimit(0.5, 1, 3)],  # two of one length
+    *RESERVED,
+    *LEARNING,
+]
+limits = st.one_of(
+    st.tuples(st.sampled_from(WINDOWS), st.none()),
+    st.tuples(st.sampled_from(WINDOWS), st.sampled_from([None, 1, 2])),
+    st.tuples(st.just([]), st.sampled_from([1, 2])),
+)
+scopes = st.sampled_from([None, None, "*", *GROUPS])
+
+
+def is_near(seen: datetime | None, moment: Fraction | None) -> bool:
+    """The same moment, to the microsecond."""
+    if seen is None or moment is None:
+        return seen is moment
+    return abs((seen - datetime.fromtimestamp(float(moment) / 1000, UTC)).total_seconds()) < 2e-6
+
+
+class LimitMachine(QueueMachine):
+    """DPQ beside the model, with limits. Subclassed with a client by `machine_on`."""
+
+    def begin(self, chance: random.Random) -> None:
+        """Limits from the start, in the examples that have any."""
+        for scope in [None, "*", "a"] if self.limited else []:
+            if chance.random() < 0.6:
+                windows = chance.choice(self.always.get("windows", WINDOWS))
+                concurrency = chance.choice(self.always.get("concurrency", [None, None, 1, 2]))
+                self.change_limit(scope, Rules(tuple(windows), concurrency), False)
+
+    # Setting
+
+    @precondition(lambda self: self.limited)
+    @rule(scope=scopes, limit=limits, twice=rarely)
+    def set_limit(self, scope: str | None, limit: Any, twice: bool) -> None:
+        windows, concurrency = limit
+        self.change_limit(scope, Rules(tuple(windows), concurrency), twice)
+
+    @precondition(lambda self: self.limited and self.model.limits)
+    @rule(index=st.integers(0, 3), twice=rarely)
+    def clear_limit(self, index: int, twice: bool) -> None:
+        scopes = list(self.model.limits)
+        self.change_limit(scopes[index % len(scopes)], None, twice)
+
+    def change_limit(self, scope: str | None, rules: Rules | None, twice: bool) -> None:
+        self.look()
+        before = {name: self.model.rules(name) for name in (None, *GROUPS)}
+        kept = dict(self.model.limits)
+        self.model.limits.pop(scope, None)
+        if rules is not None:
+            self.model.limits[scope] = rules
+        changed = [name for name in before if self.model.rules(name) != before[name]]
+        if any(self.is_open_question(name, scope, before[name]) for name in changed):
+            self.model.limits = kept
+            return
+        if rules is None:
+            self.call_unseen(twice, lambda: self.q.clear_limit(scope))
+        else:
+            self.call_unseen(
+                twice,
+                lambda: self.q.set_limit(
+                    rules.windows or None, group=scope, concurrency=rules.concurrency
+                ),
+            )
+        for name in changed:
+            self.carry_over(name, before[name])
+
+    def is_open_question(self, name: str | None, scope: str | None, before: Rules) -> bool:
+        """What the new rules make of the past of one scope is nobody's promise.
+
+        A rate that was learned before a limit that did not learn; a debt beyond the bound that is
+        only looked at some time later; one that a 429 hides, if it is still known at all.
+        """
+        gate = self.model.gate(name)
+        if gate.rules.learns and not before.learns and gate.learned is not None:
+            return True
+        is_looked_at = name is not None and (scope != "*" or name in self.model.closed)
+        for i, window in enumerate(names(gate.rules.windows)):
+            if gate.paid[window] > gate.bound(i, self.now) and not is_looked_at:
+                return True
+            hidden = self.now < gate.paid[window] < gate.debt(i)
+            if hidden and window not in names(before.windows):
+                return True
+        return False
+
+    def carry_over(self, name: str | None, before: Rules) -> None:
+        """What was granted still counts, within bounds; of windows that were gone meanwhile, the
+        server may have forgotten it."""
+        gate = self.model.gate(name)
+        state = self.state(name)
+        assert len(state.units_left) == len(gate.rules.windows)
+        for i, window in enumerate(names(gate.rules.windows)):
+            gate.paid[window] = min(gate.paid[window], gate.bound(i, self.now))
+            gone = abs(state.units_left[i] - gate.units_left(i, self.now)) > 1e-5
+            if gone and window not in names(before.windows):
+                gate.paid[window] = Fraction(0)
+
+    # Meeting a 429
+
+    @rule(
+        index=delivery,
+        retry_after=st.sampled_from([0, 0.25, 1, 5, 30]),
+        scope=st.sampled_from(["group", "group", "group", "queue", "task"]),
+        twice=rarely,
+    )
+    def rate_limited(self, index: int, retry_after: float, scope: Any, twice: bool) -> None:
+        entry = self.act(
+            index,
+            "rate_limited",
+            twice,
+            lambda task: self.q.rate_limited(task, retry_after, scope),
+        )
+        if entry:
+            self.model.rate_limited(entry, self.now, round(retry_after * 1000), scope)
+
+    @rule(
+        waits=st.lists(st.sampled_from([0.25, 1, 5]), min_size=2, max_size=3),
+        scope=st.sampled_from(["group", "queue"]),
+        by_hand=st.sampled_from([None, None, 0, 1]),
+        twice=rarely,
+    )
+    def several_rate_limited(
+        self, waits: list[float], scope: str, by_hand: float | None, twice: bool
+    ) -> None:
+        """Several tasks that run at once meet the limit; then somebody closes or opens by hand."""
+        self.pop_many(len(waits), None, False)
+        for index, retry_after in enumerate(waits):
+            self.rate_limited(index, retry_after, scope, twice)
+        if by_hand is not None and self.handed and self.handed[-1].group:
+            self.close_group(self.handed[-1].group, by_hand, twice)
+
+    @rule(
+        scope=st.sampled_from(["group", "group", "queue"]),
+        end=st.sampled_from(["ack", "ack", "fail", "lapse", "429"]),
+    )
+    def probe(self, scope: str, end: str) -> None:
+        """A task meets a limit, a probe runs after that, and ends; others would run as well."""
+        self.rate_limited(-1, 0.25, scope, False)
+        self.advance(250)
+        self.pop_many(2, None, False)
+        if end == "ack":
+            self.ack(0, False)
+        elif end == "fail":
+            self.fail(0, None, 1, False)
+        elif end == "429":
+            self.rate_limited(0, 0.25, "task", False)
+        else:
+            self.advance(5000)
+        self.pop_many(3, None, False)
+
+    # Time
+
+    def moments(self) -> list[int]:
+        """When limits, closings, leases and delays let something happen, in whole ms."""
+        heads = [*self.model.heads().values(), *self.model.free(None)[:1]]
+        found = {self.model.moment(scope, e, self.now) for e in heads for scope in {None, e.group}}
+        found |= set(self.model.closed.values())
+        found |= {
+            Fraction(e.until) for e in self.model.tasks.values() if e.state in (DELAYED, INVISIBLE)
+        }
+        return sorted({ceil(moment) for moment in found if moment > self.now})
+
+    @rule(index=st.integers(0, 3), most=st.integers(1, 3), early=st.booleans())
+    def pop_at_the_moment(self, index: int, most: int, early: bool) -> None:
+        """Pop when something happens, and if told so a millisecond before."""
+        self.look()
+        if moments := self.moments():
+            self.now = moments[index % len(moments)] - 1
+            if self.model.aging:  # aging in doubles: quarters
+                self.now += 249 - self.now % 250
+            elif early:
+                self.pop_many(most, None, False)
+                self.look()
+            self.now += 1
+        self.pop_many(most, None, False)
+
+    # Looking
+
+    def state(self, name: str | None) -> LimitState:
+        return next(iter(self.eyes.limits())) if name is None else self.eyes.group(name)
+
+    def see_limit(self, state: LimitState) -> None:
+        """What is shown of the limit of a scope is so."""
+        model, name = self.model, state.group
+        rules = model.rules(name) if name != "*" else model.limits["*"]
+        assert (state.windows, state.concurrency) == (rules.windows, rules.concurrency)
+        assert state.default is (name not in (None, "*", *model.limits) and "*" in model.limits)
+        if name == "*":
+            return
+        gate: Gate = model.gate(name)
+        reason, until = model.shut(name, self.now)
+        assert (state.open, state.reason) == (reason is None, reason), state
+        assert is_near(state.opens_at, until), (state, until)
+        assert state.rate == (float(gate.rate(0)) if rules.learns else None)
+        for i in range(len(rules.windows)):
+            assert abs(state.units_left[i] - gate.units_left(i, self.now)) < 1e-5, (state, i)
+        free = [e for e in model.tasks.values() if e.state == FREE and name in (None, e.group)]
+        assert (state.waiting, state.in_flight) == (len(free), model.in_flight(name))
+
+    @invariant()
+    def limits_hold(self) -> None:
+        if hasattr(self, "q"):
+            if self.steps % 2:
+                states = self.eyes.limits()
+                assert {state.group for state in states} == {None, *self.model.limits}
+            else:
+                states = [self.eyes.group(GROUPS[self.steps // 2 % len(GROUPS)])]
+            for state in states:
+                self.see_limit(state)
+
+
+def machine_on(redis: Redis, name_prefix: str, **always: Any) -> type[LimitMachine]:
+    """The machine on one server, in queues whose names begin with the prefix."""
+    given = {"redis": redis, "name_prefix": name_prefix, "always": always}
+    return type("Machine", (LimitMachine,), given)

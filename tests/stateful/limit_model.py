@@ -1,0 +1,165 @@
+"""What one limit allows, in exact fractions of a millisecond: the model's own arithmetic.
+
+A window is a debt. `paid` is the moment up to which the scope has paid; each unit that is taken
+pays for one more interval, and `burst` units may be taken on credit.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil
+
+from dpq import RateLimit
+
+NEXT = ""
+"""As a probe: the next task that runs will be it."""
+
+GRAIN = Fraction(1, 4096)
+"""Milliseconds: intervals are rounded up to whole grains, which doubles add without loss."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A limit as it was set."""
+
+    windows: tuple[RateLimit, ...] = ()
+    concurrency: int | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Its first window learns its rate."""
+        return bool(self.windows and self.windows[0].adaptive)
+
+
+def per_ms(window: RateLimit) -> int:
+    """The window's length."""
+    return round(window.per * 1000)
+
+
+def names(windows: Sequence[RateLimit]) -> list[tuple[int, int]]:
+    """What a debt belongs to: a length, and which of the windows of that length."""
+    lengths = [per_ms(window) for window in windows]
+    return [(length, lengths[:i].count(length)) for i, length in enumerate(lengths)]
+
+
+@dataclass
+class Gate:
+    """What the limit of one scope has granted, and its closing. `rules` is set before each use.
+
+    Another limit with a window of the same length goes on from what was paid.
+    """
+
+    rules: Rules = Rules()
+    paid: defaultdict[tuple[int, int], Fraction] = field(
+        default_factory=lambda: defaultdict(Fraction)
+    )
+    opens: int = 0
+    reason: str | None = None  # of the closing
+    probe: str | None = None  # NEXT, or the id of the one that runs
+    learned: Fraction | None = None
+    since: int = 0  # the beginning of the window that is learned from
+    used: int = 0
+
+    def rate(self, i: int) -> Fraction:
+        """Units in the window, as learned."""
+        window = self.rules.windows[i]
+        if i > 0 or window.adaptive is None:
+            return Fraction(window.rate)
+        rate = Fraction(window.rate) if self.learned is None else self.learned
+        return min(max(rate, Fraction(window.adaptive.floor)), Fraction(window.adaptive.ceiling))
+
+    def interval(self, i: int) -> Fraction:
+        """Milliseconds that one unit pays for."""
+        return ceil(per_ms(self.rules.windows[i]) / self.rate(i) / GRAIN) * GRAIN
+
+    def most(self, i: int) -> int:
+        """Units that any span of the window's length may see; a task never costs more."""
+        return max(1, ceil(self.rate(i)) + self.rules.windows[i].burst - 1)
+
+    def bound(self, i: int, now: int) -> Fraction:
+        """No limit has a debt beyond this: only an earlier, tighter one could have made it."""
+        window = self.rules.windows[i]
+        return max(now, self.opens) + per_ms(window) + window.burst * self.interval(i)
+
+    def debt(self, i: int) -> Fraction:
+        """The moment up to which it has paid; at the end of a 429 all units but one are gone."""
+        paid = self.paid[names(self.rules.windows)[i]]
+        if self.reason != "rate limited":
+            return paid
+        return max(paid, self.opens + (self.rules.windows[i].burst - 1) * self.interval(i))
+
+    def units_left(self, i: int, now: int) -> Fraction:
+        """What the window would grant at once."""
+        burst = self.rules.windows[i].burst
+        return burst - max(Fraction(0), self.debt(i) - now) / self.interval(i)
+
+    def moment(
+        self, now: int, cost: int = 1, priority: Fraction | None = None, aging: Fraction | int = 0
+    ) -> Fraction:
+        """When the closing and the windows let a task run that weighs so much.
+
+        Without a priority, reserves do not count; `aging` is what a second adds to it from now on.
+        """
+        at = Fraction(self.opens)
+        for i, window in enumerate(self.rules.windows):
+            units = min(cost, self.most(i)) - window.burst
+            allowed = self.debt(i) + units * self.interval(i)
+            kept = window.reserve
+            if kept and priority is not None and priority < Fraction(kept.priority):
+                without_it = allowed + kept.units * self.interval(i)
+                if aging:
+                    entitled = now + (Fraction(kept.priority) - priority) / aging * 1000
+                    without_it = min(without_it, max(allowed, entitled))
+                allowed = without_it
+            at = max(at, allowed)
+        return at
+
+    def charge(self, task_id: str, cost: int, now: int) -> None:
+        """A task runs."""
+        debts = [self.debt(i) for i in range(len(self.rules.windows))]
+        if self.rules.learns:
+            self.learn(cost, now)
+        for i, name in enumerate(names(self.rules.windows)):
+            taken = min(cost, self.most(i)) * self.interval(i)
+            self.paid[name] = max(debts[i], Fraction(now)) + taken
+            assert self.paid[name] <= self.bound(i, now), "our limits never need the bound"
+        self.opens, self.reason = 0, None
+        if self.probe == NEXT:
+            self.probe = task_id
+
+    def learn(self, cost: int, now: int) -> None:
+        """A window that is over was clean; one that was used at least half raises the rate."""
+        window = self.rules.windows[0]
+        assert window.adaptive
+        self.learned = self.rate(0)
+        if now >= self.since + per_ms(window):
+            if self.used * 2 >= self.learned:
+                ceiling = Fraction(window.adaptive.ceiling)
+                self.learned = min(ceiling, self.learned + Fraction(window.adaptive.step))
+            self.since, self.used = now, 0
+        self.used += min(cost, self.most(0))
+
+    def refused(self, now: int, wait: int, first: bool) -> None:
+        """A task met a 429, for the first time in its delivery or not."""
+        self.opens, self.reason = max(self.opens, now + wait), "rate limited"
+        if self.probe is None:  # one that is out stays the only one
+            self.probe = NEXT
+        if now < self.since:  # it was halved for this closing already
+            self.since = self.opens
+        elif first and self.rules.learns:
+            adaptive = self.rules.windows[0].adaptive
+            assert adaptive
+            self.learned = max(Fraction(adaptive.floor), self.rate(0) / 2)
+            self.since, self.used = self.opens, 0
+
+    def ended(self, lapsed: bool) -> None:
+        """The probe's lease is over: the limit is open, unless nothing came of it, or a 429 did."""
+        self.probe = NEXT if lapsed or self.reason == "rate limited" else None
+
+    def close_by_hand(self, now: int, wait: int) -> None:
+        """Closed for `wait` ms and no longer; 0 opens it, and the next task is no probe."""
+        self.opens = now + wait if wait else 0
+        self.reason = "closed by hand" if wait else None
+        if not wait and self.probe == NEXT:
+            self.probe = None
