@@ -33,6 +33,10 @@ BINARIES = {
 }
 
 
+MANY_CALLS = {"test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"}
+"""Not on fakeredis, which compiles a script at each call: it would take minutes."""
+
+
 class Clock:
     """A clock that stands still until it is moved."""
 
@@ -60,9 +64,9 @@ def pytest_report_header() -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         engines = list(BINARIES)
-        wanted = "lua" in metafunc.definition.path.parts or metafunc.definition.get_closest_marker(
-            "fakeredis"
-        )
+        path = metafunc.definition.path
+        wanted = "lua" in path.parts and path.stem not in MANY_CALLS
+        wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
             engines.append("fakeredis")
         metafunc.parametrize("server", engines, indirect=True, scope="session")
