@@ -16,6 +16,7 @@ from redis import Redis
 
 from dpq import DPQ, Push, RateLimit, Task, _wait
 from dpq._command import Command
+from dpq._keys import key_of
 
 PATIENCE = 20.0  # seconds until a test gives up
 LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
@@ -324,19 +325,32 @@ def test_one_that_gives_up_hands_on_its_moment(
     assert the_task(other).payload == 1
 
 
-def test_one_that_is_served_otherwise_hands_on_its_moment(
-    q: DPQ[Any], redis: Redis, waits: Pop
-) -> None:
+def test_one_that_is_served_otherwise_hands_on_its_moment(q: DPQ[Any], waits: Pop) -> None:
     """When the one that watches a group's moment gets another task, the next one watches it."""
     q.set_limit(1, 3 * SOON, group="g")
     fill(q, 2)
     assert q.pop().task is not None
-    waiting = [waits()]
-    wait_for_waiters(redis, 1)
-    waiting.append(waits())
-    wait_for_waiters(redis, 2)
+    waiting = [waits() for _ in range(2)]
     q.push("other")
     assert {the_task(future).payload for future in waiting} == {"other", 1}
+
+
+@pytest.mark.xfail(reason="a marker that is left over takes the moment from its owner")
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_marker_that_is_left_over_costs_no_moment(
+    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
+) -> None:
+    """A marker of a moment that is over, which nobody took then, hides no later moment.
+
+    It may be there when a group's next moment is noted, or when a waiter is told to watch one.
+    """
+    q.set_limit(1, 3 * SOON, group=scope)
+    fill(q, 2)
+    redis.zadd(key_of(q.queue_name, "wake"), {"e": server_seconds(redis) * 1000 - 5})
+    assert q.pop().task is not None
+    began = time.monotonic()
+    assert the_task(waits(3)).payload == 1
+    assert time.monotonic() - began < 3  # not by the last look, when the waiter gives up
 
 
 def test_one_that_is_dead_costs_the_recheck(
