@@ -8,7 +8,7 @@ local function watch(moment)
   if moment < now + 5000 and (not watched or watched <= now or moment < watched) then
     moment = string.format('%.3f', math.ceil(moment * 1000) / 1000)
     redis.call('HSET', conf, 'watched', moment)
-    redis.call('ZADD', wake, 'LT', moment, 'e')
+    redis.call('ZADD', wake, moment, 'e')
   end
 end
 

@@ -1,5 +1,5 @@
 -- _rest: nothing may run now: says when that may change, and who is to look then.
--- Wants: now, instant, event, at, least, waiter, ready, conf. Returns from the script.
+-- Wants: now, instant, event, at, least, waiter, ready, conf, wake. Returns from the script.
 if at then
   local left = redis.call('EXISTS', ready) == 1
   event = event and math.max(event, least or 0)
@@ -18,6 +18,7 @@ if waiter ~= '' then
     wait = -1
   elseif soon then
     redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
+    redis.call('ZREM', wake, 'e') -- this one watches: a marker that is left over says nothing any more
   elseif mine then
     redis.call('HDEL', conf, 'watched')
   end

@@ -335,7 +335,6 @@ def test_one_that_is_served_otherwise_hands_on_its_moment(q: DPQ[Any], waits: Po
     assert {the_task(future).payload for future in waiting} == {"other", 1}
 
 
-@pytest.mark.xfail(reason="a marker that is left over takes the moment from its owner")
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_marker_that_is_left_over_costs_no_moment(
     q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
