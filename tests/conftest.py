@@ -72,6 +72,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("server", engines, indirect=True, scope="session")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Measure coverage on one engine only: the others run the same Python again, at half speed."""
+    measured = next(iter(BINARIES))
+    for item in items:
+        call = getattr(item, "callspec", None)
+        engine = call.params.get("server", measured) if call else measured
+        if engine != measured or "stateful" in item.path.parts:
+            item.add_marker(pytest.mark.no_cover)
+
+
 @pytest.fixture(scope="session")
 def start_server() -> Iterator[Callable[[str], Server]]:
     """Starts the server of a name when it is asked for first, and stops all at the end."""
