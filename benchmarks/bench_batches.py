@@ -9,6 +9,7 @@ from dpq._commands import PUSH_BATCH, UPKEEP_BATCH
 LARGEST = 1000  # pop_many and one round trip of ack_many take no more
 TIMES = 10  # in each round
 GROUPS = 10_000
+WIDE = 1_000_000  # units a second, and leases: never reached here
 
 
 def measure(bench: Bench) -> list[Result]:
@@ -58,6 +59,12 @@ def measure(bench: Bench) -> list[Result]:
     for _ in range((ROUNDS + 1) * TIMES * LARGEST // PUSH_BATCH):
         push(GROUPS)
     longest(f"the same with {GROUPS} groups", 10, lambda: queue.ack_many(queue.pop_many(LARGEST)))
+    queue.set_limit(WIDE, 1, WIDE, concurrency=WIDE)
+    queue.set_limit(100, 1, 100, group="*", concurrency=100)
+    for _ in range((ROUNDS + 1) * TIMES * LARGEST // PUSH_BATCH):
+        push(GROUPS)
+    name = "the same, the queue and every group under a limit"
+    longest(name, 10, lambda: queue.ack_many(queue.pop_many(LARGEST)))
     return results
 
 

@@ -53,7 +53,8 @@ PUSH_BATCH = 200
 """Tasks in one round trip of push_many: under 5 ms of server time. Source: benchmarks/README.md."""
 
 POP_BATCH = 125
-"""Tasks in one round trip of pop_many: under 5 ms of server time, in groups too. Source: there."""
+"""Tasks in one round trip of pop_many: under 5 ms of server time in groups, 5 to 7 with limits on
+all of them. Source: there."""
 
 ACK_BATCH = 250
 """Tasks in one round trip of ack_many: each may be the last lease that its group waits for."""
