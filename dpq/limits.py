@@ -220,8 +220,8 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
 
 
 def _per_ms(seconds: float) -> int:
-    """Rounded up, which grants less and never more."""
-    return max(1, math.ceil(round(seconds * 1000, 6)))
+    """Rounded up, which grants less and never more; the last digits of a double mean nothing."""
+    return max(1, math.ceil(float(f"{seconds * 1000:.12g}")))
 
 
 def _text(value: float) -> str:
