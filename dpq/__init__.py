@@ -3,6 +3,7 @@
 import logging
 
 from dpq.dead import DeadLetters
+from dpq.dead_async import AsyncDeadLetters
 from dpq.errors import (
     ConfigurationError,
     DPQError,
@@ -10,6 +11,8 @@ from dpq.errors import (
     LeaseLostError,
     PayloadError,
     RateLimited,
+    Reject,
+    Retry,
     Signal,
     TaskNotFoundError,
 )
@@ -28,6 +31,7 @@ from dpq.models import (
 )
 from dpq.policy import Backoff
 from dpq.queue import DPQ, known_queues
+from dpq.queue_async import AsyncDPQ
 from dpq.scheduler import Scheduler
 
 __version__ = "0.1.0"
@@ -35,6 +39,8 @@ __version__ = "0.1.0"
 __all__ = [
     "DPQ",
     "Adaptive",
+    "AsyncDPQ",
+    "AsyncDeadLetters",
     "Backoff",
     "ConfigurationError",
     "DPQError",
@@ -53,7 +59,9 @@ __all__ = [
     "QueueStats",
     "RateLimit",
     "RateLimited",
+    "Reject",
     "Reserve",
+    "Retry",
     "Scheduler",
     "Signal",
     "Task",

@@ -44,6 +44,49 @@ def task_id(value: Any) -> str:
     return value
 
 
+def once(command: Command[T]) -> Steps[T]:
+    """An operation of one command."""
+    result: T = yield command
+    return result
+
+
+def together(
+    operations: Sequence[Steps[Any]],
+) -> Generator[list[Command[Any]], list[Any], list[Any]]:
+    """Run operations in step: the commands of all that go on travel in one round trip.
+
+    Yields commands and is sent their raw replies, or the errors that they met.
+
+    Returns:
+        For each operation its result, or the exception that it ended with.
+    """
+    results: list[Any] = [None] * len(operations)
+    asked: list[tuple[int, Command[Any]]] = []
+
+    def go_on(index: int, step: Callable[[Any], Command[Any]], value: Any) -> None:
+        try:
+            asked.append((index, step(value)))
+        except StopIteration as end:
+            results[index] = end.value
+        except Exception as error:
+            results[index] = error
+
+    for index, steps in enumerate(operations):
+        go_on(index, steps.send, None)  # arguments are checked before a server is asked
+    while asked:
+        answered, asked = asked, []
+        replies = yield [command for _, command in answered]
+        for (index, command), reply in zip(answered, replies, strict=True):
+            if not isinstance(reply, Exception):
+                try:
+                    reply = command.parse(reply)
+                except Exception as error:
+                    reply = error
+            steps = operations[index]
+            go_on(index, steps.throw if isinstance(reply, Exception) else steps.send, reply)
+    return results
+
+
 class CommandMaker:
     """Makes the commands of one queue: finds scripts and keys."""
 

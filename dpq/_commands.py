@@ -21,13 +21,20 @@ from dpq._arguments import (
     one_line,
     whole_number,
 )
-from dpq._command import Command, Steps, leased, same, task_id
+from dpq._command import Command, Steps, leased, once, same, task_id
 from dpq._keys import STORAGE_FORMAT
 from dpq._limit_commands import LimitCommands
 from dpq._replies import Batch, Code
 from dpq._settings import agree, named_settings
 from dpq.codec import Codec
-from dpq.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    RateLimited,
+    Reject,
+    Retry,
+    TaskNotFoundError,
+)
 from dpq.limits import MAX_COST
 from dpq.models import (
     DeadTask,
@@ -58,6 +65,9 @@ all of them. Source: there."""
 
 ACK_BATCH = 250
 """Tasks in one round trip of ack_many: each may be the last lease that its group waits for."""
+
+EXTEND_BATCH = 250
+"""Leases in one round trip of keeping them alive. Source: there."""
 
 BATCH_BYTES = 4 * 1024 * 1024
 """Payload bytes in one round trip, either way: a larger reply would hold up other clients."""
@@ -270,8 +280,21 @@ class Commands(LimitCommands, Generic[P]):
 
     def extend(self, task: Task[P], seconds: float) -> Command[int]:
         """Keep a lease alive."""
-        ms = milliseconds("seconds", seconds, least=0.001)
-        return self._of_holder("extend", "extend", task, ms)
+        args = [self._now(), leased(task).id, task.token]
+        args.append(milliseconds("seconds", seconds, least=0.001))
+        read = _replies.read_lease("extend", task.id)
+        return self._command("extend", args, lambda reply: read(reply[0]))
+
+    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
+        """Keep leases alive, each for its seconds from now; False for those that are lost."""
+        kept: list[bool] = []
+        for batch in _batches(leases, EXTEND_BATCH):
+            args: list[Any] = [self._now()]
+            for task, seconds in batch:
+                args += (task.id, task.token, milliseconds("seconds", seconds, least=0.001))
+            ends = yield self._command("extend", args, same)
+            kept += (end >= 0 for end in ends)
+        return kept
 
     def set_visibility(self, task: Task[P], seconds: float) -> Command[int]:
         """Hide a task, uncounted."""
@@ -297,6 +320,24 @@ class Commands(LimitCommands, Generic[P]):
     def bury(self, task: Task[P], reason: object) -> Command[int]:
         """Give a task up."""
         return self._of_holder("bury", "bury", task, one_line(reason))
+
+    def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
+        """End a delivery as its work has ended: clean, with a signal, with an error, or broken off.
+
+        A signal says how its task goes on. Other errors fail it. KeyboardInterrupt, SystemExit and
+        a cancelled asyncio task say nothing about it: it is given back, uncounted.
+        """
+        if error is None:
+            return once(self.ack(task))
+        if isinstance(error, RateLimited):
+            return once(self.rate_limited(task, error.retry_after, error.scope))
+        if isinstance(error, Reject):
+            return once(self.bury(task, error.reason))
+        if isinstance(error, Retry):
+            return once(self.fail(task, error, error.delay))
+        if isinstance(error, Exception):
+            return once(self.fail(task, f"{type(error).__name__}: {error}", None))
+        return once(self.release(task, 0, None))
 
     # Looking and changing
 

@@ -22,6 +22,8 @@ DEFAULT_MAX_ATTEMPTS = 10
 class QueueFace(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
+    _opened: Any = None  # what from_url opened
+
     def __init__(
         self,
         redis: Any,
@@ -99,6 +101,13 @@ class QueueFace(Generic[P]):
 
     def _start(self) -> None:
         """What a shell sets up after its arguments are checked."""
+
+    def _server_label(self) -> str:
+        if self._opened:
+            return str(self._opened.label)
+        pool = getattr(self._redis, "connection_pool", None)
+        settings = getattr(pool, "connection_kwargs", {})
+        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue_name!r})"

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 from redis import Redis
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
@@ -65,7 +65,7 @@ class Link:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._plain = type(client) is Redis and client.connection is None
-        self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
+        self._packer = Packer()
         self._idle: Idle[Any] = Idle(partial(own_connection, client))
 
     def call(self, command: Command[Any]) -> Any:
@@ -74,33 +74,57 @@ class Link:
         Raises:
             RedisError: As the client raises it, after the client's own retries.
         """
-        if self._plain:
-            connection = self._take()
-            try:
-                connection.send_packed_command([self._pack(command)])
-                return connection.read_response(disable_decoding=True)
-            except NoScriptError:
-                return self._by_client(command, known=False)
-            except (RedisConnectionError, RedisTimeoutError):
-                connection.disconnect()
-                if connection.retry.get_retries() == 0:
-                    raise
-            except ResponseError:
-                raise
-            except BaseException:  # an interrupt: the reply may still be on its way
-                connection.disconnect()
-                raise
-            finally:
-                self._idle.kept.append(connection)
-        return self._by_client(command)
+        reply = self.call_all((command,))[0]
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Run commands in one round trip (on any but a plain client, one by one).
+
+        Returns:
+            For each command its raw reply, or the RedisError that it met.
+        """
+        replies: list[Any] = self._exchange(commands) if self._plain else []
+        for i, command in enumerate(commands):
+            if i == len(replies):
+                replies.append(self._by_client(command))
+            elif isinstance(replies[i], NoScriptError):
+                replies[i] = self._by_client(command, known=False)
+        return replies
+
+    def _exchange(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Send commands over an own connection; fewer replies than commands when it broke."""
+        replies: list[Any] = []
+        connection = self._take()
+        try:
+            connection.send_packed_command([self._packer.pack_all(commands)])
+            for _ in commands:
+                try:
+                    replies.append(connection.read_response(disable_decoding=True))
+                except ResponseError as refused:
+                    replies.append(refused)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            connection.disconnect()
+            if connection.retry.get_retries() == 0:
+                replies += [error] * (len(commands) - len(replies))
+        except BaseException:  # an interrupt: replies may still be on their way
+            connection.disconnect()
+            raise
+        finally:
+            self._idle.kept.append(connection)
+        return replies
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)
         send = self._client.execute_command
-        if known:
-            with suppress(NoScriptError):
-                return send("EVALSHA", script.sha, *tail, **{NEVER_DECODE: True})
-        return send("EVAL", script.text, *tail, **{NEVER_DECODE: True})
+        try:
+            if known:
+                with suppress(NoScriptError):
+                    return send("EVALSHA", script.sha, *tail, **{NEVER_DECODE: True})
+            return send("EVAL", script.text, *tail, **{NEVER_DECODE: True})
+        except RedisError as error:
+            return error
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
@@ -116,6 +140,19 @@ class Link:
         if over:  # nothing was due here, so the server has ended it
             connection.disconnect()
         return connection
+
+
+class Packer:
+    """Writes commands as the server reads them, and remembers what is the same in every call."""
+
+    def __init__(self) -> None:
+        self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
+
+    def pack_all(self, commands: Sequence[Command[Any]]) -> bytes:
+        """Pack commands to be sent together."""
+        if len(commands) == 1:
+            return self._pack(commands[0])
+        return b"".join(map(self._pack, commands))
 
     def _pack(self, command: Command[Any]) -> bytes:
         head = self._heads.get((command.script, command.keys))

@@ -7,10 +7,10 @@ this side watches the socket with a timer of its own. Must not decide anything a
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -24,9 +24,25 @@ RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
 wake-up costs at most this, and a dead waiter swallows one at most. lua/_notice.lua has it in ms."""
 
+REPLY_TIMEOUT = 2.0
+"""Seconds for what a live server answers at once."""
+
+PAUSE_AFTER_FAULT = 0.1
+"""Seconds; the pop that follows meets the same fault with its own retries."""
+
 _SHORTEST_BLOCK = 0.001  # 0 would block for ever
-_REPLY_TIMEOUT = 2.0  # seconds for what a live server answers at once
-_PAUSE_AFTER_FAULT = 0.1  # seconds; the pop that follows meets the same fault with its own retries
+
+
+class Marker(NamedTuple):
+    """What woke a waiter, who now owns it.
+
+    Attributes:
+        number: Which of the waiter's markers, from 0.
+        moment: When to look, ms of the server's clock; 0 for now.
+    """
+
+    number: int
+    moment: float
 
 
 class Waiter:
@@ -44,17 +60,17 @@ class Waiter:
             client,
             retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
             health_check_interval=0,
-            socket_timeout=_REPLY_TIMEOUT,
+            socket_timeout=REPLY_TIMEOUT,
         )
         self._client_id = 0
         self._blocked = False
 
-    def wait(self, seconds: float) -> float | None:
+    def wait(self, seconds: float) -> Marker | None:
         """Wait for a marker, at most so long.
 
         Returns:
-            The marker's moment, which this waiter now owns: 0 for "look now". None when none came;
-            a fault of the connection ends the wait early: the caller looks again anyway.
+            None when none came; a fault of the connection ends the wait early: the caller looks
+            again anyway.
         """
         until = time.monotonic() + seconds
         try:
@@ -63,28 +79,26 @@ class Waiter:
                     self._block(min(left, RECHECK_SECONDS))
                 if not self._connection.can_read(timeout=left):
                     return None
-                if (moment := self._read()) is not None:
-                    return moment
+                if (marker := self._read()) is not None:
+                    return marker
         except (RedisConnectionError, RedisTimeoutError):
             self.close()
-            time.sleep(max(0.0, min(_PAUSE_AFTER_FAULT, until - time.monotonic())))
+            time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
-    def withdraw(self, hand_on: float | None = None) -> None:
+    def withdraw(self, watched: Iterable[Marker] = ()) -> None:
         """Stop waiting. A marker that came too late for this waiter is handed on to the next one.
 
         Args:
-            hand_on: The moment that this waiter was to watch for, if it goes without having looked.
+            watched: What this waiter was to watch for, if it goes without having looked.
         """
         try:
+            late = None
             if self._blocked:
                 self._client.execute_command("CLIENT UNBLOCK", self._client_id)
                 late = self._read()
-                if late is not None:
-                    hand_on = late if hand_on is None else min(late, hand_on)
-            if hand_on is not None:
-                marker = ("LT", f"{hand_on:.3f}", "e") if hand_on else (0, "w")
-                self._client.execute_command("ZADD", self._markers[0], *marker)
+            for command in handing_on(self._markers, watched, late):
+                self._client.execute_command(*command)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
 
@@ -98,14 +112,35 @@ class Waiter:
         if not self._client_id:
             self._connection.send_command("CLIENT", "ID")
             self._client_id = int(self._connection.read_response())
-        timeout = f"{max(seconds, _SHORTEST_BLOCK):.3f}"
-        self._connection.send_command("BZPOPMIN", *self._markers, timeout)
+        self._connection.send_command(*block_command(self._markers, seconds))
         self._blocked = True
 
-    def _read(self) -> float | None:
+    def _read(self) -> Marker | None:
         reply = self._connection.read_response(disable_decoding=True)
         self._blocked = False
-        return None if reply is None else float(reply[2])
+        return read_marker(self._markers, reply)
+
+
+def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
+    """The command that blocks on markers."""
+    return ("BZPOPMIN", *markers, f"{max(seconds, _SHORTEST_BLOCK):.3f}")
+
+
+def read_marker(markers: Sequence[str], reply: Any) -> Marker | None:
+    """The answer to a block; None when its time ran out."""
+    return None if reply is None else Marker(markers.index(reply[0].decode()), float(reply[2]))
+
+
+def handing_on(
+    markers: Sequence[str], watched: Iterable[Marker], late: Marker | None
+) -> Iterator[tuple[Any, ...]]:
+    """The commands that put back what a waiter has taken out: for each marker the soonest."""
+    soonest: dict[int, float] = {}
+    for number, moment in (*watched, *([late] if late else [])):
+        soonest[number] = min(moment, soonest.get(number, moment))
+    for number, moment in soonest.items():
+        told = ("LT", f"{moment:.3f}", "e") if moment else (0, "w")
+        yield ("ZADD", markers[number], *told)
 
 
 class Watch:
@@ -117,35 +152,55 @@ class Watch:
 
     Attributes:
         moment: What it watches for, ms of the server's clock; None for nothing.
+        look_at: When to look again by itself, monotonic seconds.
     """
 
     def __init__(self, now_ms: float, wait_ms: float | None) -> None:
         looked = time.monotonic()
         self._offset = looked - now_ms / 1000  # never too early: the answer was under way
-        self._look_at = looked + RECHECK_SECONDS
+        self.look_at = looked + RECHECK_SECONDS
         self.moment: float | None = None
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
-            self._watch(now_ms + wait_ms)
+            self.told(now_ms + wait_ms)
 
-    def _watch(self, moment: float) -> None:
+    def told(self, moment: float) -> None:
+        """Watch for a moment that a marker named."""
         self.moment = moment
-        self._look_at = min(self._look_at, moment / 1000 + self._offset)
+        self.look_at = min(self.look_at, moment / 1000 + self._offset)
 
     @property
     def mine(self) -> str:
         """The moment as pop takes it; 0 for none."""
         return f"{self.moment:.3f}" if self.moment else "0"
 
-    def sleep(self, waiter: Waiter, until: float) -> bool:
-        """Sleep until it is time to look; False when `until` (monotonic) has passed before."""
-        if until <= time.monotonic():
-            return False
-        while (wait := min(self._look_at, until) - time.monotonic()) > 0:
-            moment = waiter.wait(wait)
-            if not moment:
-                break
-            self._watch(moment)
-        return True
+
+def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
+    """Sleep until it is time to look again; False when `until` (monotonic) has passed before.
+
+    Args:
+        waiter: Its markers are those of the watches, in the same order.
+        watches: One for each queue that was found empty.
+        until: The caller's patience.
+    """
+    if until <= time.monotonic():
+        return False
+    while (wait := time_left(watches, until)) > 0:
+        marker = waiter.wait(wait)
+        if not marker or not marker.moment:
+            break
+        watches[marker.number].told(marker.moment)
+    return True
+
+
+def time_left(watches: Sequence[Watch], until: float) -> float:
+    """Seconds until the first of the watches is to look, or the caller's patience ends."""
+    return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
+
+
+def watched(watches: Sequence[Watch]) -> list[Marker]:
+    """What the watches were told to watch for."""
+    told = ((number, watch.moment) for number, watch in enumerate(watches))
+    return [Marker(number, moment) for number, moment in told if moment is not None]
 
 
 class Waiters:

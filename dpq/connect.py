@@ -16,6 +16,8 @@ This module must not read the environment, hold a client, or know what a queue i
 
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -125,13 +127,11 @@ def _cut(head: str) -> tuple[str, str, str]:
     return (scheme, slashes, user) if slashes else ("", "", head)
 
 
-def _client(url: str, label: str) -> Redis:
+@contextmanager
+def explained(label: str) -> Iterator[None]:
+    """Turn what a bad URL runs into into a `ConfigurationError` that shows no secret."""
     try:
-        options = _options(url)
-        kind = options.pop("connection_class", Connection)
-        # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
-        _BOUNDED[kind](**{k: v for k, v in options.items() if k not in _POOL_OPTIONS})
-        return Redis.from_pool(ConnectionPool(connection_class=_BOUNDED[kind], **options))
+        yield
     except (ValueError, TypeError, AttributeError, RedisError) as error:
         # The cause may quote the password, so it is told only where this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
@@ -140,7 +140,17 @@ def _client(url: str, label: str) -> Redis:
         raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
 
 
-def _options(url: str) -> dict[str, Any]:
+def _client(url: str, label: str) -> Redis:
+    with explained(label):
+        options = url_options(url)
+        kind = options.pop("connection_class", Connection)
+        # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
+        _BOUNDED[kind](**{k: v for k, v in options.items() if k not in POOL_OPTIONS})
+        return Redis.from_pool(ConnectionPool(connection_class=_BOUNDED[kind], **options))
+
+
+def url_options(url: str) -> dict[str, Any]:
+    """What a URL says about connections, with the defaults of this module."""
     parts = urlsplit(url)
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
@@ -248,4 +258,4 @@ _BOUNDED = {
     SSLConnection: _BoundedTLS,
     UnixDomainSocketConnection: _BoundedUnix,
 }
-_POOL_OPTIONS = {"max_connections"}
+POOL_OPTIONS = {"max_connections"}

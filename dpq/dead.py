@@ -36,7 +36,7 @@ class DeadLetters(Generic[P]):
             where: Only those for which it is true.
         """
         commands = self._queue._commands
-        return self._queue._drive(commands.dead_list(n, _chosen(reason, group, where)))
+        return self._queue._drive(commands.dead_list(n, chosen_by(reason, group, where)))
 
     def replay(
         self,
@@ -62,7 +62,7 @@ class DeadLetters(Generic[P]):
         """
         commands = self._queue._commands
         return self._queue._drive(
-            commands.dead_replay(_ids(ids), _chosen(reason, group, where), rate)
+            commands.dead_replay(some_ids(ids), chosen_by(reason, group, where), rate)
         )
 
     def purge(
@@ -79,18 +79,22 @@ class DeadLetters(Generic[P]):
             How many went.
         """
         commands = self._queue._commands
-        return self._queue._drive(commands.dead_purge(_ids(ids), _chosen(reason, group, where)))
+        return self._queue._drive(
+            commands.dead_purge(some_ids(ids), chosen_by(reason, group, where))
+        )
 
 
-def _ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
+def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
+    """One id or several as a list, each once; None for all."""
     if ids is None:
         return None
     return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
 
 
-def _chosen(
+def chosen_by(
     reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
 ) -> Callable[[DeadTask[P]], bool]:
+    """Whether a dead task passes all filters."""
     return lambda task: (
         (reason is None or task.reason == reason)
         and (group is None or task.group == group)

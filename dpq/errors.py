@@ -9,6 +9,8 @@
 
     Signal
       RateLimited                       the limit was hit: give the task back, uncounted
+      Retry                             this attempt failed: come back after so long
+      Reject                            no attempt will do: to the dead letters
 
 Errors of the Redis client pass through unwrapped: callers already handle them.
 """
@@ -26,6 +28,8 @@ __all__ = [
     "LeaseLostError",
     "PayloadError",
     "RateLimited",
+    "Reject",
+    "Retry",
     "Signal",
     "TaskNotFoundError",
 ]
@@ -116,7 +120,35 @@ class LeaseLostError(DPQError):
 
 
 class Signal(Exception):
-    """Base of what a handler raises to say how its task goes on."""
+    """Base of what a handler, or the body of `lease()`, raises to say how its task goes on."""
+
+
+class Retry(Signal):
+    """This attempt failed, and counts: the task comes back, or is dead when attempts are spent.
+
+    Attributes:
+        delay: Seconds until then, from 0 to 10 years; None for the queue's backoff.
+
+    Raises:
+        ConfigurationError: `delay` is out of its bounds.
+    """
+
+    def __init__(self, delay: float | None = None, reason: object = "") -> None:
+        if delay is not None and not (_is_number(delay) and 0 <= delay <= LONGEST_WAIT):
+            raise ConfigurationError(f"delay is {delay!r}: it must be seconds, 0 to {LONGEST_WAIT}")
+        super().__init__(str(reason) or "the handler asked for a retry")
+        self.delay = delay
+
+    def __reduce__(self) -> tuple[type[Self], tuple[float | None, str]]:
+        return type(self), (self.delay, str(self))
+
+
+class Reject(Signal):
+    """No attempt will do: the task goes to the dead letters with `reason`."""
+
+    def __init__(self, reason: object = "rejected") -> None:
+        super().__init__(str(reason))
+        self.reason = str(reason)
 
 
 class RateLimited(Signal):
@@ -131,8 +163,7 @@ class RateLimited(Signal):
     """
 
     def __init__(self, retry_after: float, scope: Scope = "group") -> None:
-        number = isinstance(retry_after, int | float) and not isinstance(retry_after, bool)
-        if not (number and 0 <= retry_after < math.inf):
+        if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
             raise ConfigurationError(f"retry_after is {retry_after!r}: it must be seconds from 0")
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be 'group', 'queue' or 'task'")
@@ -191,3 +222,7 @@ class RateLimited(Signal):
                 "status or code"
             )
         return cls.from_headers(status, headers, scope)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,9 +5,8 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 
 import logging
 import math
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -16,19 +15,20 @@ from typing import Any, Self, TypeVar, cast
 
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps
+from dpq._command import Command, Steps, together
 from dpq._face import QueueFace
 from dpq._keys import REGISTRY, key_of
+from dpq._leases import Keeper
 from dpq._link import Link
 from dpq._replies import require_version
-from dpq._wait import Waiters, Watch
+from dpq._wait import Waiters, Watch, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, RateLimited, Scope
+from dpq.errors import LeaseLostError, Scope, Signal
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -61,7 +61,7 @@ class DPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._link = Link(self._redis)
-        self._held: dict[tuple[str, int], _Heartbeat] = {}
+        self._leases = Keeper(self._extend_many)
         self._waiters = Waiters(self._redis, [key_of(self.queue_name, "wake")])
         if self._commands.named:
             self._open()
@@ -90,6 +90,7 @@ class DPQ(QueueFace[P]):
 
     def close(self) -> None:
         """Close the connections that this object opened; a caller's client stays open."""
+        self._leases.close()
         self._waiters.close()
         self._link.close()
         if self._opened:
@@ -108,27 +109,28 @@ class DPQ(QueueFace[P]):
 
     # Sending
 
-    def _send(self, command: Command[T]) -> T:
-        return command.parse(self._link.call(command))
-
     def _run(self, command: Command[T]) -> T:
         if self._settings is None:
             self._open()
-        return self._send(command)
+        return command.parse(self._link.call(command))
 
-    def _drive(self, steps: Steps[T], send: Callable[[Command[Any]], Any] | None = None) -> T:
-        send = send or self._run
+    def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
+        result = self._drive_all([steps], opened=opened)[0]
+        if isinstance(result, Exception):
+            raise result
+        return cast("T", result)
+
+    def _drive_all(self, operations: Sequence[Steps[Any]], *, opened: bool = True) -> list[Any]:
+        """Run operations in step, over one round trip each; results, or what they ended with."""
+        driver = together(operations)
         try:
-            command = next(steps)  # arguments are checked before a server is asked
+            commands = next(driver)
+            if opened and self._settings is None:
+                self._open()
             while True:
-                try:
-                    result = send(command)
-                except Exception as error:  # the operation says what a fault half-way means
-                    command = steps.throw(error)
-                else:
-                    command = steps.send(result)
+                commands = driver.send(self._link.call_all(commands))
         except StopIteration as end:
-            return cast("T", end.value)
+            return cast("list[Any]", end.value)
 
     def _open(self) -> None:
         """Check the server, and agree with the queue on its settings, once."""
@@ -138,14 +140,7 @@ class DPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = self._drive(self._commands.open(), self._send)
-
-    def _server_label(self) -> str:
-        if self._opened:
-            return self._opened.label
-        pool = getattr(self._redis, "connection_pool", None)
-        settings = getattr(pool, "connection_kwargs", {})
-        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
+        self._settings = self._drive(self._commands.open(), opened=False)
 
     # Adding
 
@@ -252,11 +247,11 @@ class DPQ(QueueFace[P]):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
         with self._waiters.take() as waiter:
-            watch = Watch(batch.now_ms, batch.next_event_ms)
-            while not batch.tasks and watch.sleep(waiter, until):
-                batch = self._drive(self._commands.pop(most, visibility, watch.mine))
-                watch = Watch(batch.now_ms, batch.next_event_ms)
-            waiter.withdraw(None if batch.tasks else watch.moment)
+            watch = [Watch(batch.now_ms, batch.next_event_ms)]
+            while not batch.tasks and sleep(waiter, watch, until):
+                batch = self._drive(self._commands.pop(most, visibility, watch[0].mine))
+                watch = [Watch(batch.now_ms, batch.next_event_ms)]
+            waiter.withdraw([] if batch.tasks else watched(watch))
         return batch.tasks
 
     @contextmanager
@@ -265,10 +260,11 @@ class DPQ(QueueFace[P]):
     ) -> Iterator[Task[P] | None]:
         """Pop a task for the body of a `with`, and settle it at the end.
 
-        A clean end acks the task; `RateLimited` does what `rate_limited` does, and ends there; any
-        other error fails it and propagates; KeyboardInterrupt and SystemExit release it. While the
-        body runs, the lease is extended at a third of its time. A body that settles the task itself
-        (`fail`, `bury`, `release`, `set_visibility`, `rate_limited`, `ack`) has the last word.
+        A clean end acks the task; a signal (`RateLimited`, `Retry`, `Reject`) does what it says,
+        and ends there; any other error fails it and propagates; KeyboardInterrupt and SystemExit
+        release it. While the body runs, the lease is extended at a third of its time. A body that
+        settles the task itself (`fail`, `bury`, `release`, `set_visibility`, `rate_limited`, `ack`)
+        has the last word.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -281,37 +277,23 @@ class DPQ(QueueFace[P]):
             yield None
             return
         task = tasks[0]
-        self._held[task.id, task.token] = _Heartbeat(
-            self, task, visibility or self.default_visibility
-        )
+        self._leases.hold(task, visibility or self.default_visibility)
         try:
             yield task
         except BaseException as error:
-            if self._let_go(task):
+            if self._leases.let_go(task):
                 try:
-                    self._give_back(task, error)
+                    self._drive(self._commands.settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            if not isinstance(error, RateLimited):
+            if not isinstance(error, Signal):
                 raise
         else:
-            if self._let_go(task):
+            if self._leases.let_go(task):
                 self.ack(task)
 
-    def _give_back(self, task: Task[P], error: BaseException) -> None:
-        if isinstance(error, RateLimited):
-            self.rate_limited(task, error.retry_after, error.scope)
-        elif isinstance(error, Exception):
-            self.fail(task, f"{type(error).__name__}: {error}")
-        else:
-            self.release(task)
-
-    def _let_go(self, task: Task[P]) -> bool:
-        """Stop extending a task that is held by `lease`; False when none is, or it was settled."""
-        heartbeat = self._held.pop((task.id, task.token), None) if self._held else None
-        if heartbeat:
-            heartbeat.stop()
-        return heartbeat is not None
+    def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+        return self._drive(self._commands.extend_many(leases))
 
     # Ending or going on with a delivery
 
@@ -325,7 +307,7 @@ class DPQ(QueueFace[P]):
             LeaseLostError: Another delivery has it. Nothing changed.
         """
         command = self._commands.ack(task)
-        self._let_go(task)
+        self._leases.let_go(task)
         return self._run(command)
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
@@ -364,7 +346,7 @@ class DPQ(QueueFace[P]):
                 changed.
         """
         command = self._commands.set_visibility(task, seconds)
-        self._let_go(task)
+        self._leases.let_go(task)
         self._run(command)
 
     def release(self, task: Task[P], delay: float = 0, *, priority: float | None = None) -> None:
@@ -380,7 +362,7 @@ class DPQ(QueueFace[P]):
                 changed.
         """
         command = self._commands.release(task, delay, priority)
-        self._let_go(task)
+        self._leases.let_go(task)
         self._run(command)
 
     def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
@@ -396,7 +378,7 @@ class DPQ(QueueFace[P]):
                 Nothing changed.
         """
         command = self._commands.fail(task, error, delay)
-        self._let_go(task)
+        self._leases.let_go(task)
         self._run(command)
 
     def bury(self, task: Task[P], reason: object) -> None:
@@ -407,7 +389,7 @@ class DPQ(QueueFace[P]):
                 Nothing changed.
         """
         command = self._commands.bury(task, reason)
-        self._let_go(task)
+        self._leases.let_go(task)
         self._run(command)
 
     # Looking and changing
@@ -477,7 +459,7 @@ class DPQ(QueueFace[P]):
 
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
-        self._drive(self._commands.drop(), self._send)  # whatever its format
+        self._drive(self._commands.drop(), opened=False)  # whatever its format
         self._settings = None
 
     # Limits and groups
@@ -542,7 +524,7 @@ class DPQ(QueueFace[P]):
                 changed.
         """
         command = self._commands.rate_limited(task, retry_after, scope)
-        self._let_go(task)
+        self._leases.let_go(task)
         self._run(command)
 
     def delay_group(self, group: str, seconds: float) -> None:
@@ -605,31 +587,3 @@ def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server, in alphabetical order."""
     names = redis.execute_command("SMEMBERS", REGISTRY, **{NEVER_DECODE: True})
     return sorted(name.decode("utf-8", "replace") for name in names)
-
-
-class _Heartbeat:
-    """Extends one lease at a third of its time until it is stopped or the lease is lost."""
-
-    def __init__(self, queue: DPQ[P], task: Task[P], seconds: float) -> None:
-        self._stopped = threading.Event()
-        self._queue = queue
-        self._task = task
-        self._seconds = seconds
-        self._thread = threading.Thread(target=self._beat, name=f"dpq-lease-{task.id}", daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        while not self._stopped.wait(self._seconds / 3):
-            try:
-                self._queue.extend(self._task, self._seconds)
-            except LeaseLostError:
-                log.warning("%s: lease of %s lost", self._queue.queue_name, self._task.id)
-                return
-            except RedisError:
-                log.warning(
-                    "%s: cannot extend %s now", self._queue.queue_name, self._task.id, exc_info=True
-                )

@@ -39,10 +39,12 @@ LAYERS = [
     {"_settings", "_limit_replies", "_command"},
     {"_limit_commands"},
     {"_commands"},
-    {"server", "_keeper", "_link"},
-    {"connect", "_wait"},
-    {"_face", "dead"},
-    {"queue", "queue_async"},
+    {"server", "_keeper", "_link", "_leases"},
+    {"connect", "_wait", "_link_async", "_leases_async"},
+    {"_face", "dead", "connect_async", "_wait_async"},
+    {"queue", "dead_async"},
+    {"queue_async"},
+    {"_work", "tasks"},
     {"scheduler", "worker", "worker_async"},
     {""},  # dpq itself
     {"cli"},
@@ -394,11 +396,11 @@ def test_every_key_is_declared(server, redis, q, clock):
     """What MONITOR sees a script touch is among the KEYS of that call, over every method of DPQ."""
     sent: list[tuple[str, int]] = []
 
-    def send(command: Any, original: Any = q._link.call) -> Any:
-        sent.append((command.script.name, len(command.args)))
-        return original(command)
+    def send(commands: Any, original: Any = q._link.call_all) -> Any:
+        sent.extend((command.script.name, len(command.args)) for command in commands)
+        return original(commands)
 
-    q._link.call = send  # type: ignore[method-assign]
+    q._link.call_all = send  # type: ignore[method-assign]
     named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)

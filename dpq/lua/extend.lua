@@ -1,4 +1,4 @@
--- extend: a lease now ends later, or earlier. A delivery whose lease ran out takes it again as long
+-- extend: leases now end later, or earlier. A delivery whose lease ran out takes it again as long
 -- as nobody else has popped the task.
 --
 -- KEYS[1]  ready      ZSET    order and id -> score
@@ -16,35 +16,41 @@
 -- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[14] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2]  id
--- ARGV[3]  token      of the delivery that holds the lease
--- ARGV[4]  ms         the lease from now
+-- ARGV[2..]            a lease: id, token, ms from now, ...
 --
--- Returns the new lease end, ms; -1 when the token is not the live one or the delivery is settled
--- (nothing changed).
+-- Returns for each the new lease end, ms; or -1 when the token is not the live one or the delivery is
+-- settled (nothing changed).
 -- Lost reply: safe to send again, the second answer stands.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
-local now, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local now, args = ARGV[1], ARGV
 local verb = ''
 
 -- @include _now
 -- @include _record
--- @include _fence
 -- @include _notice
 -- @include _groups
 -- @include _gate
 -- @include _keep
 -- @include _settle
 -- @include _place
-if not redis.call('ZSCORE', invisible, id) then
-  leave(id, task)
-  if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts again
-    redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+local function extend(id, token, ms)
+  -- @include _fence
+  if not redis.call('ZSCORE', invisible, id) then
+    leave(id, task)
+    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts again
+      redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+    end
   end
+  redis.call('ZADD', invisible, now + ms, id)
+  notice(ms)
+  return now + ms
 end
-redis.call('ZADD', invisible, now + ms, id)
-notice(ms)
+
+local ends = {}
+for i = 2, #args, 3 do
+  ends[#ends + 1] = extend(args[i], args[i + 1], tonumber(args[i + 2]))
+end
 admit()
-return now + ms
+return ends

@@ -75,9 +75,11 @@ def test_a_fault_in_a_call(
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), retries)) as client:
         q = DPQ(client, queue_name)
         q.push(1)
-        pack = q._link._pack
+        pack = q._link._packer.pack_all
         # the connection ends after it was found sound
-        monkeypatch.setattr(q._link, "_pack", lambda command: (cut_others(redis), pack(command))[1])
+        monkeypatch.setattr(
+            q._link._packer, "pack_all", lambda commands: (cut_others(redis), pack(commands))[1]
+        )
         if retries:
             assert q.pop().task.payload == 1
         else:
@@ -145,7 +147,7 @@ def test_the_heartbeat_stops_when_the_lease_is_lost(
         q.cancel(task.id)
         wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
         raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(f"{queue_name}: lease of {task.id} lost\n") == 1
+    assert caplog.text.count(f"lease of {task.id} lost\n") == 1
     q.drop()
     q.close()
 
@@ -156,20 +158,20 @@ def test_the_heartbeat_outlives_a_fault(
     """A server that is away for one beat does not end the heartbeat."""
     q = DPQ(redis, queue_name)
     q.push(1)
-    extend, refused, kept = q.extend, threading.Event(), threading.Event()
+    extend, refused, kept = q._leases._extend, threading.Event(), threading.Event()
 
-    def flaky(task: Any, seconds: float) -> Any:
+    def flaky(leases: Any) -> Any:
         if not refused.is_set():
             refused.set()
             raise RedisConnectionError("away")
-        end = extend(task, seconds)
+        alive = extend(leases)
         kept.set()
-        return end
+        return alive
 
-    monkeypatch.setattr(q, "extend", flaky)
-    with caplog.at_level(logging.WARNING), q.lease(visibility=1) as task:
+    monkeypatch.setattr(q._leases, "_extend", flaky)
+    with caplog.at_level(logging.WARNING), q.lease(visibility=1):
         assert kept.wait(20)
-    assert f"cannot extend {task.id} now" in caplog.text
+    assert "cannot extend 1 leases now" in caplog.text
     assert q.size() == 0
     q.drop()
     q.close()
@@ -222,15 +224,13 @@ def test_what_is_leased_reaches_the_caller(
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
     q = DPQ(redis, queue_name)
     q.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    call, calls = q._link.call, []
+    call_all, calls = q._link.call_all, []
 
-    def once(command: Any) -> Any:
-        calls.append(command)
-        if len(calls) > 1:
-            raise RedisConnectionError("away")
-        return call(command)
+    def once(commands: Any) -> Any:
+        calls.append(commands)
+        return call_all(commands) if len(calls) == 1 else [RedisConnectionError("away")]
 
-    monkeypatch.setattr(q._link, "call", once)
+    monkeypatch.setattr(q._link, "call_all", once)
     assert [task.payload for task in q.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
     monkeypatch.undo()
     assert q.size() == POP_BATCH + 50

@@ -7,7 +7,7 @@ and herds are counted in calls.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -61,14 +61,13 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    call = q._link.call
+    call_all = q._link.call_all
 
-    def counting(command: Command[Any]) -> Any:
-        if command.script.name == "pop":
-            sent.append("pop")
-        return call(command)
+    def counting(commands: Sequence[Command[Any]]) -> Any:
+        sent.extend(c.script.name for c in commands if c.script.name == "pop")
+        return call_all(commands)
 
-    monkeypatch.setattr(q._link, "call", counting)
+    monkeypatch.setattr(q._link, "call_all", counting)
     return sent
 
 

@@ -398,7 +398,7 @@ def test_past_hundreds_of_groups_that_may_not_run(q, clock):
     q.set_limit(1, 1000, group="*")
     q.push("free")
     command = next(q._commands.pop(1, None))
-    assert q._send(command).again
+    assert q._run(command).again
     assert payloads(q) == ["free"]
     assert (q.stats().ready, q.stats().waiting) == (0, 230)
 

@@ -1,0 +1,144 @@
+"""Leases that are kept alive while their tasks run: many in one call, at a third of their time."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from dpq.models import Task
+
+log = logging.getLogger(__name__)
+
+Lost = Callable[[], object]
+"""Is told, once, that a lease is lost."""
+
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
+"""Extends leases by their seconds; False for each that is lost."""
+
+Key = tuple[str, int]
+
+
+class _Lease:
+    __slots__ = ("due", "lost", "seconds", "task")
+
+    def __init__(self, task: Task[Any], seconds: float, lost: Lost | None) -> None:
+        self.task = task
+        self.seconds = seconds
+        self.lost = lost
+        self.renew()
+
+    def renew(self) -> None:
+        self.due = time.monotonic() + self.seconds / 3
+
+
+class Leases:
+    """Which leases are held, and when they are to be extended. Sends nothing itself.
+
+    Attributes:
+        wake_at: When the keeper looks next, monotonic seconds; it is to be told of sooner ones.
+    """
+
+    def __init__(self) -> None:
+        self.wake_at = float("inf")
+        self._held: dict[Key, _Lease] = {}
+
+    def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> None:
+        """Keep a lease of so many seconds alive from now on."""
+        lease = _Lease(task, seconds, lost)
+        self._held[task.id, task.token] = lease
+        if lease.due < self.wake_at:
+            self._wake()
+
+    def let_go(self, task: Task[Any]) -> bool:
+        """Extend a lease no more; False when it was not held, or is lost."""
+        return self._held.pop((task.id, task.token), None) is not None
+
+    def held(self) -> list[Task[Any]]:
+        """The tasks whose leases are held."""
+        return [lease.task for lease in list(self._held.values())]
+
+    def _wake(self) -> None:
+        raise NotImplementedError
+
+    def _plan(self) -> float:
+        """Set `wake_at` by what is held, and return it."""
+        self.wake_at = float("inf")  # who comes from here on wakes the keeper
+        self.wake_at = min((lease.due for lease in list(self._held.values())), default=self.wake_at)
+        return self.wake_at
+
+    def _due(self) -> dict[Key, _Lease]:
+        """The leases to extend now: those that are due, and those that soon will be."""
+        now = time.monotonic()
+        held = list(self._held.items())
+        return {key: lease for key, lease in held if lease.due - lease.seconds / 6 <= now}
+
+    def _extended(self, leases: dict[Key, _Lease], kept: Sequence[bool]) -> None:
+        for (key, lease), alive in zip(leases.items(), kept, strict=True):
+            if alive:
+                lease.renew()
+            elif self._held.pop(key, None):
+                log.warning("lease of %s lost", lease.task.id)
+                if lease.lost:
+                    lease.lost()
+
+    def _put_off(self, leases: dict[Key, _Lease]) -> None:
+        log.warning("cannot extend %d leases now", len(leases), exc_info=True)
+        for lease in leases.values():
+            lease.renew()
+
+
+class Keeper(Leases):
+    """Extends held leases from a thread of its own, which lives while there are some."""
+
+    def __init__(self, extend: Extend) -> None:
+        super().__init__()
+        self._extend = extend
+        self._news = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._beat = threading.Lock()
+        self._on_the_way: dict[Key, _Lease] = {}
+
+    def let_go(self, task: Task[Any]) -> bool:
+        """Extend a lease no more; no extension is on its way when this returns."""
+        held = super().let_go(task)
+        if (task.id, task.token) in self._on_the_way:
+            with self._beat:
+                pass
+        return held
+
+    def close(self) -> None:
+        """Extend nothing more."""
+        self._held.clear()
+        self._news.set()
+
+    def _wake(self) -> None:
+        with self._starting:
+            if self._thread is None or not self._thread.is_alive():  # a forked child has none
+                self._thread = threading.Thread(target=self._run, name="dpq-leases", daemon=True)
+                self._thread.start()
+        self._news.set()
+
+    def _run(self) -> None:
+        while True:
+            self._news.clear()
+            wake_at = self._plan()
+            if not self._held:
+                with self._starting:
+                    if not self._held:  # who comes after this starts another thread
+                        self._thread = None
+                        return
+            self._news.wait(min(max(0.0, wake_at - time.monotonic()), threading.TIMEOUT_MAX))
+            with self._beat:
+                self._on_the_way = leases = self._due()
+                try:
+                    if leases:
+                        due = [(lease.task, lease.seconds) for lease in leases.values()]
+                        self._extended(leases, self._extend(due))
+                except RedisError:
+                    self._put_off(leases)
+                finally:
+                    self._on_the_way = {}

@@ -1,0 +1,408 @@
+"""AsyncDPQ, the asyncio shell: sends what `Commands` builds, and waits without holding the loop.
+
+The same methods as `DPQ`, with the same arguments, results and errors; so the documentation stands
+there. Nothing here decides about tasks.
+
+A call that is cancelled may have run all the same, as one whose reply is lost. Only a pop takes
+something: what a cancelled pop still gets is given back, uncounted, or its lease runs out.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq._arguments import milliseconds, task_state
+from dpq._command import Command, Steps, once, together
+from dpq._face import QueueFace
+from dpq._keys import key_of
+from dpq._leases_async import AsyncKeeper
+from dpq._link_async import AsyncLink
+from dpq._replies import require_version
+from dpq._wait import Watch, watched
+from dpq._wait_async import AsyncWaiters, sleep
+from dpq.connect_async import AsyncOpened, open_url_async
+from dpq.dead_async import AsyncDeadLetters
+from dpq.errors import DPQError, LeaseLostError, Scope, Signal
+from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.models import (
+    OnDuplicate,
+    Popped,
+    Problem,
+    Push,
+    QueueStats,
+    Task,
+    TaskState,
+)
+
+__all__ = ["AsyncDPQ"]
+
+log = logging.getLogger(__name__)
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+
+GIVE_BACK_SECONDS = 5.0
+"""How long `close` waits for what cancelled pops give back: then their leases run out."""
+
+
+class AsyncDPQ(QueueFace[P]):
+    """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
+
+    One object serves any number of tasks of one event loop. A setting that is named (`order`, ...)
+    is written, or found to contradict, at the first call: a constructor cannot await. `len(q)` is
+    `await q.size()`.
+    """
+
+    _opened: AsyncOpened | None = None
+
+    def _start(self) -> None:
+        self._link = AsyncLink(self._redis)
+        self._leases = AsyncKeeper(self._extend_many)
+        self._waiters = AsyncWaiters(self._redis, [key_of(self.queue_name, "wake")])
+        self._background: set[asyncio.Task[Any]] = set()
+
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Self:
+        """Async `DPQ.from_url`; nothing to await: it connects at the first call."""
+        opened = open_url_async(url)
+        try:
+            queue = cls(opened.client, queue_name, **settings)
+        except BaseException:
+            if opened.server:  # the client has not connected yet
+                opened.server.close()
+            raise
+        queue._opened = opened
+        return queue
+
+    async def close(self) -> None:
+        """Async `DPQ.close`."""
+        await self._leases.aclose()
+        if self._background:
+            await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
+        await self._waiters.aclose()
+        await self._link.aclose()
+        if self._opened:
+            await self._opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Sending
+
+    async def _run(self, command: Command[T]) -> T:
+        return await self._drive(once(command))
+
+    async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
+        result = (await self._drive_all([steps], opened=opened))[0]
+        if isinstance(result, Exception):
+            raise result
+        return cast("T", result)
+
+    async def _drive_all(
+        self, operations: Sequence[Steps[Any]], *, opened: bool = True
+    ) -> list[Any]:
+        """Async `DPQ._drive_all`."""
+        driver = together(operations)
+        try:
+            commands = next(driver)
+            if opened and self._settings is None:
+                await self._open()
+            while True:
+                commands = driver.send(await self._link.call_all(commands))
+        except StopIteration as end:
+            return cast("list[Any]", end.value)
+
+    async def _open(self) -> None:
+        try:
+            require_version(await self._redis.info("server"))
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
+        except ResponseError:
+            log.debug("%s: the server does not say its version", self.queue_name)
+        self._settings = await self._drive(self._commands.open(), opened=False)
+
+    async def push(
+        self,
+        payload: P,
+        priority: float = 0,
+        delay: float = 0,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "keep",
+        max_attempts: int | None = None,
+        expires_in: float | None = None,
+        cost: int = 1,
+    ) -> str:
+        """Async `DPQ.push`."""
+        return await self._drive(
+            self._commands.push(
+                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in, cost
+            )
+        )
+
+    async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
+        """Async `DPQ.push_many`."""
+        return await self._drive(self._commands.push_many(pushes))
+
+    async def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P]:
+        """Async `DPQ.pop`."""
+        tasks = await self._take(1, timeout, visibility)
+        if not tasks:
+            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
+        task = tasks[0]
+        return Popped(task, partial(self.ack, task), partial(self.set_visibility, task))
+
+    async def pop_many(
+        self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
+    ) -> list[Task[P]]:
+        """Async `DPQ.pop_many`."""
+        return await self._take(max_tasks, timeout, visibility)
+
+    async def _take(
+        self, most: int, timeout: float | None, visibility: float | None
+    ) -> list[Task[P]]:
+        stop = asyncio.get_running_loop().create_future()
+        taking = self._spawn(self._take_or_wait(most, timeout, visibility, stop))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            stop.set_result(None)
+            self._spawn(self._give_back(taking))
+            raise
+
+    async def _take_or_wait(
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        stop: "asyncio.Future[None]",
+    ) -> list[Task[P]]:
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        who = "" if timeout == 0 else "-"
+        batch = await self._drive(self._commands.pop(most, visibility, who))
+        if batch.tasks or timeout == 0:
+            return batch.tasks
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        async with self._waiters.take() as waiter:
+            watch = [Watch(batch.now_ms, batch.next_event_ms)]
+            while not batch.tasks and await sleep(waiter, watch, until, stop):
+                batch = await self._drive(self._commands.pop(most, visibility, watch[0].mine))
+                watch = [Watch(batch.now_ms, batch.next_event_ms)]
+            await waiter.withdraw([] if batch.tasks else watched(watch))
+        return batch.tasks
+
+    async def _give_back(self, taking: "asyncio.Task[list[Task[P]]]") -> None:
+        """Release what a cancelled pop has got; where that fails, the leases run out."""
+        with suppress(DPQError, RedisError):
+            tasks = await taking
+            await self._drive_all([once(self._commands.release(task, 0, None)) for task in tasks])
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        """Run something that a cancelled caller does not break off."""
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    @asynccontextmanager
+    async def lease(
+        self, timeout: float | None = 0, visibility: float | None = None
+    ) -> AsyncIterator[Task[P] | None]:
+        """Async `DPQ.lease`; a body that is cancelled releases the task."""
+        tasks = await self._take(1, timeout, visibility)
+        if not tasks:
+            yield None
+            return
+        task = tasks[0]
+        self._leases.hold(task, visibility or self.default_visibility)
+        try:
+            yield task
+        except BaseException as error:
+            if self._leases.let_go(task):
+                try:
+                    settling = self._spawn(self._drive(self._commands.settle(task, error)))
+                    await asyncio.shield(settling)
+                except LeaseLostError:
+                    log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+            if not isinstance(error, Signal):
+                raise
+        else:
+            if self._leases.let_go(task):
+                await self.ack(task)
+
+    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+        return await self._drive(self._commands.extend_many(leases))
+
+    # Ending or going on with a delivery
+
+    async def ack(self, task: Task[P]) -> bool:
+        """Async `DPQ.ack`."""
+        command = self._commands.ack(task)
+        self._leases.let_go(task)
+        return await self._run(command)
+
+    async def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
+        """Async `DPQ.ack_many`."""
+        return await self._drive(self._commands.ack_many(tasks))
+
+    async def extend(self, task: Task[P], seconds: float) -> datetime:
+        """Async `DPQ.extend`."""
+        return datetime.fromtimestamp(
+            await self._run(self._commands.extend(task, seconds)) / 1000, UTC
+        )
+
+    async def set_visibility(self, task: Task[P], seconds: float) -> None:
+        """Async `DPQ.set_visibility`."""
+        command = self._commands.set_visibility(task, seconds)
+        self._leases.let_go(task)
+        await self._run(command)
+
+    async def release(
+        self, task: Task[P], delay: float = 0, *, priority: float | None = None
+    ) -> None:
+        """Async `DPQ.release`."""
+        command = self._commands.release(task, delay, priority)
+        self._leases.let_go(task)
+        await self._run(command)
+
+    async def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
+        """Async `DPQ.fail`."""
+        command = self._commands.fail(task, error, delay)
+        self._leases.let_go(task)
+        await self._run(command)
+
+    async def bury(self, task: Task[P], reason: object) -> None:
+        """Async `DPQ.bury`."""
+        command = self._commands.bury(task, reason)
+        self._leases.let_go(task)
+        await self._run(command)
+
+    async def get(self, task_id: str) -> Task[P]:
+        """Async `DPQ.get`."""
+        return await self._run(self._commands.get(task_id))
+
+    async def peek(self, n: int = 10, state: TaskState | str = TaskState.READY) -> list[Task[P]]:
+        """Async `DPQ.peek`."""
+        return await self._drive(self._commands.peek(n, task_state(state)))
+
+    async def size(self) -> int:
+        """Async `DPQ.size`."""
+        stats = await self.stats()
+        return stats.ready + stats.delayed + stats.invisible + stats.waiting
+
+    async def stats(self) -> QueueStats:
+        """Async `DPQ.stats`."""
+        return await self._run(self._commands.stats())
+
+    async def update(
+        self, task_id: str, *, priority: float | None = None, delay: float | None = None
+    ) -> None:
+        """Async `DPQ.update`."""
+        await self._run(self._commands.update(task_id, priority, delay))
+
+    async def cancel(self, task_id: str) -> None:
+        """Async `DPQ.cancel`."""
+        await self._run(self._commands.cancel(task_id))
+
+    async def pause(self, seconds: float | None = None) -> None:
+        """Async `DPQ.pause`."""
+        await self._run(self._commands.pause(seconds))
+
+    async def resume(self) -> None:
+        """Async `DPQ.resume`."""
+        await self._run(self._commands.resume())
+
+    async def purge(self, state: TaskState | str | None = None) -> int:
+        """Async `DPQ.purge`."""
+        return await self._drive(self._commands.purge(None if state is None else task_state(state)))
+
+    async def drop(self) -> None:
+        """Async `DPQ.drop`."""
+        await self._drive(self._commands.drop(), opened=False)  # whatever its format
+        self._settings = None
+
+    async def set_limit(
+        self,
+        rate: float | Sequence[RateLimit] | None = None,
+        per: float | None = None,
+        burst: int = 1,
+        *,
+        group: str | None = None,
+        concurrency: int | None = None,
+        adaptive: Adaptive | None = None,
+        reserve: Reserve | None = None,
+    ) -> None:
+        """Async `DPQ.set_limit`."""
+        await self._drive(
+            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
+        )
+
+    async def clear_limit(self, group: str | None = None) -> None:
+        """Async `DPQ.clear_limit`."""
+        await self._drive(self._commands.clear_limit(group))
+
+    async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+        """Async `DPQ.rate_limited`."""
+        command = self._commands.rate_limited(task, retry_after, scope)
+        self._leases.let_go(task)
+        await self._run(command)
+
+    async def delay_group(self, group: str, seconds: float) -> None:
+        """Async `DPQ.delay_group`."""
+        await self._run(self._commands.delay_group(group, seconds))
+
+    async def limits(self) -> list[LimitState]:
+        """Async `DPQ.limits`."""
+        return await self._drive(self._commands.limits())
+
+    async def groups(self) -> list[LimitState]:
+        """Async `DPQ.groups`."""
+        return await self._drive(self._commands.groups())
+
+    async def group(self, name: str) -> LimitState:
+        """Async `DPQ.group`."""
+        return await self._drive(self._commands.group(name))
+
+    async def why(self, task_id: str) -> str:
+        """Async `DPQ.why`."""
+        return await self._drive(self._commands.why(task_id))
+
+    async def promote(self) -> int:
+        """Async `DPQ.promote`."""
+        return (await self._run(self._commands.promote()))[0]
+
+    async def next_event(self) -> float | None:
+        """Async `DPQ.next_event`."""
+        wait = await self._run(self._commands.next_event())
+        return None if wait is None else wait / 1000
+
+    async def check(self) -> list[Problem]:
+        """Async `DPQ.check`."""
+        return await self._drive(self._commands.check())
+
+    @property
+    def dead(self) -> "AsyncDeadLetters[P]":
+        """Async `DPQ.dead`."""
+        return AsyncDeadLetters(self)
