@@ -44,11 +44,11 @@ LAYERS = [
     {"_face", "dead", "connect_async", "_wait_async"},
     {"queue", "dead_async"},
     {"queue_async"},
-    {"_work", "tasks"},
-    {"scheduler", "worker", "worker_async"},
+    {"_work"},
+    {"scheduler", "tasks", "worker", "worker_async", "testing"},
     {""},  # dpq itself
     {"cli"},
-    {"__main__"},
+    {"__main__", "pytest_plugin"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 WITHOUT_IO = {name for names in LAYERS[: RANK["_commands"] + 1] for name in names}
