@@ -61,13 +61,13 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    call_all = q._link.call_all
+    begin = q._link.begin
 
     def counting(commands: Sequence[Command[Any]]) -> Any:
         sent.extend(c.script.name for c in commands if c.script.name == "pop")
-        return call_all(commands)
+        return begin(commands)
 
-    monkeypatch.setattr(q._link, "call_all", counting)
+    monkeypatch.setattr(q._link, "begin", counting)
     return sent
 
 
