@@ -153,13 +153,16 @@ class Link:
             self._idle.kept.pop().disconnect()
 
     def _take(self) -> Any:
+        """A connection to send on. One that the server has ended meanwhile shows when it is used,
+        and the call is sent again; for a client that never sends twice it is looked at before."""
         connection = self._idle.take()
-        try:
-            over = connection.is_connected and connection.can_read(timeout=0)
-        except (RedisConnectionError, RedisTimeoutError):
-            over = True
-        if over:  # nothing was due here, so the server has ended it
-            connection.disconnect()
+        if connection.retry.get_retries() == 0 and connection.is_connected:
+            try:
+                over = connection.can_read(timeout=0)
+            except (RedisConnectionError, RedisTimeoutError):
+                over = True
+            if over:  # nothing was due here
+                connection.disconnect()
         return connection
 
 

@@ -137,6 +137,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._cut_short.set()
             self._stopping = True
             self._ended.set()
+            self._news.set()
             self._lock.notify_all()
 
     # Beginning and ending
@@ -331,7 +332,8 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _ask(self, done: list[Done], room: int, asleep: bool) -> tuple[list[Done], list[_Taken]]:
         """Ask queue after queue until there is no room left: what is unsettled, what was taken."""
         taken: list[_Taken] = []
-        found: dict[int, Watch] = {}
+        asked: set[int] = set()
+        empty: dict[int, Watch] = {}
         for place in self._turns.next():
             mine = self._watches[place].mine if self._watches else "-"
             pop = self._commands[place].pop(
@@ -343,20 +345,22 @@ class Worker(WorkerFace[DPQ[Any]]):
             taken += self._hold(place, batch)
             if isinstance(batch, RedisError):
                 return done, taken
-            found[place] = Watch(batch.now_ms, batch.next_event_ms)
+            asked.add(place)
+            if not batch.tasks:
+                empty[place] = Watch(batch.now_ms, batch.next_event_ms)
             if len(taken) >= room:
                 break
         if asleep:
             return done, taken
         if taken:
-            owed = [marker for marker in watched(self._watches) if marker.number not in found]
             if self._watches:
+                owed = [marker for marker in watched(self._watches) if marker.number not in asked]
                 self._waiter.withdraw(owed)
-            self._watches = []
+                self._watches = []
         elif self._until_empty and self._all_gone():
             self.stop()
         else:
-            self._watches = [found[place] for place in range(len(self.queues))]
+            self._watches = [empty[place] for place in range(len(self.queues))]
         return done, taken
 
     def _all_gone(self) -> bool:
