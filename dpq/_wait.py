@@ -135,10 +135,13 @@ def read_marker(markers: Sequence[str], reply: Any) -> Marker | None:
 def handing_on(
     markers: Sequence[str], watched: Iterable[Marker], late: Marker | None
 ) -> Iterator[tuple[Any, ...]]:
-    """The commands that put back what a waiter has taken out; of two moments the sooner stays."""
+    """The commands that put back what a waiter has taken out.
+
+    A moment that stands there already is newer than what is put back: who has set it knew of that.
+    """
     told = {*watched, *([late] if late else [])}
-    for number, moment in sorted(told, reverse=True):
-        yield ("ZADD", markers[number], *(("LT", f"{moment:.3f}", "e") if moment else (0, "w")))
+    for number, moment in sorted(told):
+        yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
 class Watch:
