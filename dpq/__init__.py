@@ -29,6 +29,7 @@ from dpq.models import (
     QueueStats,
     Task,
     TaskState,
+    WorkerInfo,
 )
 from dpq.policy import Backoff
 from dpq.queue import DPQ, known_queues
@@ -76,6 +77,7 @@ __all__ = [
     "TaskState",
     "Tasks",
     "Worker",
+    "WorkerInfo",
     "known_queues",
 ]
 

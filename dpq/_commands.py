@@ -22,6 +22,7 @@ from dpq._arguments import (
     whole_number,
 )
 from dpq._command import Command, Steps, leased, once, same, task_id
+from dpq._crew_commands import CrewCommands
 from dpq._keys import STORAGE_FORMAT
 from dpq._limit_commands import LimitCommands
 from dpq._replies import Batch, Code
@@ -95,7 +96,7 @@ CHECKED_LIMITS = ("tracked", "gates", "invisible")
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Commands(LimitCommands, Generic[P]):
+class Commands(LimitCommands, CrewCommands, Generic[P]):
     """Builds the commands of one queue. The arguments are those of `DPQ`."""
 
     def __init__(

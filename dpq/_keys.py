@@ -27,6 +27,7 @@ PARTS = (
     "limits",
     "gates",
     "tracked",
+    "workers",
 )
 """What a queue is made of. The number of its keys does not grow with its tasks or groups."""
 

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from redis.exceptions import RedisError
-
 from dpq.models import Task
 
 log = logging.getLogger(__name__)
@@ -125,6 +123,7 @@ class Keeper(Leases):
         self._thread: threading.Thread | None = None
         self._beat = threading.Lock()
         self._on_the_way: dict[Key, Lease] = {}
+        self._closed = False
 
     def let_go(self, task: Task[Any]) -> bool:
         """Extend a lease no more; no extension is on its way when this returns."""
@@ -135,12 +134,13 @@ class Keeper(Leases):
         return held
 
     def close(self) -> None:
-        """Extend nothing more."""
-        self._held.clear()
+        """Extend nothing more, until another lease is held; what is held may still be let go."""
+        self._closed = True
         self._news.set()
 
     def _wake(self) -> None:
         with self._starting:
+            self._closed = False
             if self._thread is None or not self._thread.is_alive():  # a forked child has none
                 self._thread = threading.Thread(target=self._run, name="dpq-leases", daemon=True)
                 self._thread.start()
@@ -151,9 +151,9 @@ class Keeper(Leases):
         while True:
             self._news.clear()
             wait = self._plan() - time.monotonic()
-            if not (told or self._held):
+            if self._closed or not (told or self._held):
                 with self._starting:
-                    if not self._held:  # who comes after this starts another thread
+                    if self._closed or not self._held:  # who comes after this starts another thread
                         self.wake_at, self._thread = float("inf"), None
                         return
             told = self._news.wait(max(0.0, wait))
@@ -163,7 +163,7 @@ class Keeper(Leases):
                     if leases:
                         due = [(lease.task, lease.seconds) for lease in leases.values()]
                         self._extended(leases, self._extend(due))
-                except RedisError:
+                except Exception:  # of whatever kind: a keeper that has died keeps nothing
                     self._put_off(leases)
                 finally:
                     self._on_the_way = {}

@@ -6,13 +6,16 @@ No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` hav
 import inspect
 import logging
 import os
+import secrets
 import socket
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from dpq._arguments import number, whole_number
-from dpq._command import Steps
+from dpq._command import Steps, once
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
@@ -35,8 +38,13 @@ LATEST_ACK_SECONDS = 0.05
 
 MAX_CONCURRENCY = 10_000
 MAX_PREFETCH = 1000
+ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
+
 DEFAULT_GRACE = 30.0
 """Seconds that handlers have to finish after a stop: what most process managers grant."""
+
+LEAVE_SECONDS = 2.0
+"""How long a worker that ends may try to say so: without that it is forgotten a minute later."""
 
 
 class Context(Generic[Q]):
@@ -90,24 +98,32 @@ class Handler(NamedTuple):
     takes_context: bool
 
 
-def finder(handlers: Handlers) -> Callable[[Task[Any]], Handler]:
+def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
     """What finds the handler of a task.
+
+    Args:
+        handlers: As for a worker.
+        blocking: Coroutine functions are refused, as far as they are known by now.
 
     Raises:
         ConfigurationError: `handlers` is none of the three kinds.
     """
+    if blocking:
+        for function in _functions(handlers):
+            if _is_coroutine_function(function):
+                raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
     if isinstance(handlers, Mapping):
         by_name = {name: _handler(handler) for name, handler in handlers.items()}
 
         def find_by_name(task: Task[Any]) -> Handler:
             payload = task.payload
             name = payload.get("task") if isinstance(payload, Mapping) else None
-            if name not in by_name:
+            if not isinstance(name, str) or name not in by_name:
                 raise Reject(f"unknown task {name!r}")
             return by_name[name]
 
         return find_by_name
-    if hasattr(handlers, "find"):
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
         find = handlers.find
         return lambda task: Handler(find(task), takes_context=True)
     only = _handler(handlers)
@@ -120,17 +136,33 @@ def _handler(function: Any) -> Handler:
             f"handler is {function!r}: it must be a function of a task, or of a task and a context"
         )
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except ValueError:  # a builtin
         return Handler(function, takes_context=False)
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    wanted = [p for p in parameters if p.kind in kinds and p.default is p.empty]
-    if len(wanted) not in (0, 1, 2):
-        raise ConfigurationError(
-            f"handler {function!r} needs {len(wanted)} arguments: it gets a task, or a task and a "
-            "context; for arguments by name see Tasks"
-        )
-    return Handler(function, takes_context=len(wanted) == 2)
+    for count in (1, 2):
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return Handler(function, takes_context=count == 2)
+    raise ConfigurationError(
+        f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
+        "context; for arguments by name see Tasks"
+    )
+
+
+def _functions(handlers: Handlers) -> list[Any]:
+    """All that may be called, as far as it can be seen."""
+    if isinstance(handlers, Mapping):
+        return list(handlers.values())
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
+        names = getattr(handlers, "names", ())  # of a Tasks
+        return [handlers[name].function for name in names]  # type: ignore[index]
+    return [handlers]
+
+
+def _is_coroutine_function(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object, whose method is async
+    )
 
 
 class Turns:
@@ -175,8 +207,12 @@ def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[St
     for place, task, error in done:
         if error is None:
             acks.setdefault(place, []).append(task)
-        else:
+            continue
+        try:
             operations.append(commands[place].settle(task, error))
+        except Exception:  # an error whose text cannot be had is still an error
+            reason = f"{type(error).__name__}: its text cannot be had"
+            operations.append(once(commands[place].fail(task, reason, None)))
     return [commands[place].ack_many(tasks) for place, tasks in acks.items()] + operations
 
 
@@ -196,6 +232,8 @@ class WorkerFace(Generic[Q]):
         queues: In the order given.
         handled: How many handlers have ended since the worker was made, by how: `"done"`, or the
             name of the error.
+        given_back: How many handlers of the last run did not end in time: their tasks were given
+            back, uncounted.
     """
 
     def __init__(
@@ -274,12 +312,21 @@ class WorkerFace(Generic[Q]):
         self.time_limit = time_limit
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
         self.handled: Counter[str] = Counter()
-        self._find = finder(handlers)
+        self.given_back = 0
+        self._find = finder(handlers, blocking=self._blocking)
         self._turns = Turns(weights, "round_robin" if weighted else order)
         self._commands = [queue._commands for queue in named]
         self._before, self._after, self._on_error = before, after, on_error
         self._hooked = bool(before or after or on_error)
         self._stopping = False
+        self._on = False  # a run goes on
+        self._stop_early = False  # told to stop before the run has begun
+        self._prepare()
+
+    _blocking = False
+
+    def _prepare(self) -> None:
+        """What a shell sets up after its arguments are checked."""
 
     @classmethod
     def _kind(cls) -> type[QueueFace[Any]]:
@@ -290,19 +337,46 @@ class WorkerFace(Generic[Q]):
         """Whether it was told to stop."""
         return self._stopping
 
+    def _clock_on(self) -> None:
+        """A run begins."""
+        self._on = True
+        self._stopping, self._stop_early = self._stop_early, False
+        self.given_back = 0
+        self._run_id = secrets.token_urlsafe(9)
+        self._began = time.monotonic()
+
+    def _beats(self, running: Iterable[int]) -> list[Steps[Any]]:
+        """What tells every queue of this worker, of whose handlers so many run: their places."""
+        counts = Counter(running)
+        host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
+        return [
+            once(
+                commands.beat(
+                    self._run_id, self.name, host, pid, counts[place], self.concurrency, age
+                )
+            )
+            for place, commands in enumerate(self._commands)
+        ]
+
+    def _leaving(self) -> list[Steps[Any]]:
+        """What tells every queue that this worker has ended."""
+        return [once(commands.leave(self._run_id)) for commands in self._commands]
+
     def _seconds(self, place: int) -> float:
         return self.visibility or self.queues[place].default_visibility
 
     def _context(self, place: int, lease: Lease) -> Context[Q]:
         context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)
         lease.lost = context._lose
+        if not lease.alive:  # lost just before somebody was there to be told
+            context._lose()
         return context
 
     def _tell(self, hook: Callable[..., Any] | None, *what: Any) -> Any:
         """Call a hook, if there is one; its answer, which an async one is to be awaited for."""
         try:
             return hook(*what) if hook else None
-        except Exception:
+        except BaseException:
             log.exception("%s: a hook failed", self.name)
 
     def _hooks_at_end(

@@ -18,6 +18,7 @@ __all__ = [
     "QueueStats",
     "Task",
     "TaskState",
+    "WorkerInfo",
 ]
 
 P = TypeVar("P")
@@ -186,3 +187,31 @@ class Problem(BaseModel):
     kind: str
     subject: str
     detail: str = ""
+
+
+class WorkerInfo(BaseModel):
+    """A worker, as one queue knows it from what the worker last told.
+
+    Attributes:
+        id: Of one run of a worker; the same in all of its queues.
+        name: As it was made, or host and process.
+        host: The machine that it runs on.
+        pid: Its process there.
+        queue: The queue that was asked.
+        running: Handlers that ran on tasks of this queue.
+        concurrency: Handlers that may run at once, on tasks of all its queues together.
+        since: When it began, by the server's clock, UTC.
+        seen: When it last told of itself, UTC; it does every 10 s, and is forgotten after 60.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    queue: str
+    running: int
+    concurrency: int
+    since: datetime
+    seen: datetime

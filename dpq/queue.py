@@ -38,6 +38,7 @@ from dpq.models import (
     QueueStats,
     Task,
     TaskState,
+    WorkerInfo,
 )
 
 __all__ = ["DPQ", "known_queues"]
@@ -572,6 +573,14 @@ class DPQ(QueueFace[P]):
             TaskNotFoundError: Nothing is stored under this id.
         """
         return self._drive(self._commands.why(task_id))
+
+    def workers(self) -> list[WorkerInfo]:
+        """List the workers of this queue, the longest running first.
+
+        A worker tells of itself when it begins, every 10 s and when it ends. One that died is
+        listed for up to 60 s more.
+        """
+        return self._drive(self._commands.workers())
 
     @property
     def dead(self) -> "DeadLetters[P]":

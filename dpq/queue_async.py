@@ -10,6 +10,7 @@ something: what a cancelled pop still gets is given back, uncounted, or its leas
 import asyncio
 import logging
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -43,6 +44,7 @@ from dpq.models import (
     QueueStats,
     Task,
     TaskState,
+    WorkerInfo,
 )
 
 __all__ = ["AsyncDPQ"]
@@ -56,6 +58,9 @@ T = TypeVar("T")
 GIVE_BACK_SECONDS = 5.0
 """How long `close` waits for what cancelled pops give back: then their leases run out."""
 
+_OF_A_PARENT: list[object] = []
+"""What a forked child must not let go of."""
+
 
 class AsyncDPQ(QueueFace[P]):
     """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
@@ -68,12 +73,24 @@ class AsyncDPQ(QueueFace[P]):
     _opened: AsyncOpened | None = None
 
     def _start(self) -> None:
+        self._pid = os.getpid()
         self._link = AsyncLink(self._redis)
         self._leases = AsyncKeeper(self._extend_many)
         markers = [key_of(self.queue_name, "wake")]
         self._waiters = AsyncWaiters(self._redis, markers, self._link.execute)
         self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
+
+    def _start_in_child(self) -> None:
+        """After a fork, begin anew, and keep what the parent opened: it shares its epoll with us.
+
+        To close a connection here would make the parent's event loop deaf to it.
+        """
+        if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
+            parents = (self._opened, self._link, self._waiters, self._leases, self._background)
+            _OF_A_PARENT.append(parents)
+            self._opened = None
+            self._start()
 
     @classmethod
     def from_url(cls, url: str, queue_name: str, **settings: Any) -> Self:
@@ -90,6 +107,7 @@ class AsyncDPQ(QueueFace[P]):
 
     async def close(self) -> None:
         """Async `DPQ.close`."""
+        self._start_in_child()
         await self._leases.aclose()
         if self._background:
             await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
@@ -124,6 +142,7 @@ class AsyncDPQ(QueueFace[P]):
         self, operations: Sequence[Steps[Any]], *, opened: bool = True
     ) -> list[Any]:
         """Async `DPQ._drive_all`."""
+        self._start_in_child()
         driver = together(operations)
         try:
             commands = next(driver)
@@ -403,6 +422,10 @@ class AsyncDPQ(QueueFace[P]):
     async def why(self, task_id: str) -> str:
         """Async `DPQ.why`."""
         return await self._drive(self._commands.why(task_id))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Async `DPQ.workers`."""
+        return await self._drive(self._commands.workers())
 
     async def promote(self) -> int:
         """Async `DPQ.promote`."""

@@ -6,26 +6,32 @@ threads share them. Only one idle thread waits at the server; the others wait fo
 """
 
 import logging
+import math
 import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from types import FrameType
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+from types import CoroutineType, FrameType
 from typing import Any, NamedTuple
 
+from redis import Redis
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
-from dpq._command import once
+from dpq._command import Steps, once
+from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases import Lease
-from dpq._wait import Waiter, Watch, sleep, watched
+from dpq._wait import RECHECK_SECONDS, Waiter, Watch, sleep, time_left, watched
 from dpq._work import (
+    ASYNC_HANDLER,
     FIRST_PAUSE_SECONDS,
     LATEST_ACK_SECONDS,
+    LEAVE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     Context,
     Done,
@@ -34,6 +40,7 @@ from dpq._work import (
     none_live,
     settling,
 )
+from dpq.errors import ConfigurationError
 from dpq.queue import DPQ
 
 __all__ = ["Worker"]
@@ -66,15 +73,33 @@ class _Ahead(NamedTuple):
     since: float
 
 
-class _Run:
-    """A handler that runs: for which queue, since when (monotonic), and what it was told."""
+class _Patient(Waiter):
+    """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
 
-    __slots__ = ("began", "context", "place")
+    def _block(self, seconds: float) -> None:
+        plain = type(self._client) is Redis  # no double, whose reads may end with the block only
+        super()._block(max(seconds, RECHECK_SECONDS) if plain else seconds)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it blocks now: not after a marker, or a fault."""
+        return self._blocked
+
+
+class _Run:
+    """A handler that runs: for which queue, since when (monotonic), and what it was told.
+
+    Attributes:
+        ended: The handler has ended, and its thread is about to say how.
+    """
+
+    __slots__ = ("began", "context", "ended", "place")
 
     def __init__(self, place: int, began: float) -> None:
         self.place = place
         self.began = began
         self.context: Context[DPQ[Any]] | None = None
+        self.ended = False
 
 
 class Worker(WorkerFace[DPQ[Any]]):
@@ -83,7 +108,11 @@ class Worker(WorkerFace[DPQ[Any]]):
     `run` goes on until `stop`, SIGTERM or SIGINT; `drain` until the queues are empty.
     """
 
-    _waiter: Waiter
+    _waiter: _Patient
+    _blocking = True
+
+    def _prepare(self) -> None:
+        self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
 
     @classmethod
     def _kind(cls) -> type[QueueFace[Any]]:
@@ -110,18 +139,28 @@ class Worker(WorkerFace[DPQ[Any]]):
         """
         self._begin(until_empty)
         names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = Waiter(self.queues[0].redis, names)
+        self._waiter = _Patient(self.queues[0].redis, names)
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
         ]
         if self.time_limit is not None or self.prefetch:
             threads.append(threading.Thread(target=self._guarded, args=(self._mind,), daemon=True))
+        beating = threading.Thread(target=self._beat, name="dpq-beat", daemon=True)
         with self._signals() if signals else nullcontext():
-            for thread in threads:
-                thread.start()
-            self._ended.wait()
-            self._finish(threads)
+            try:
+                for thread in (beating, *threads):
+                    thread.start()
+                self._wait_to_be_told()
+            except BaseException:  # an interrupt, or no more threads: nothing goes on unseen
+                self._cut_short.set()
+                raise
+            finally:
+                self._end()
+                self._finish(threads)
+                self._gone.set()
+                if beating.is_alive():
+                    beating.join(LEAVE_SECONDS)
         if self._fault:
             raise self._fault
         return self.handled.total()
@@ -131,24 +170,36 @@ class Worker(WorkerFace[DPQ[Any]]):
         return self.run(until_empty=True)
 
     def stop(self) -> None:
-        """Let `run` end, as after SIGTERM; for any thread, and for a signal handler."""
+        """Let `run` end, as after SIGTERM; for any thread, and for a signal handler.
+
+        When none goes on, the next one ends as soon as it has begun.
+        """
         with self._lock:
-            if self._stopping:
+            if not self._on:
+                self._stop_early = True
+            elif self._stopping:
                 self._cut_short.set()
+            else:
+                self._end()
+
+    def _end(self) -> None:
+        with self._lock:
             self._stopping = True
             self._ended.set()
+            self._told.put(0)
             self._news.set()
             self._lock.notify_all()
 
     # Beginning and ending
 
     def _begin(self, until_empty: bool) -> None:
-        self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
         self._ended = threading.Event()
+        self._told: SimpleQueue[int] = SimpleQueue()  # a signal handler must not set what is waited
+        # for under a lock, as an Event is: it would wait for its own thread
+        self._gone = threading.Event()
         self._cut_short = threading.Event()
         self._fault: BaseException | None = None
         self._until_empty = until_empty
-        self._stopping = False
         self._idle = 0  # threads that want a task
         self._taken: deque[_Taken] = deque()
         self._done: list[Done] = []
@@ -164,6 +215,10 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._news = threading.Event()
         for queue in self.queues:
             queue._ready()
+        with self._lock:
+            self._clock_on()
+            if self._stopping:
+                self._end()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -172,7 +227,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             return
 
         def stop(number: int, _: FrameType | None) -> None:
-            log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
+            self._told.put(number)
             self.stop()
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -182,18 +237,26 @@ class Worker(WorkerFace[DPQ[Any]]):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def _wait_to_be_told(self) -> None:
+        number = 0
+        while not self._ended.is_set():
+            with suppress(Empty):  # in steps: two signals at once do not wake a thread for sure
+                number = self._told.get(timeout=STOP_CHECK_SECONDS)
+        if number:
+            log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
+
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
         except BaseException as error:
             self._fault = self._fault or error  # `run` raises it
-            self.stop()
+            self._end()
 
     def _finish(self, threads: list[threading.Thread]) -> None:
         """Wait for the handlers that run, then give back what is left."""
         with self._lock:
-            while self._exchanging:
-                self._lock.wait(STOP_CHECK_SECONDS)
+            while self._exchanging or self._idle:
+                self._lock.wait(STOP_CHECK_SECONDS / 5)
             if self._ahead:
                 self._exchange()
             unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
@@ -204,12 +267,18 @@ class Worker(WorkerFace[DPQ[Any]]):
         for thread in threads:
             while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
                 thread.join(STOP_CHECK_SECONDS / 5)
+                if self.time_limit:
+                    self._end_overdue(self.time_limit)
+                self._flush()
         with self._lock:
-            running = [
-                Done(run.place, lease.task, GivenBack()) for lease, run in self._running.items()
-            ]
-            left = list(filter(self._let_go, running))
+            running = list(self._running.items())
+            unfinished = [Done(run.place, lease.task, GivenBack()) for lease, run in running]
+            left = list(filter(self._let_go, unfinished))
             self._done += left
+            while any(run.ended for run in list(self._running.values())):
+                self._lock.wait(STOP_CHECK_SECONDS / 50)  # its last word is on the way
+            self._on = False
+        self.given_back = len(left)
         if left:
             log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
         self._flush()
@@ -222,7 +291,8 @@ class Worker(WorkerFace[DPQ[Any]]):
     # One thread
 
     def _slot(self) -> None:
-        while taken := self._next():
+        ended = self._ended  # of this run: its handler may outlive it
+        while not ended.is_set() and (taken := self._next()):
             if taken.lease.alive:  # it may have been lost while it waited to begin
                 self._handle(taken)
 
@@ -230,27 +300,33 @@ class Worker(WorkerFace[DPQ[Any]]):
         place, lease = taken
         task = lease.task
         error: BaseException | None = None
-        run = self._running[lease] = _Run(place, time.monotonic() if self.time_limit else 0.0)
+        running = self._running
+        run = running[lease] = _Run(place, time.monotonic() if self.time_limit else 0.0)
         if self._dozing:
             self._dozing = False
             self._news.set()
         try:
-            handler = self._find(task)
-            if handler.takes_context or self._hooked or self.time_limit:
+            if self._hooked or self.time_limit:
                 run.context = self._context(place, lease)
                 self._tell(self._before, run.context)
+            handler = self._find(task)
             if handler.takes_context:
-                handler.call(task, run.context)
+                run.context = run.context or self._context(place, lease)
+                result = handler.call(task, run.context)
             else:
-                handler.call(task)
+                result = handler.call(task)
+            if isinstance(result, CoroutineType):  # of a function that was not known as such
+                result.close()
+                raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")  # noqa: TRY301
         except BaseException as raised:  # it says how the task goes on
             error = raised
         if run.context and self._hooked:
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)
-        del self._running[lease]
+        run.ended = True
         held = self.queues[place]._leases.let_go(task)
         with self._lock:
+            running.pop(lease, None)
             self.handled["done" if error is None else type(error).__name__] += 1
             if held:  # else the handler has settled it itself, or it is lost
                 self._done.append(Done(place, task, error))
@@ -265,6 +341,9 @@ class Worker(WorkerFace[DPQ[Any]]):
                     if self._stopping:
                         return None
                     if self._taken:
+                        if self._watches and self._idle == 1 and not self._exchanging:
+                            self._stop_watching()
+                            continue
                         if len(self._taken) == self._low_water and not self._ahead:
                             self._ask_ahead()
                         return self._taken.popleft()
@@ -285,7 +364,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             done, self._done = self._done, []
-            room = self._idle + self.prefetch - len(self._taken)
+            room = self._idle - self._sleeping + self.prefetch - len(self._taken)
         self._look, self._exchanging = False, True
         asleep = self._sleeping
         taken: list[_Taken] = []
@@ -295,7 +374,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 done, taken = ahead.done, []
                 done, taken = self._read(ahead)
             else:
-                done, taken = self._ask(done, room, asleep)
+                done = self._ask(done, room, asleep, taken)
         finally:
             self._lock.acquire()
             self._exchanging = False
@@ -329,9 +408,8 @@ class Worker(WorkerFace[DPQ[Any]]):
         hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
         return [_Taken(place, hold(task, seconds)) for task in batch.tasks]
 
-    def _ask(self, done: list[Done], room: int, asleep: bool) -> tuple[list[Done], list[_Taken]]:
-        """Ask queue after queue until there is no room left: what is unsettled, what was taken."""
-        taken: list[_Taken] = []
+    def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[_Taken]) -> list[Done]:
+        """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
         asked: set[int] = set()
         empty: dict[int, Watch] = {}
         for place in self._turns.next():
@@ -344,24 +422,36 @@ class Worker(WorkerFace[DPQ[Any]]):
             done = self._unsettled(done, settled)
             taken += self._hold(place, batch)
             if isinstance(batch, RedisError):
-                return done, taken
+                return done
             asked.add(place)
             if not batch.tasks:
                 empty[place] = Watch(batch.now_ms, batch.next_event_ms)
             if len(taken) >= room:
                 break
-        if asleep:
-            return done, taken
-        if taken:
+        if not taken and self._until_empty and self._all_gone():
+            self._end()
+        elif asleep:
+            pass  # who sleeps watches
+        elif taken:
             if self._watches:
                 owed = [marker for marker in watched(self._watches) if marker.number not in asked]
                 self._waiter.withdraw(owed)
                 self._watches = []
-        elif self._until_empty and self._all_gone():
-            self.stop()
         else:
             self._watches = [empty[place] for place in range(len(self.queues))]
-        return done, taken
+        return done
+
+    def _stop_watching(self) -> None:
+        """Every thread has work: what would wake one is for others."""
+        watches, self._watches = self._watches, []
+        self._exchanging = True
+        self._lock.release()
+        try:
+            self._waiter.withdraw(watched(watches))
+        finally:
+            self._lock.acquire()
+            self._exchanging = False
+            self._lock.notify_all()
 
     def _all_gone(self) -> bool:
         counts = [once(commands.stats()) for commands in self._commands]
@@ -371,14 +461,16 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or FIRST_PAUSE_SECONDS)
         log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
         self._look = True
-        self._ended.wait(self._pause)
+        if not self._stopping:
+            self._ended.wait(self._pause)
 
     def _sleep(self) -> None:
         """Wait for a wake-up, for a while."""
         self._sleeping = True
         self._lock.release()
         try:
-            due = sleep(self._waiter, self._watches, time.monotonic() + STOP_CHECK_SECONDS)
+            sleep(self._waiter, self._watches, time.monotonic() + STOP_CHECK_SECONDS)
+            due = not self._waiter.waiting or time_left(self._watches, math.inf) <= 0
         finally:
             self._lock.acquire()
             self._sleeping = False
@@ -394,6 +486,21 @@ class Worker(WorkerFace[DPQ[Any]]):
             )
             with self._lock:
                 self._done += unsettled
+
+    # Telling the queues who works on them
+
+    def _beat(self) -> None:
+        """Tell at the beginning, every 10 s and at the end, however busy the handlers are."""
+        while not self._gone.is_set():
+            self._say(self._beats(run.place for run in list(self._running.values())))
+            self._gone.wait(BEAT_SECONDS)
+        self._say(self._leaving())
+
+    def _say(self, operations: Sequence[Steps[Any]]) -> None:
+        try:
+            self.queues[0]._drive_all(operations)
+        except Exception:  # a worker that cannot tell of itself works on
+            log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
     # Minding: what must not wait until a thread is idle
 

@@ -11,8 +11,8 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
 from dpq._command import Steps, once
+from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases import Lease
@@ -28,6 +29,7 @@ from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
     FIRST_PAUSE_SECONDS,
     LATEST_ACK_SECONDS,
+    LEAVE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     Context,
     Done,
@@ -53,7 +55,8 @@ class _Taken(NamedTuple):
 class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
-    A handler whose lease is lost, or that runs longer than `time_limit`, is cancelled.
+    A handler whose lease is lost, or that runs longer than `time_limit`, is cancelled. A plain
+    function may be a handler as well; while it runs the loop does nothing else.
     """
 
     _waiter: AsyncWaiter
@@ -64,24 +67,38 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
         """Async `Worker.run`. To cancel it is to `stop` it without grace."""
+        try:
+            return await self._run(until_empty, signals)
+        finally:
+            self._on = False
+
+    async def _run(self, until_empty: bool, signals: bool) -> int:
         await self._begin()
         names = [key_of(queue.queue_name, "wake") for queue in self.queues]
         redis = self.queues[0].redis
         self._waiter = AsyncWaiter(redis, names, redis.execute_command)
+        self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
+            working = asyncio.create_task(self._work(until_empty))
             try:
-                while not self._stopping:
-                    await self._step(until_empty)
-            except asyncio.CancelledError:
-                self._grace_left = 0.0
-                await asyncio.shield(asyncio.create_task(self._finish()))
+                await asyncio.shield(working)
+            except asyncio.CancelledError:  # nothing is broken off between a pop and its handler
+                self._cut_short()
+                await asyncio.shield(asyncio.wait([working]))
+                if not working.cancelled() and (fault := working.exception()):
+                    log.exception("%s: failed as it ended", self.name, exc_info=fault)
                 raise
-            except BaseException:
-                self._grace_left = 0.0
-                await self._finish()
-                raise
-            await self._finish()
         return self.handled.total()
+
+    async def _work(self, until_empty: bool) -> None:
+        try:
+            while not self._stopping:
+                await self._step(until_empty)
+        except BaseException:
+            self._cut_short()
+            await asyncio.shield(asyncio.create_task(self._finish()))
+            raise
+        await self._finish()
 
     async def drain(self) -> int:
         """Async `Worker.drain`."""
@@ -89,22 +106,33 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     def stop(self) -> None:
         """`Worker.stop`; to be called in the event loop."""
-        if self._stopping:
-            self._grace_left = 0.0
+        if not self._on:
+            self._stop_early = True
+        elif self._stopping:
+            self._cut_short()
+        else:
+            self._end()
+
+    def _end(self) -> None:
         self._stopping = True
         if not self._news.done():
             self._news.set_result(None)
 
+    def _cut_short(self) -> None:
+        self._grace_left = 0.0
+        self._end()
+
     # Beginning and ending
 
     async def _begin(self) -> None:
-        self._stopping = False
+        self._news = asyncio.get_running_loop().create_future()  # done when something has changed
+        self._clock_on()
+        self._gone = asyncio.Event()
         self._grace_left = self.grace
         self._unbegun: deque[_Taken] = deque()
         self._running: dict[asyncio.Task[None], _Taken] = {}
         self._done: list[Done] = []
         self._done_since = math.inf
-        self._news = asyncio.get_running_loop().create_future()  # done when something has changed
         self._watches: list[Watch] = []
         self._look = True
         self._pause = 0.0
@@ -114,23 +142,25 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     @contextmanager
     def _signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        listened = []
+        listened = {}
 
         def stop(number: signal.Signals) -> None:
             log.info("%s: %s, stopping", self.name, number.name)
             self.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
+            before = signal.getsignal(number)  # asyncio.run has one of its own
             try:
                 loop.add_signal_handler(number, stop, number)
             except (RuntimeError, ValueError, NotImplementedError):  # not the main thread
                 break
-            listened.append(number)
+            listened[number] = before
         try:
             yield
         finally:
-            for number in listened:
+            for number, handler in listened.items():
                 loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
     async def _finish(self) -> None:
         """Wait for the handlers that run, then give back what is left."""
@@ -143,6 +173,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await asyncio.wait([self._news], timeout=left)
             await self._settle()
         unfinished = dict(self._running)
+        self.given_back = len(unfinished)
         if unfinished:
             log.warning(
                 "%s: gives back %d tasks whose handlers still run", self.name, len(unfinished)
@@ -150,10 +181,14 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._give_back(unfinished.values())
         for handling in unfinished:
             handling.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
+        if unfinished:  # one that will not be cancelled holds up nobody else
+            await asyncio.wait(unfinished, timeout=LEAVE_SECONDS)
         await self._settle()
         await self._waiter.withdraw(watched(self._watches))
         await self._waiter.aclose()
+        self._gone.set()
+        await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
+        self._beating.cancel()
 
     def _give_back(self, taken: Iterable[_Taken]) -> None:
         for place, lease in taken:
@@ -192,12 +227,10 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _ask(self, room: int, until_empty: bool) -> None:
         """Settle what is done, and ask queue after queue until there is no room left."""
         found: dict[int, Watch] = {}
-        taken: list[_Taken] = []
+        taken = 0
         for place in self._turns.next():
             mine = self._watches[place].mine if self._watches else "-"
-            pop = self._commands[place].pop(
-                min(room - len(taken), MAX_BATCH), self.visibility, mine
-            )
+            pop = self._commands[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
                 await self._wait_out(batch)
@@ -206,11 +239,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 raise batch
             self._pause = 0.0
             hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
-            taken += [_Taken(place, hold(task, seconds)) for task in batch.tasks]
+            self._unbegun.extend(_Taken(place, hold(task, seconds)) for task in batch.tasks)
+            taken += len(batch.tasks)
             found[place] = Watch(batch.now_ms, batch.next_event_ms)
-            if len(taken) >= room:
+            if taken >= room:
                 break
-        self._unbegun.extend(taken)
         if taken or len(found) < len(self.queues):
             if self._watches:
                 owed = [marker for marker in watched(self._watches) if marker.number not in found]
@@ -218,7 +251,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._watches = []
             self._look = True
         elif until_empty and not self._done and await self._all_gone():
-            self.stop()
+            self._end()
         else:
             self._watches = [found[place] for place in range(len(self.queues))]
 
@@ -226,7 +259,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         """Settle what is done, and run operations, in one round trip; the last one's result."""
         done, self._done, self._done_since = self._done, [], math.inf
         settling_them = settling(done, self._commands)
-        results = await self.queues[0]._drive_all([*settling_them, *operations])
+        try:
+            results = await self.queues[0]._drive_all([*settling_them, *operations])
+        except BaseException:
+            self._done = done + self._done
+            raise
         self._done += self._unsettled(done, results[: len(settling_them)])
         return results[-1] if results else None
 
@@ -243,7 +280,25 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
         give_up = time.monotonic() + self._pause
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
-            await asyncio.wait([self._news], timeout=min(left, FIRST_PAUSE_SECONDS))
+            if self._news.done():  # a handler has ended: no reason to ask sooner
+                self._news = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._news], timeout=left)
+
+    # Telling the queues who works on them
+
+    async def _beat(self) -> None:
+        """Tell at the beginning, every 10 s and at the end."""
+        while not self._gone.is_set():
+            await self._say(self._beats(taken.place for taken in self._running.values()))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
+        await self._say(self._leaving())
+
+    async def _say(self, operations: Sequence[Steps[Any]]) -> None:
+        try:
+            await self.queues[0]._drive_all(operations)
+        except Exception:  # a worker that cannot tell of itself works on
+            log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
     # One handler
 
@@ -253,7 +308,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         handling.add_done_callback(self._ended)
 
     def _ended(self, handling: "asyncio.Task[None]") -> None:
-        del self._running[handling]
+        self._running.pop(handling, None)  # it may have outlived its run
         if not self._news.done():
             self._news.set_result(None)
 
@@ -263,35 +318,39 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         context = self._context(place, lease)
         lease.lost = partial(_cancel_lost, context, asyncio.current_task())
         error: BaseException | None = None
+        limit: asyncio.Timeout | None = None
+        if not lease.alive:  # lost since it was to begin
+            return
         try:
             await self._tell_awaited(self._before, context)
             handler = self._find(task)
-            async with asyncio.timeout(self.time_limit):
+            async with asyncio.timeout(self.time_limit) as limit:
                 result = (
                     handler.call(task, context) if handler.takes_context else handler.call(task)
                 )
                 if inspect.isawaitable(result):
                     await result
-        except TimeoutError as raised:
-            error = raised if str(raised) else TimeoutError(f"ran longer than {self.time_limit} s")
         except BaseException as raised:  # it says how the task goes on
             error = raised
-        if self._hooked:
-            for hook, what in self._hooks_at_end(context, error):
+            if isinstance(raised, TimeoutError) and limit and limit.expired():
+                error = TimeoutError(f"ran longer than {self.time_limit:g} s")
+        try:
+            for hook, what in self._hooks_at_end(context, error) if self._hooked else ():
                 await self._tell_awaited(hook, *what)
-        self.handled["done" if error is None else type(error).__name__] += 1
-        if self.queues[place]._leases.let_go(
-            task
-        ):  # else the handler has settled it, or it is lost
-            self._done.append(Done(place, task, error))
-            self._done_since = min(self._done_since, time.monotonic())
+        finally:
+            self.handled["done" if error is None else type(error).__name__] += 1
+            if self.queues[place]._leases.let_go(task):  # else settled by its handler, or lost
+                self._done.append(Done(place, task, error))
+                self._done_since = min(self._done_since, time.monotonic())
 
     async def _tell_awaited(self, hook: Callable[..., Any] | None, *what: Any) -> None:
         answer = self._tell(hook, *what)
         if inspect.isawaitable(answer):
             try:
                 await answer
-            except Exception:
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
                 log.exception("%s: a hook failed", self.name)
 
 

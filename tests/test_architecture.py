@@ -18,7 +18,7 @@ import lupa.lua51
 import pytest
 
 import dpq
-from dpq import DPQ, Push, Task, TaskState
+from dpq import DPQ, Push, Task, TaskState, WorkerInfo
 from dpq._keys import PARTS, key_of
 from dpq._scripts import script, script_names
 
@@ -37,7 +37,7 @@ LAYERS = [
     {"limits"},
     {"_replies"},
     {"_settings", "_limit_replies", "_command"},
-    {"_limit_commands"},
+    {"_limit_commands", "_crew_commands"},
     {"_commands"},
     {"server", "_keeper", "_link", "_leases"},
     {"connect", "_wait", "_link_async", "_leases_async"},
@@ -337,6 +337,12 @@ def pushed_and_popped(q: DPQ) -> Task:
     return task
 
 
+def crew_of(q: DPQ) -> list[WorkerInfo]:
+    """The workers of a queue that has one."""
+    q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    return q.workers()
+
+
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     """Call every public method of a queue, in the states in which it has most to do."""
     for i in range(6):
@@ -375,6 +381,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "groups": q.groups(),
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
+        "workers": crew_of(q),
     }
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")

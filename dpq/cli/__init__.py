@@ -11,11 +11,14 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, limits, look, produce
+from dpq.cli import change, consume, daemon, dead, demo, limits, look, produce, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._shell import BareNumber, Program, log_to_stderr
 
 __all__ = ["app", "main"]
+
+DAEMONS = ("scheduler", "worker")
+"""Commands that go on for long, and tell what they do without being asked."""
 
 app = typer.Typer(
     cls=Program,
@@ -58,12 +61,13 @@ def root(
       dpq pop --wait              one line of JSON, with id and token
       dpq ack ID TOKEN            done; a task that nobody finishes comes back
       dpq push < tasks.ndjson     one task for each line
+      dpq worker shop:handlers    run the functions of shop.py
       dpq limit set 10/s          at most 10 in any second, whoever pops
 
     \b
     Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.
     """
-    log_to_stderr(ctx, verbose + (ctx.invoked_subcommand == "scheduler"))
+    log_to_stderr(ctx, verbose + (ctx.invoked_subcommand in DAEMONS))
 
 
 _command: Callable[..., None]
@@ -71,6 +75,7 @@ _command: Callable[..., None]
 _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
+_add()(worker.worker)
 for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
     _add(context_settings=TAKES_IDS)(_command)
 for _command in (consume.bury, consume.extend):
@@ -82,6 +87,7 @@ for _command in (look.get, look.why):
     _add(context_settings=TAKES_IDS)(_command)
 _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
+_add()(worker.workers)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

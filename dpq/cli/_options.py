@@ -31,6 +31,12 @@ def given(ctx: Any, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+def named(ctx: Any, name: str) -> bool:
+    """Does anybody name this option: the command line, before the command too, or a variable?"""
+    sources = [each.get_parameter_source(name) for each in (ctx, ctx.find_root())]
+    return any(source and source.name in ("COMMANDLINE", "ENVIRONMENT") for source in sources)
+
+
 def number(text: str) -> float:
     """Read an int as an int, however long: a double would lose its last digits."""
     try:

@@ -1,6 +1,6 @@
 """Tasks and counts as rich tables. Text from the queue goes in without control characters."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
 from typing import Any, Literal
@@ -132,6 +132,19 @@ def all_queues(found: dict[str, QueueStats]) -> Table:
     made = _table("queues", "queue", *numbers, numbers=numbers)
     for name, stats in found.items():
         made.add_row(*_cells([name, *(getattr(stats, field) for field in numbers)]))
+    return made
+
+
+def crew_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+    """Workers, one on each line; the host stands in most names already."""
+    numbers = ("pid", "running", "of")
+    columns = ("worker", "host", "pid", "queues", "running", "of", "since (UTC)", "last seen")
+    made = _table("workers", *columns, numbers=numbers, wraps=("worker", "host", "queues"))
+    for row in workers:
+        ago = max(0.0, (datetime.now(UTC) - row["seen"]).total_seconds())
+        counts = (row["running"], row["concurrency"])
+        texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
+        made.add_row(*_cells([*texts, row["since"], f"{ago:.0f} s ago"]))
     return made
 
 

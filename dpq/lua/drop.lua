@@ -17,6 +17,7 @@
 -- KEYS[15] limits     HASH    what is limited -> how
 -- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
+-- KEYS[18] workers    HASH    worker -> when it was seen, and what it said
 --
 -- Returns how many keys there were.
 -- Lost reply: safe to send again.

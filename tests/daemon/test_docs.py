@@ -1,7 +1,8 @@
-"""What the documents show about limits runs as it stands: Python blocks and commands."""
+"""What the documents show runs as it stands: Python blocks and commands."""
 
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,9 @@ from dpq.server import Server
 
 ROOT = Path(dpq.__file__).parents[1]
 GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
+NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
+WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
+SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 URL = "redis://localhost"  # as the documents write it
 
@@ -147,3 +151,62 @@ def test_every_command_of_the_guide_runs(url, session):
         result = CliRunner().invoke(app, words, env={"DPQ_URL": url, "DPQ_QUEUE": "shell"})
         assert (name, result.exit_code) == ("dpq", 0), f"{line}: {result.output}"
     assert {state.group for state in queue.limits()} == {None, "*", "shop.example"}
+
+
+def test_every_block_of_named_tasks_runs(url, session, capsys):
+    """The blocks about named tasks run one after the other, print what they say, and break no
+    invariant."""
+    for code in blocks(NAMED_TASKS, "python"):
+        run(code, session, url)
+    assert session["q"].check() == []
+    with DPQ.from_url(url, "pages-async") as pinged:
+        assert (pinged.stats().acked, pinged.check()) == (1, [])
+        pinged.drop()
+    printed = capsys.readouterr().out
+    assert "fetching api.example /best at depth 1\n" in printed
+    assert "unknown task 'fetsh'\n" in printed
+    assert "its group 'api.example' is closed" in printed
+    assert "ping api.example\n" in printed
+
+
+def test_every_block_of_workers_runs(url, session, capsys):
+    """The blocks about workers run one after the other, print what they say, and lose no task."""
+    for code in blocks(WORKERS, "python"):
+        if not code.startswith(SHOP):
+            run(code, session, url)
+    for queue in (session["mails"], session["reports"]):
+        assert (queue.size(), queue.check(), queue.workers()) == (0, [], [])
+    with DPQ.from_url(url, "pages") as pages:
+        assert (pages.stats().acked, pages.check()) == (1, [])
+        pages.drop()
+    printed = capsys.readouterr().out
+    assert printed.startswith("mail to ada@example.org\nmail to grace@example.org\n")
+    assert "['not by this program', \"unknown task 'cuont'\"]" in printed
+    assert "fetched https://api.example/\n" in printed
+
+
+def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
+    """The commands about workers run the guide's module, each until its queues are empty."""
+    monkeypatch.setenv("DPQ_URL", url)
+    [shop] = [code for code in blocks(WORKERS, "python") if code.startswith(SHOP)]
+    (tmp_path / "shop.py").write_text(shop)
+    lines = "".join(blocks(WORKERS, "sh")).splitlines()
+    assert len(lines) == 6
+    with DPQ.from_url(url, "mails") as mails:
+        for line in lines:
+            name, command, *words = shlex.split(line, comments=True)
+            if command == "worker":
+                mails.push({"task": "mail", "args": {"to": "ada"}})
+                words = [*(word for word in words if word != "--reload"), "--drain"]
+            done = subprocess.run(
+                [sys.executable, "-m", name, command, *words],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            wanted = "mail to ada\n" if command == "worker" else ""
+            assert (done.returncode, done.stdout) == (0, wanted), done.stderr
+        assert (mails.stats().acked, mails.size()) == (4, 0)
+        mails.drop()

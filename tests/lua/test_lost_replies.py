@@ -149,6 +149,17 @@ def test_ack_of_a_task_that_runs_again(server, q, probe, lossy, lose):
     assert probe.drain() == ["y"]
 
 
+def test_beat(server, q, clock, lossy, lose):
+    """The worker stands there once, seen at the second call; or it is gone."""
+    with lose("beat"):
+        lossy._run(lossy._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    [worker] = q.workers()
+    assert (worker.running, worker.seen.timestamp() * 1000) == (2, clock.ms)
+    with lose("beat"):
+        lossy._run(lossy._commands.leave("w"))
+    assert q.workers() == []
+
+
 def test_bury(server, q, probe, lossy, lose):
     """The task is buried once."""
     q.push("x")
@@ -189,6 +200,13 @@ def test_configure(server, q, clock, lossy_redis, probe, lose):
     assert (queue.order, queue.dead_max_tasks) == ("lifo", 5)
     assert probe.stored()["conf"][b"order"] == b"lifo"
     queue.close()
+
+
+def test_crew(server, q, lossy, lose):
+    """A look is safe to repeat: each worker is named once."""
+    q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    with lose("crew"):
+        assert [worker.id for worker in lossy.workers()] == ["w"]
 
 
 def test_delay_group(server, q, probe, lossy, lose):

@@ -1,0 +1,98 @@
+"""How far a drain is: a bar at a terminal, a line now and then elsewhere; always on stderr."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from dpq import DPQ, AsyncDPQ, QueueStats
+from dpq.cli._shell import errors, talk
+
+BAR_SECONDS = 0.25
+LINE_SECONDS = 5.0
+"""How often the queues are counted: for a bar, and for a log."""
+
+
+class Meter:
+    """Shows what has been finished since the first look, and what is left."""
+
+    def __init__(self) -> None:
+        self._before: tuple[int, int] | None = None
+        columns = (
+            TextColumn("draining"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        bar = errors.is_terminal
+        self.seconds = BAR_SECONDS if bar else LINE_SECONDS
+        self._bar = Progress(*columns, console=errors, transient=True) if bar else None
+        self._row = self._bar.add_task("") if self._bar else None
+
+    def show(self, stats: Sequence[QueueStats], *, end: bool = False) -> None:
+        """Show how it is, or how it ended."""
+        acked, dead = sum(each.acked for each in stats), sum(each.buried for each in stats)
+        left = sum(each.ready + each.delayed + each.invisible + each.waiting for each in stats)
+        if self._before is None:
+            self._before = acked, dead
+        acked, dead = acked - self._before[0], dead - self._before[1]
+        if end:
+            talk(f"drained: {acked} tasks acked, {dead} to the dead letters, {left} left")
+        elif self._bar and self._row is not None:
+            self._bar.start()
+            self._bar.update(self._row, completed=acked + dead, total=acked + dead + left)
+        else:
+            talk(f"draining: {acked + dead} of {acked + dead + left} tasks")
+
+    def stop(self) -> None:
+        """Take the bar away."""
+        if self._bar:
+            self._bar.stop()
+
+
+@contextmanager
+def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
+    """Show how far a drain of the body is."""
+    meter, over = Meter(), threading.Event()
+    meter.show([queue.stats() for queue in queues])
+
+    def look() -> None:
+        while not over.wait(meter.seconds):
+            with suppress(RedisError):  # the worker tells
+                meter.show([queue.stats() for queue in queues])
+
+    looking = threading.Thread(target=look, name="dpq-meter", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+        meter.stop()
+    meter.show([queue.stats() for queue in queues], end=True)
+
+
+@asynccontextmanager
+async def metered_async(queues: Sequence[AsyncDPQ[Any]]) -> AsyncIterator[None]:
+    """`metered`, in an event loop."""
+    meter = Meter()
+    meter.show([await queue.stats() for queue in queues])
+
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(meter.seconds)
+            with suppress(RedisError):
+                meter.show([await queue.stats() for queue in queues])
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+        meter.stop()
+    meter.show([await queue.stats() for queue in queues], end=True)

@@ -1,0 +1,142 @@
+"""What one process of `dpq worker` does: find the handlers and the queues, and run a worker."""
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import AsyncExitStack, ExitStack, closing, nullcontext
+from typing import Any, NamedTuple
+
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Tasks, Worker
+from dpq._work import WorkerFace
+from dpq.cli._drain import metered, metered_async
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
+from dpq.cli._shell import FAILED
+from dpq.cli._target import is_async, load
+from dpq.connect import open_url
+from dpq.connect_async import open_url_async
+from dpq.errors import ConfigurationError, Signal
+
+log = logging.getLogger(__name__)
+
+
+class Job(NamedTuple):
+    """What one process is to do.
+
+    Attributes:
+        url: The server; None when nobody has named one.
+        queues: Names; none when nobody has named one.
+        settings: Keyword arguments of the worker.
+    """
+
+    target: str
+    url: str | None
+    queues: list[str]
+    settings: dict[str, Any]
+    drain: bool
+    quiet: bool
+
+    def words(self, verbose: int, *, quiet: bool) -> list[str]:
+        """The command of a child that does it; the URL, which may hold a password, is not in it."""
+        words = [*["-v"] * verbose, "worker", self.target, "--child-of", str(os.getpid())]
+        for name in self.queues:
+            words.append(f"--queue={name}")
+        for name, value in self.settings.items():
+            if value is not None:
+                words.append(f"--{name.replace('_', '-')}={value}")
+        return words + ["--drain"] * self.drain + ["--quiet"] * quiet
+
+
+def work(job: Job) -> int:
+    """Do a job in this process, to its end; the exit code."""
+    handlers = load(job.target)
+    run_async = is_async(handlers)
+    return asyncio.run(_work_async(job, handlers)) if run_async else _ended(_run(job, handlers))
+
+
+async def _work_async(job: Job, handlers: Any) -> int:
+    code = _ended(await _run_async(job, handlers))
+    if code:  # asyncio would wait for what cannot be cancelled, such as a handler's threads
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _ended(done: WorkerFace[Any]) -> int:
+    log.info("%s: handled %s", done.name, dict(done.handled) or "nothing")
+    return FAILED if done.given_back else 0
+
+
+def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
+    with ExitStack() as stack:
+        queues = _own(job, handlers, DPQ)
+        if not queues:
+            opened = stack.enter_context(closing(open_url(job.url or DEFAULT_URL)))
+            queues = [DPQ(opened.client, name) for name in _names(job, handlers)]
+        for queue in queues:
+            stack.callback(queue.close)
+        _give(handlers, queues[0])
+        made = Worker(queues, handlers, on_error=_tell, **job.settings)
+        _begin(made, job)
+        with metered(queues) if job.drain and not job.quiet else nullcontext():
+            made.run(until_empty=job.drain)
+        return made
+
+
+async def _run_async(job: Job, handlers: Any) -> WorkerFace[Any]:
+    async with AsyncExitStack() as stack:
+        queues = _own(job, handlers, AsyncDPQ)
+        if not queues:
+            opened = open_url_async(job.url or DEFAULT_URL)
+            stack.push_async_callback(opened.aclose)
+            queues = [AsyncDPQ(opened.client, name) for name in _names(job, handlers)]
+        for queue in queues:
+            stack.push_async_callback(queue.close)
+        _give(handlers, queues[0])
+        made = AsyncWorker(queues, handlers, on_error=_tell, **job.settings)
+        _begin(made, job)
+        async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
+            await made.run(until_empty=job.drain)
+        return made
+
+
+def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:
+    """The queues on the client that a `Tasks` has already, unless a server is named."""
+    own = handlers.queue if isinstance(handlers, Tasks) else None
+    if own is None or job.url is not None:
+        return []
+    if not isinstance(own, kind):
+        raise ConfigurationError(
+            f"{job.target!r} is async, and its queue is not: name the server with --url or DPQ_URL"
+        )
+    names = job.queues or [own.queue_name]
+    return [own if name == own.queue_name else kind(own.redis, name) for name in names]
+
+
+def _names(job: Job, handlers: Any) -> list[str]:
+    own = handlers.queue if isinstance(handlers, Tasks) else None
+    return job.queues or [own.queue_name if own else DEFAULT_QUEUE]
+
+
+def _give(handlers: Any, queue: Any) -> None:
+    """Let tasks push others, when their registry does not say where."""
+    if isinstance(handlers, Tasks) and handlers.queue is None:
+        handlers.queue = queue
+
+
+def _begin(made: WorkerFace[Any], job: Job) -> None:
+    names = ", ".join(queue.queue_name for queue in made.queues)
+    kind = type(made).__name__
+    log.info("%s: %s of %s on %s, %d at once", made.name, kind, job.target, names, made.concurrency)
+
+
+def _tell(context: Context[Any], error: BaseException) -> None:
+    """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
+    task = context.task
+    log.warning(
+        "%s: task %s, attempt %d of %d: %s: %s",
+        *(context.queue.queue_name, task.id, task.attempt, task.max_attempts),
+        *(type(error).__name__, error),
+        exc_info=None if isinstance(error, Signal) else error,
+    )

@@ -1,0 +1,203 @@
+"""Several worker processes and the parent that looks after them. Knows no queue and no server."""
+
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+from dpq.cli._shell import FAILED, USAGE
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.1
+"""How late the parent sees a signal to be passed on, or that a child has ended."""
+
+WATCH_SECONDS = 0.5
+"""How often the sources are looked at."""
+
+FIRST_PAUSE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 30.0
+"""A child that died is started again: the pause doubles from the first to this."""
+
+HEALTHY_SECONDS = 60.0
+"""A child that lived so long begins with the first pause again."""
+
+SLACK_SECONDS = 5.0
+"""What a child may need beyond its grace to end; after that it is told again, then killed."""
+
+CLEAN = (0, -signal.SIGTERM)  # it was told to end before it could listen
+
+
+class Child:
+    """One place for a process: what runs there, and when the next one is to start."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.command = command
+        self.environment = environment
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start_at = -math.inf
+        self.pause = 0.0
+        self.over = False
+        self.replaced_since = math.inf  # told to make room for a new one
+        self.told = 0  # how often
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Start a process, in a group of its own: Ctrl-C is for the parent, which passes it on."""
+        self._began = time.monotonic()
+        self.replaced_since, self.told = math.inf, 0
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.DEVNULL, env=self.environment, process_group=0
+        )
+        log.info("process %d: started", self.process.pid)
+
+    def tell(self, kill: bool = False) -> None:
+        """Ask the process to end; the second time, at once."""
+        self.told += 1
+        if self.process:
+            self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+
+    def wait_longer(self) -> float:
+        """The pause before the next start: longer, unless the last process lived for long."""
+        if time.monotonic() - self._began > HEALTHY_SECONDS:
+            self.pause = 0.0
+        self.pause = min(LONGEST_PAUSE_SECONDS, self.pause * 2 or FIRST_PAUSE_SECONDS)
+        self.start_at = time.monotonic() + self.pause
+        return self.pause
+
+
+class Parent:
+    """Starts processes, passes signals on, and starts again what died by itself.
+
+    Args:
+        children: What to start.
+        grace: Seconds that a process has after the first signal.
+        changed: Says which file has changed, or None; then all processes are replaced. Where it is
+            given, a process that has ended by itself waits for a change.
+    """
+
+    def __init__(
+        self,
+        children: Sequence[Child],
+        grace: float,
+        changed: Callable[[], str | None] | None = None,
+    ) -> None:
+        self._children = children
+        self._grace = grace
+        self._changed = changed
+        self._signals = 0
+        self._passed_on = 0
+        self._code = 0
+        self._pause = threading.Event()
+
+    def run(self) -> int:
+        """Go on until all have ended; the exit code: 0 when all have ended cleanly."""
+        next_look = 0.0
+        with self._listening():
+            while not all(child.over for child in self._children):
+                self._pass_on()
+                if self._changed and not self._signals and time.monotonic() >= next_look:
+                    self._reload(self._changed())
+                    next_look = time.monotonic() + WATCH_SECONDS
+                for child in self._children:
+                    self._look_after(child)
+                self._pause.wait(POLL_SECONDS)
+        return self._code
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        def count(number: int, _: FrameType | None) -> None:
+            self._signals += 1
+
+        before = {
+            number: signal.signal(number, count) for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            for child in self._children:
+                if child.process and child.process.poll() is None:  # the parent itself fails
+                    child.tell(kill=True)
+                    child.process.wait()
+
+    def _pass_on(self) -> None:
+        """Pass signals on: the first lets handlers finish, the second does not, a third kills."""
+        while self._passed_on < self._signals:
+            self._passed_on += 1
+            log.info("stopping %d processes", sum(1 for each in self._children if each.process))
+            for child in self._children:
+                if child.told < self._passed_on or self._passed_on > 1:
+                    child.tell(kill=self._passed_on > 2)
+
+    def _reload(self, path: str | None) -> None:
+        if path:
+            log.info("%s has changed: starting again", path)
+        for child in self._children:
+            late = time.monotonic() - child.replaced_since
+            if path and child.process is None:
+                child.start_at = -math.inf
+            elif path and not child.told:
+                child.replaced_since = time.monotonic()
+                child.tell()
+            elif late > self._grace + child.told * SLACK_SECONDS:
+                child.tell(kill=child.told > 1)
+
+    def _look_after(self, child: Child) -> None:
+        if child.process is None:
+            child.over = child.over or self._signals > 0
+            if not child.over and time.monotonic() >= child.start_at:
+                child.start()
+        elif (code := child.process.poll()) is not None:
+            pid, child.process = child.process.pid, None
+            self._ended(child, pid, code)
+
+    def _ended(self, child: Child, pid: int, code: int) -> None:
+        told = f"process {pid}: {_how(code)}"
+        if self._signals:
+            child.over = True
+            self._code = self._code or (0 if code in CLEAN else FAILED)
+            log.info("%s", told)
+        elif child.replaced_since < math.inf:
+            child.start_at = -math.inf
+        elif self._changed:
+            child.start_at = math.inf
+            log.warning("%s, waits for a change", told)
+        elif code == 0:
+            child.over = True
+            log.info("%s", told)
+        elif code == USAGE:  # the next one would say the same
+            child.over, self._code = True, USAGE
+            self._signals = max(1, self._signals)
+        else:
+            log.warning("%s, again in %.1f s", told, child.wait_longer())
+
+
+def _how(code: int) -> str:
+    return f"ended with {code}" if code >= 0 else f"died by {signal.Signals(-code).name}"
+
+
+def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:
+    """A child for each list of words behind `dpq`; `environment` is added to this process's."""
+    dpq = [sys.executable, "-m", "dpq"]
+    return [Child([*dpq, *each], {**os.environ, **environment}) for each in words]
+
+
+def end_with(parent: int) -> None:
+    """End this process, as SIGTERM does, when its parent is gone without a word."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        log.warning("process %d: its parent is gone, stopping", os.getpid())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="dpq-parent", daemon=True).start()

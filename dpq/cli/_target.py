@@ -1,0 +1,106 @@
+"""`package.module:name` -> the handlers that a worker runs, and whether they are for asyncio.
+
+What is not there is a usage error that says what is.
+"""
+
+import importlib
+import inspect
+import logging
+import pkgutil
+import sys
+import traceback
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpq import AsyncDPQ, TaskFunction, Tasks
+from dpq.cli._shell import talk
+from dpq.errors import ConfigurationError
+
+log = logging.getLogger(__name__)
+
+NAMES_SHOWN = 10
+"""Of what is there instead: enough to see a typing error."""
+
+
+def load(target: str) -> Any:
+    """Import a module, as from the current directory, and find the object that is named.
+
+    Raises:
+        ConfigurationError: The module or the name is not there, or its import fails.
+    """
+    module_name, _, path = target.partition(":")
+    if not module_name or not path:
+        raise ConfigurationError(f"{target!r} names no handlers: write it as package.module:name")
+    found: Any = _import(module_name)
+    for name in path.split("."):
+        try:
+            found = getattr(found, name)
+        except AttributeError:
+            there = _list(_handlers_in(found)) or "nothing that could be"
+            raise ConfigurationError(
+                f"{target!r}: there is no {name!r} in {module_name!r}; there is: {there}"
+            ) from None
+    if isinstance(found, TaskFunction):
+        raise ConfigurationError(f"{target!r} is one task: name the Tasks that it belongs to")
+    return found
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            raise ConfigurationError(
+                f"there is no module {error.name!r}; {_modules_beside(error.name)}"
+            ) from None
+        told: Exception = error
+    except Exception as error:  # whatever the user's module raises
+        told = error
+    talk("".join(traceback.format_exception(told)).rstrip())
+    raise ConfigurationError(f"module {name!r} cannot be imported: {told!r}") from told
+
+
+def _modules_beside(name: str) -> str:
+    package = sys.modules.get(name.rpartition(".")[0])
+    paths = [str(Path.cwd())] if package is None else list(getattr(package, "__path__", ()))
+    names = _list(module.name for module in pkgutil.iter_modules(paths)) or "none"
+    return f"modules in {paths[0] if paths else package!r}: {names}"
+
+
+def _handlers_in(holder: Any) -> Iterable[str]:
+    """The public names that may be meant."""
+    for name, value in vars(holder).items() if hasattr(holder, "__dict__") else ():
+        own = getattr(value, "__module__", None) == getattr(holder, "__name__", None)
+        function = inspect.isroutine(value) and own
+        if name[0] != "_" and (function or isinstance(value, Mapping | Tasks)):
+            yield name
+
+
+def _list(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    return ", ".join(ordered[:NAMES_SHOWN]) + ", ..." * (len(ordered) > NAMES_SHOWN)
+
+
+def is_async(handlers: Any) -> bool:
+    """Whether handlers need an `AsyncWorker`: one of them is async, or their queue is."""
+    if isinstance(handlers, Tasks):
+        functions = [handlers[name].function for name in handlers]
+        if isinstance(handlers.queue, AsyncDPQ):
+            return True
+    else:
+        functions = [*handlers.values()] if isinstance(handlers, Mapping) else [handlers]
+    kinds = {_awaits(function) for function in functions}
+    if len(kinds) == 2:
+        log.warning("some handlers are async: while one that is not runs, all others stand still")
+    return True in kinds
+
+
+def _awaits(function: Any) -> bool:
+    return inspect.iscoroutinefunction(function) or (
+        callable(function) and inspect.iscoroutinefunction(type(function).__call__)
+    )

@@ -1,0 +1,172 @@
+"""`dpq worker` runs handlers, in this process or in several; `dpq workers` shows who works."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, known_queues
+from dpq._work import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
+from dpq.cli._job import Job, work
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
+from dpq.cli._processes import Parent, children, end_with
+from dpq.cli._reload import SourceWatch, sources_of
+from dpq.cli._render import crew_table
+from dpq.cli._shell import emit, tables, talk
+from dpq.connect import open_url
+
+MAX_PROCESSES = 256
+
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        metavar="NAME",
+        envvar="DPQ_QUEUES",
+        help="A queue; once for each (the variable: names, spaces between).",
+        rich_help_panel="Where",
+    ),
+]
+
+
+def worker(
+    ctx: typer.Context,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="A function of a task, a dict of them by name, or a Tasks; async ones, too. "
+            "Imported from the current directory.",
+        ),
+    ],
+    queue: Queues = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, max=MAX_CONCURRENCY, help="Handlers at once, in each process.")
+    ] = 1,
+    prefetch: Annotated[
+        int, typer.Option(min=0, max=MAX_PREFETCH, help="Tasks taken beyond those that run.")
+    ] = 0,
+    order: Annotated[
+        QueueOrder, typer.Option(help="Ask the queues in this order, or in turn.")
+    ] = "strict",
+    visibility: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Of a lease; extended while a handler runs."),
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="A handler that runs longer has failed.")
+    ] = None,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="For handlers, after the first signal.")
+    ] = DEFAULT_GRACE,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MAX_PROCESSES,
+            help="So many processes of their own, started again when they die.",
+            show_default="this one alone",
+        ),
+    ] = None,
+    reload: Annotated[
+        bool, typer.Option("--reload", help="Start again when a source file changes.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="End when the queues are empty; shows how far it is.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, and warnings only.")
+    ] = False,
+    child_of: Annotated[int | None, typer.Option(hidden=True)] = None,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Run handlers of tasks until SIGTERM or Ctrl-C.
+
+    \b
+      dpq worker shop.tasks:tasks --queue mails --queue reports --concurrency 8
+
+    The first signal lets handlers finish, the second gives their tasks back.
+    Ends with 0: all have finished; 1: tasks were given back; 2: called wrongly.
+    A Tasks that has a queue needs neither --queue nor --url.
+    """
+    settings = {
+        "concurrency": concurrency,
+        "prefetch": prefetch,
+        "order": order,
+        "visibility": visibility,
+        "time_limit": time_limit,
+        "grace": grace,
+    }
+    names = _named_queues(ctx, queue)
+    job = Job(target, url if named(ctx, "url") else None, names, settings, drain, quiet)
+    if quiet:
+        logging.getLogger("dpq").setLevel(logging.WARNING)
+    if child_of is not None:
+        end_with(child_of)
+    several = processes is not None or reload
+    code = _lead(job, ctx, processes or 1, reload) if several else work(job)
+    raise typer.Exit(code)
+
+
+def _named_queues(ctx: typer.Context, queue: list[str] | None) -> list[str]:
+    root = ctx.find_root()
+    if queue:
+        return list(dict.fromkeys(queue))
+    return [str(root.params["queue"])] if named(root, "queue") else []
+
+
+def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
+    """Be the parent of processes that do the job; the first of them shows the progress."""
+    verbose = int(ctx.find_root().params["verbose"])
+    words = [job.words(verbose, quiet=job.quiet) for _ in range(count)]
+    if job.drain:
+        words[1:] = [job.words(verbose, quiet=True) for _ in range(1, count)]
+    environment = {} if job.url is None else {"DPQ_URL": job.url}
+    changed = None
+    if reload:
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"  # its times are whole seconds: too coarse
+        changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
+    return Parent(children(words, environment), job.settings["grace"], changed).run()
+
+
+def workers(
+    ctx: typer.Context, queue: Queues = None, json: Json = False, url: Url = DEFAULT_URL
+) -> None:
+    """Show who works on the queues: of all that are known, unless some are named.
+
+    A worker tells of itself every 10 seconds. One that died is shown for up to a minute.
+    """
+    opened = open_url(url)
+    with closing(opened):
+        names = _named_queues(ctx, queue)
+        if not queue:
+            names = list(dict.fromkeys([*names, *known_queues(opened.client), DEFAULT_QUEUE]))
+        found = [told for name in names for told in DPQ(opened.client, name).workers()]
+    _show(found, json)
+
+
+def _show(found: Sequence[Any], json: bool) -> None:
+    """Print what the queues of a worker know as one row for each worker."""
+    crew: dict[str, list[Any]] = {}
+    for told in found:
+        crew.setdefault(told.id, []).append(told)
+    rows = [_merged(told) for told in crew.values()]
+    rows.sort(key=lambda row: (row["since"], row["name"]))
+    for row in rows if json else ():
+        emit(row)
+    if not rows:
+        talk("no worker has told of itself")
+    elif not json:
+        tables().print(crew_table(rows))
+
+
+def _merged(told: Sequence[Any]) -> dict[str, Any]:
+    last = max(told, key=lambda each: each.seen)
+    return {
+        **last.model_dump(exclude={"queue"}),
+        "queues": [each.queue for each in told],
+        "running": sum(each.running for each in told),
+        "since": min(each.since for each in told),
+    }

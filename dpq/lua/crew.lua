@@ -1,0 +1,22 @@
+-- crew: the workers that have told of themselves lately, a page at a time.
+--
+-- KEYS[1]  workers    HASH    worker -> when it was seen, and what it said
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  cursor     "0" to begin
+-- ARGV[3]  forget     ms after which one that was not seen is left out
+--
+-- Returns {next cursor, or "0" at the end, worker, what is stored, ...}; pages may name some twice.
+-- Lost reply: safe to send again.
+local workers = KEYS[1]
+local now, cursor, forget = ARGV[1], ARGV[2], tonumber(ARGV[3])
+
+-- @include _now
+local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
+local reply = { page[1] }
+for i = 1, #page[2], 2 do
+  local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
+  if seen + forget > now then
+    reply[#reply + 1], reply[#reply + 2] = page[2][i], page[2][i + 1]
+  end
+end
+return reply

@@ -1,0 +1,1164 @@
+"""`Worker`: what it promises to handlers, to other consumers, and to the server."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from support import wait_for
+
+from dpq import (
+    DPQ,
+    Backoff,
+    ConfigurationError,
+    Context,
+    Push,
+    RateLimited,
+    Reject,
+    Retry,
+    Task,
+    Tasks,
+    TaskState,
+    Worker,
+    _wait,
+)
+from dpq.server import Server
+
+PATIENCE = 20.0  # seconds until a test gives up
+LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
+
+engines = pytest.mark.fakeredis
+
+Make = Callable[..., DPQ[Any]]
+Start = Callable[..., "Future[int]"]
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str) -> Iterator[Make]:
+    """Makes queues in real time, without jitter: `make()`, `make("-2", **settings)`."""
+    made: list[DPQ[Any]] = []
+
+    def one(suffix: str = "", **settings: Any) -> DPQ[Any]:
+        settings.setdefault("backoff", Backoff(jitter=0))
+        made.append(DPQ(redis, queue_name + suffix, **settings))
+        return made[-1]
+
+    yield one
+    for queue in made:
+        queue.drop()
+        queue.close()
+
+
+@pytest.fixture
+def q(make: Make) -> DPQ[Any]:
+    return make()
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Runs a worker in a thread of its own; all are stopped at the end, without grace."""
+    workers: list[Worker] = []
+    results: list[Future[int]] = []
+    with ThreadPoolExecutor(8) as threads:
+
+        def run(worker: Worker, **options: Any) -> "Future[int]":
+            workers.append(worker)
+            results.append(threads.submit(worker.run, **options))
+            return results[-1]
+
+        yield run
+        for worker, result in zip(workers, results, strict=True):
+            while not result.done():
+                worker.stop()
+                with suppress(Exception):
+                    result.result(0.1)
+
+
+class Gate:
+    """A handler that notes what it gets, and returns when it is opened."""
+
+    def __init__(self) -> None:
+        self.begun: list[Any] = []
+        self.tasks: list[Task[Any]] = []
+        self._opened = threading.Semaphore(0)
+
+    def __call__(self, task: Task[Any]) -> None:
+        self.tasks.append(task)
+        self.begun.append(task.payload)
+        assert self._opened.acquire(timeout=PATIENCE)
+
+    def open(self, times: int = 1000) -> None:
+        self._opened.release(times)
+
+    def wait_for(self, count: int) -> None:
+        wait_for(lambda: len(self.begun) >= count, lambda: self.begun)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    gate = Gate()
+    yield gate
+    gate.open()
+
+
+def blocked(redis: Redis) -> list[dict[str, Any]]:
+    return [c for c in redis.client_list() if c["cmd"] == "bzpopmin" and "b" in c["flags"]]
+
+
+def wait_for_idle(redis: Redis, count: int = 1) -> None:
+    wait_for(lambda: len(blocked(redis)) == count, lambda: blocked(redis))
+
+
+def asked(queue: DPQ[Any]) -> list[list[str]]:
+    """Note every round trip of a queue from now on: the names of its scripts."""
+    seen: list[list[str]] = []
+    begin = queue._link.begin
+
+    def noted(commands: Any) -> Any:
+        names = [command.script.name for command in commands]
+        if not {"beat", "stats"} & set(names):
+            seen.append(names)
+        return begin(commands)
+
+    queue._link.begin = noted  # type: ignore[method-assign]
+    return seen
+
+
+# Handlers
+
+
+@engines
+def test_one_handler_gets_every_task(q: DPQ[Any]) -> None:
+    """Each task is handled once and acked; `run` says how many were."""
+    q.push_many(Push(n) for n in range(20))
+    seen: list[Any] = []
+    worker = Worker(q, lambda task: seen.append(task.payload), concurrency=3)
+    assert worker.drain() == 20
+    assert sorted(seen) == list(range(20))
+    assert (q.stats().acked, q.size(), worker.handled) == (20, 0, Counter(done=20))
+
+
+@engines
+def test_a_handler_may_take_the_context(q: DPQ[Any]) -> None:
+    """A handler of two arguments gets its task, the queue, and how the worker stands."""
+    q.push("a")
+    seen: list[Any] = []
+
+    def handler(task: Task[Any], context: Context[DPQ[Any]]) -> None:
+        seen.append((context.task is task, context.queue is q, context.lost, context.stopping))
+        worker.stop()
+        seen.append(context.stopping)
+
+    worker = Worker(q, handler)
+    assert worker.run() == 1
+    assert seen == [(True, True, False, False), True]
+    assert worker.stopping
+    assert q.stats().acked == 1
+
+
+@engines
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ({"task": "c", "args": {}}, "unknown task 'c'"),
+        ({"args": {}}, "unknown task None"),
+        ("text", "unknown task None"),
+        ({"task": ["a"]}, "unknown task ['a']"),
+    ],
+)
+def test_handlers_by_name(q: DPQ[Any], payload: Any, reason: str) -> None:
+    """`payload["task"]` names the handler; a task that names none is dead, with the reason."""
+    q.push({"task": "a", "args": {"n": 1}})
+    q.push({"task": "b"})
+    strange = q.push(payload)
+    seen: list[Any] = []
+    handlers = {
+        "a": lambda task: seen.append(("a", task.payload["args"])),
+        "b": lambda task, context: seen.append(("b", context.queue is q)),
+    }
+    assert Worker(q, handlers).drain() == 3
+    assert seen == [("a", {"n": 1}), ("b", True)]
+    (dead,) = q.dead.list()
+    assert (dead.id, dead.reason) == (strange, reason)
+
+
+@engines
+def test_a_registry_of_tasks(q: DPQ[Any]) -> None:
+    """A `Tasks` runs its functions; what it does not know, or cannot call, is dead."""
+    tasks, seen = Tasks(q), []
+
+    @tasks.task()
+    def fetch(url: str, context: Context[Any]) -> None:
+        seen.append((url, context.queue is q))
+
+    fetch.push(url="x")
+    q.push({"task": "fetch", "args": {"uri": "x"}})
+    q.push({"task": "other"})
+    assert Worker(q, tasks).drain() == 3
+    assert seen == [("x", True)]
+    assert len(q.dead.list()) == 2
+
+
+@engines
+def test_a_coroutine_that_comes_late_is_a_failed_attempt(q: DPQ[Any]) -> None:
+    """A coroutine that nobody could foresee is not taken for work that is done."""
+
+    async def handle(task: Task[Any]) -> None: ...
+
+    task_id = q.push("b")
+    worker = Worker(q, lambda task: (worker.stop(), handle(task))[1])
+    worker.run()
+    assert "AsyncWorker" in (q.get(task_id).last_error or "")
+
+
+# Several queues
+
+
+def order_of(make: Make, queues: Any, count: int, **options: Any) -> str:
+    """In which order one thread handles tasks of two queues, as in "aab"."""
+    a, b = make("-a"), make("-b")
+    for queue, name in ((a, "a"), (b, "b")):
+        queue.push_many(Push(name) for _ in range(count))
+    seen: list[str] = []
+    Worker(queues(a, b), lambda task: seen.append(task.payload), **options).drain()
+    return "".join(seen)
+
+
+@engines
+def test_strict_order(make: Make) -> None:
+    """The first queue is emptied before the second is touched."""
+    assert order_of(make, lambda a, b: [a, b], 5) == "aaaaabbbbb"
+
+
+@engines
+def test_round_robin(make: Make) -> None:
+    """Queues are asked in turn."""
+    assert order_of(make, lambda a, b: [a, b], 5, order="round_robin") == "ababababab"
+
+
+@engines
+def test_weights(make: Make) -> None:
+    """While both have tasks, a queue of three times the weight is asked three times as often."""
+    order = order_of(make, lambda a, b: {a: 3, b: 1}, 12)
+    assert Counter(order[:16]) == {"a": 12, "b": 4}
+    assert all(Counter(order[i : i + 4])["b"] == 1 for i in (0, 4, 8, 12))
+    assert order[16:] == "b" * 8
+
+
+@engines
+def test_a_better_queue_comes_first_again(make: Make, gate: Gate, start: Start) -> None:
+    """A task that comes into the first queue is taken before what the second still has."""
+    a, b = make("-a"), make("-b")
+    b.push_many(Push(n) for n in range(3))
+    start(Worker([a, b], gate))
+    gate.wait_for(1)
+    a.push("a")
+    gate.open()
+    gate.wait_for(4)
+    assert gate.begun == [0, "a", 1, 2]
+
+
+# How much it holds
+
+
+@engines
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
+def test_it_holds_what_it_runs(q: DPQ[Any], gate: Gate, start: Start, prefetch: int) -> None:
+    """As many tasks are leased as handlers run, and `prefetch` more."""
+    q.push_many(Push(n) for n in range(20))
+    start(Worker(q, gate, concurrency=2, prefetch=prefetch))
+    gate.wait_for(2)
+    for done in range(3):
+        gate.open(1)
+        gate.wait_for(3 + done)
+        assert q.stats().invisible <= 2 + prefetch + 1  # and one that is not acked yet
+    wait_for(lambda: q.stats().invisible <= 2 + prefetch, q.stats)
+
+
+def test_a_thread_that_sleeps_gets_no_task(
+    q: DPQ[Any], redis: Redis, gate: Gate, start: Start
+) -> None:
+    """A busy thread takes no task for one that waits at the server, and would begin it late."""
+    q.push("first")
+    start(Worker(q, gate, concurrency=2))
+    gate.wait_for(1)
+    wait_for_idle(redis)
+    trips = asked(q)
+    q.pause()
+    q.push_many([Push("second"), Push("third")])  # the marker wakes the idle thread, in vain
+    wait_for(lambda: ["pop"] in trips, lambda: trips)
+    wait_for_idle(redis)
+    redis.hdel(f"dpq:{{{q.queue_name}}}:conf", "paused_until")  # ready, and nobody is told
+    taken: list[int] = []
+    hold = q._leases.hold
+    q._leases.hold = lambda *args: (taken.append(1), hold(*args))[1]  # type: ignore[method-assign,func-returns-value]
+    gate.open(1)
+    gate.wait_for(2)
+    assert len(taken) == 1
+
+
+@engines
+def test_prefetched_tasks_go_back_uncounted(q: DPQ[Any], gate: Gate, start: Start) -> None:
+    """What has not begun at a stop is as it was: the same order, the same attempt."""
+    q.push_many(Push(n, priority=-(n // 3)) for n in range(8))
+    worker = Worker(q, gate, prefetch=5, grace=PATIENCE)
+    running = start(worker)
+    gate.wait_for(1)
+    worker.stop()
+    wait_for(lambda: q.stats().ready == 7, q.stats)
+    gate.open()
+    assert running.result(PATIENCE) == 1
+    tasks = q.pop_many(10)
+    assert [(task.payload, task.attempt) for task in tasks] == [(n, 1) for n in range(1, 8)]
+    assert q.stats().acked == 1
+
+
+# Leases
+
+
+@engines
+@pytest.mark.parametrize("concurrency", [10, 1], ids=["running", "prefetched"])
+def test_leases_are_extended_in_batches(
+    q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    """A task may run, or wait to, for many times its lease: few calls for all keep it."""
+    calls: list[int] = []
+    seen: list[Any] = []
+    extend = q._leases._extend
+
+    def extended(leases: Any) -> list[bool]:
+        calls.append(len(leases))
+        return extend(leases)
+
+    monkeypatch.setattr(q._leases, "_extend", extended)
+    q.push_many(Push(n) for n in range(10))
+    began = time.monotonic()
+    start(Worker(q, gate, concurrency=concurrency, prefetch=10 - concurrency, visibility=0.6))
+    wait_for(lambda: q.stats().invisible == 10, q.stats)
+
+    def over() -> bool:
+        seen.append(q.pop().task)
+        return sum(calls) >= 80  # eight rounds of ten: more than two leases long
+
+    wait_for(over, lambda: calls)
+    rounds = (time.monotonic() - began) / 0.1  # at the soonest after a sixth of a lease
+    assert set(seen) == {None}
+    assert len(calls) <= rounds + 4, calls
+    gate.open()
+    wait_for(lambda: q.stats().acked == 10, q.stats)
+    assert {task.attempt for task in gate.tasks} == {1}
+
+
+@engines
+def test_a_handler_is_told_that_its_lease_is_lost(q: DPQ[Any], start: Start) -> None:
+    """Within a third of the lease `context.lost` is true; the task is left to its new owner."""
+    q.push("a")
+    begun, ended = threading.Event(), threading.Event()
+
+    def handler(task: Task[Any], context: Context[Any]) -> None:
+        begun.set()
+        wait_for(lambda: context.lost, lambda: context)
+        ended.set()
+
+    worker = Worker(q, handler, visibility=0.3)
+    start(worker)
+    assert begun.wait(PATIENCE)
+    (held,) = q.peek(state="invisible")
+    q.cancel(held.id)
+    assert ended.wait(PATIENCE)
+    q.push("b")
+    wait_for(lambda: worker.handled.total() == 1, lambda: worker.handled)
+    assert q.stats().acked == 0
+
+
+# Round trips
+
+
+def test_an_ack_and_the_next_pop_travel_together(q: DPQ[Any]) -> None:
+    """One thread makes one round trip for a task."""
+    q.push_many(Push(n) for n in range(10))
+    trips = asked(q)
+    Worker(q, lambda _: None).drain()
+    assert trips == [["pop"], *[["ack", "pop"]] * 10]
+
+
+def test_small_acks_are_gathered(q: DPQ[Any]) -> None:
+    """With prefetch a round trip settles, and brings, half as many tasks as may wait."""
+    q.push_many(Push(n) for n in range(1000))
+    trips = asked(q)
+    Worker(q, lambda _: None, prefetch=100).drain()
+    assert len(trips) <= 30, trips
+    assert q.stats().acked == 1000
+
+
+@pytest.mark.parametrize("prefetch", [1, 10])
+def test_a_prefetching_worker_settles_soon(
+    q: DPQ[Any], gate: Gate, start: Start, prefetch: int
+) -> None:
+    """A finished task is acked although the next handler lasts."""
+    q.push_many(Push(n) for n in range(3))
+    start(Worker(q, gate, prefetch=prefetch))
+    gate.open(1)
+    gate.wait_for(2)
+    wait_for(lambda: q.stats().acked == 1, q.stats)
+
+
+# How a handler ends
+
+
+def run_once(q: DPQ[Any], handler: Any, **options: Any) -> Worker:
+    """Handle tasks until the first has ended."""
+
+    def handle(task: Task[Any], context: Context[Any]) -> None:
+        worker.stop()
+        handler(task, context)
+
+    worker = Worker(q, handle, **options)
+    worker.run()
+    return worker
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def handler(*_: Any) -> None:
+        raise error
+
+    return handler
+
+
+@engines
+def test_an_error_is_a_failed_attempt(make: Make) -> None:
+    """The task comes back after the queue's backoff, and its last error says which."""
+    q = make(backoff=Backoff(base=100, jitter=0))
+    task_id = q.push("a")
+    worker = run_once(q, raising(ValueError("no such page")))
+    task = q.get(task_id)
+    assert (task.attempt, task.last_error) == (2, "ValueError: no such page")
+    assert q.stats().delayed == 1
+    assert 90 < (q.next_event() or 0) <= 100
+    assert worker.handled == {"ValueError": 1}
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@engines
+@pytest.mark.parametrize("error", [Unspeakable(), ValueError("\udcff \0")], ids=["str", "text"])
+def test_an_error_without_words_is_a_failed_attempt(q: DPQ[Any], error: Exception) -> None:
+    """An error whose text cannot be had, or stored, fails its task and nothing else."""
+    ids = [q.push(n) for n in range(2)]
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == 0:
+            raise error
+        worker.stop()
+
+    worker = Worker(q, handler)
+    assert worker.run() == 2
+    assert (q.stats().acked, q.stats().delayed) == (1, 1)
+    assert type(error).__name__ in (q.get(ids[0]).last_error or "")
+
+
+@engines
+def test_rate_limited_closes_the_group(q: DPQ[Any]) -> None:
+    """The task goes back uncounted, and its group rests for all."""
+    task_id = q.push("a", group="g")
+    q.push("b", group="g")
+    run_once(q, raising(RateLimited(100)))
+    task = q.get(task_id)
+    assert (task.attempt, task.deferrals) == (1, 1)
+    assert q.pop().task is None
+    assert not q.group("g").open
+
+
+@engines
+def test_retry_waits_as_long_as_it_says(q: DPQ[Any]) -> None:
+    """`Retry(delay)` counts, and comes back after its delay."""
+    task_id = q.push("a")
+    run_once(q, raising(Retry(50, reason="not yet")))
+    task = q.get(task_id)
+    assert (task.attempt, task.last_error) == (2, "not yet")
+    assert 40 < (q.next_event() or 0) <= 50
+
+
+@engines
+def test_reject_buries(q: DPQ[Any]) -> None:
+    """`Reject(reason)` is the last word on a task."""
+    q.push("a")
+    run_once(q, raising(Reject("gone for good")))
+    (dead,) = q.dead.list()
+    assert dead.reason == "gone for good"
+
+
+@engines
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()], ids=repr)
+def test_an_exit_in_a_handler_gives_back(q: DPQ[Any], error: BaseException) -> None:
+    """What ends a program says nothing about the task: it goes back, and the worker goes on."""
+    q.push("a")
+    attempts: list[tuple[int, int]] = []
+
+    def handler(task: Task[Any]) -> None:
+        attempts.append((task.attempt, task.deliveries))
+        if len(attempts) == 1:
+            raise error
+
+    assert Worker(q, handler).drain() == 2
+    assert attempts == [(1, 1), (1, 2)]
+
+
+@engines
+@pytest.mark.parametrize(
+    ("settle", "state"),
+    [
+        (lambda q, task: q.ack(task), None),
+        (lambda q, task: q.fail(task, "mine", delay=100), "delayed"),
+        (lambda q, task: q.release(task, delay=100), "delayed"),
+        (lambda q, task: q.set_visibility(task, 100), "delayed"),
+        (lambda q, task: q.bury(task, "mine"), "dead"),
+        (lambda q, task: q.rate_limited(task, 100), "waiting"),
+    ],
+    ids=["ack", "fail", "release", "set_visibility", "bury", "rate_limited"],
+)
+@pytest.mark.parametrize("error", [None, ValueError("too late")], ids=["clean", "error"])
+def test_a_handler_that_settles_has_the_last_word(
+    q: DPQ[Any], settle: Any, state: str | None, error: Exception | None
+) -> None:
+    """What the handler itself has said of its task stands, however the handler ends."""
+    q.push("a", group="g")
+
+    def handler(task: Task[Any], context: Context[DPQ[Any]]) -> None:
+        settle(context.queue, task)
+        if error:
+            raise error
+
+    run_once(q, handler)
+    states = {s.value: len(q.peek(state=s)) for s in TaskState}
+    assert {name: count for name, count in states.items() if count} == ({state: 1} if state else {})
+    if state == "delayed":
+        assert (q.next_event() or 0) > 50
+
+
+@engines
+def test_a_time_limit(q: DPQ[Any], gate: Gate, start: Start) -> None:
+    """A handler that runs too long has failed on the server while it runs, and is told."""
+    contexts: list[Context[Any]] = []
+
+    def handler(task: Task[Any], context: Context[Any]) -> None:
+        contexts.append(context)
+        gate(task)
+
+    task_id = q.push("a")
+    worker = Worker(q, handler, time_limit=0.1)
+    start(worker)
+    wait_for(lambda: q.stats().delayed == 1, q.stats)
+    task = q.get(task_id)
+    assert (task.attempt, task.last_error) == (2, "TimeoutError: ran longer than 0.1 s")
+    wait_for(lambda: contexts[0].lost, lambda: contexts)
+    gate.open(1)
+    wait_for(lambda: worker.handled.total() == 1, lambda: worker.handled)
+    assert q.stats().acked == 0
+
+
+@engines
+def test_a_time_limit_holds_during_the_grace(q: DPQ[Any], gate: Gate, start: Start) -> None:
+    """A handler that runs too long after a stop has failed as well, and is not given back."""
+    task_id = q.push("a")
+    worker = Worker(q, gate, time_limit=0.4, grace=PATIENCE)
+    start(worker)
+    gate.wait_for(1)
+    worker.stop()
+    wait_for(lambda: q.get(task_id).attempt == 2, lambda: q.get(task_id))
+
+
+# Stopping
+
+
+@engines
+def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> None:
+    """After `stop` no task is taken, what runs ends and is acked, and `run` returns."""
+    q.push_many(Push(n) for n in range(5))
+    worker = Worker(q, gate, concurrency=2)
+    running = start(worker)
+    gate.wait_for(2)
+    worker.stop()
+    gate.open()
+    assert running.result(PATIENCE) == 2
+    assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (2, 3, 0)
+    assert worker.given_back == 0
+
+
+@engines
+def test_what_ends_in_the_grace_is_acked_at_once(q: DPQ[Any], start: Start) -> None:
+    """A finished task is settled although another handler still uses its grace."""
+    gates = {"short": threading.Event(), "long": threading.Event()}
+    begun: list[str] = []
+
+    def handler(task: Task[Any]) -> None:
+        begun.append(task.payload)
+        gates[task.payload].wait(PATIENCE)
+
+    for payload in gates:
+        q.push(payload)
+    worker = Worker(q, handler, concurrency=2, visibility=0.5)
+    running = start(worker)
+    wait_for(lambda: len(begun) == 2, lambda: begun)
+    worker.stop()
+    gates["short"].set()
+    try:
+        wait_for(lambda: q.stats().acked == 1, q.stats)
+        assert not running.done()
+    finally:
+        gates["long"].set()
+    assert running.result(PATIENCE) == 2
+    assert q.stats().acked == 2
+    assert begun == ["short", "long"]
+
+
+@engines
+@pytest.mark.parametrize("again", [False, True], ids=["grace", "second"])
+def test_after_the_grace_tasks_go_back(q: DPQ[Any], gate: Gate, start: Start, again: bool) -> None:
+    """When the grace is over, or cut short, unfinished tasks go back uncounted; `run` returns."""
+    q.push_many(Push(n) for n in range(3))
+    worker = Worker(q, gate, concurrency=2, prefetch=1, grace=1000 if again else 0.1)
+    running = start(worker)
+    gate.wait_for(2)
+    worker.stop()
+    if again:
+        worker.stop()
+    assert running.result(PATIENCE) == 0
+    assert worker.given_back == 2
+    assert [(t.payload, t.attempt) for t in q.pop_many(5)] == [(0, 1), (1, 1), (2, 1)]
+    gate.open()
+    assert q.stats().acked == 0
+
+
+@pytest.mark.parametrize("grace", [0, 30.0])
+def test_an_idle_worker_stops_at_once(
+    q: DPQ[Any], redis: Redis, start: Start, grace: float
+) -> None:
+    """Without a handler that runs nothing is waited for, and nothing keeps blocking."""
+    worker = Worker(q, print, concurrency=3, grace=grace)
+    running = start(worker)
+    wait_for_idle(redis)
+    began = time.monotonic()
+    worker.stop()
+    assert running.result(PATIENCE) == 0
+    assert time.monotonic() - began < LATE
+    wait_for_idle(redis, 0)
+
+
+@engines
+def test_a_stop_before_the_run_is_not_lost(q: DPQ[Any], start: Start) -> None:
+    """Who stops a worker whose `run` has not begun yet ends that run; the next one works."""
+    q.push("a")
+    worker = Worker(q, lambda _: None)
+    worker.stop()
+    assert start(worker).result(PATIENCE) == 0
+    assert worker.drain() == 1
+
+
+PROGRAM = """
+import sys, threading
+from redis import Redis
+from dpq import DPQ, Worker
+
+def handler(task, context):
+    print(task.payload, flush=True)
+    if task.payload == "until told":
+        while not context.stopping:
+            threading.Event().wait(0.01)
+    elif task.payload == "for ever":
+        threading.Event().wait()
+
+q = DPQ(Redis.from_url(sys.argv[1]), sys.argv[2])
+worker = Worker(q, handler, concurrency=2, grace=60)
+print("ended", worker.run(), worker.given_back, flush=True)
+"""
+
+
+@pytest.fixture
+def program(server: Server, q: DPQ[Any]) -> Iterator["subprocess.Popen[str]"]:
+    command = [sys.executable, "-c", PROGRAM, server.url, q.queue_name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        yield child
+        child.kill()
+
+
+def read_line(child: "subprocess.Popen[str]") -> str:
+    assert child.stdout
+    return child.stdout.readline().strip()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_lets_handlers_finish(
+    q: DPQ[Any], program: "subprocess.Popen[str]", number: signal.Signals
+) -> None:
+    """At the first SIGTERM or SIGINT of a process the running task is finished and acked."""
+    q.push("until told")
+    assert read_line(program) == "until told"
+    program.send_signal(number)
+    assert read_line(program) == "ended 1 0"
+    assert program.wait(PATIENCE) == 0
+    assert q.stats().acked == 1
+
+
+def test_a_second_signal_cuts_the_grace_short(
+    q: DPQ[Any], program: "subprocess.Popen[str]"
+) -> None:
+    """At the second signal what runs goes back, and the process ends."""
+    q.push("for ever")
+    assert read_line(program) == "for ever"
+    program.send_signal(signal.SIGTERM)
+    wait_for(lambda: program.poll() is None, lambda: program.poll())
+    program.send_signal(signal.SIGINT)
+    assert read_line(program) == "ended 0 1"
+    assert program.wait(PATIENCE) == 0
+    assert (q.stats().ready, q.pop().task.attempt) == (1, 1)
+
+
+def test_signals_are_given_back(q: DPQ[Any]) -> None:
+    """After `run` the handlers of signals are those from before; with signals=False always."""
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    seen: list[bool] = []
+
+    def look(_: Task[Any]) -> None:
+        seen.append([signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)] == before)
+
+    for signals in (True, False):
+        q.push("a")
+        Worker(q, look).run(until_empty=True, signals=signals)
+    assert seen == [False, True]
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_an_interrupt_ends_the_worker(q: DPQ[Any], gate: Gate) -> None:
+    """Ctrl-C with signals=False leaves no thread behind, and gives back what runs."""
+    q.push("a")
+
+    def interrupt() -> None:
+        gate.wait_for(1)
+        signal.raise_signal(signal.SIGINT) if False else os.kill(os.getpid(), signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    worker = Worker(q, gate)
+    with pytest.raises(KeyboardInterrupt):
+        worker.run(signals=False)
+    interrupter.join()
+    assert worker.stopping
+    assert q.stats().ready == 1
+    gate.open()
+
+
+# Draining
+
+
+@engines
+def test_drain_waits_for_delayed_and_failing_tasks(make: Make) -> None:
+    """It ends when no live task is left: not before the delayed, and those that fail, are done."""
+    q = make(backoff=Backoff(base=0.05, jitter=0), default_max_attempts=3)
+    q.push("a", delay=0.2)
+    q.push("b")
+    seen: Counter[str] = Counter()
+
+    def handler(task: Task[Any]) -> None:
+        seen[task.payload] += 1
+        if task.payload == "b":
+            raise ValueError
+
+    assert Worker(q, handler, concurrency=2).drain() == 4
+    assert seen == {"a": 1, "b": 3}
+    assert (q.size(), q.stats().dead) == (0, 1)
+
+
+@engines
+def test_drain_waits_for_others(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that runs elsewhere is waited for, and taken over when its lease ends."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.1)
+    q.push("a")
+    q.push("b")
+    q.pop(visibility=0.3)
+    other = q.pop(visibility=600).task
+    seen: list[Any] = []
+    running = start(Worker(q, lambda task: seen.append(task.payload)), until_empty=True)
+    wait_for(lambda: q.stats().acked == 1, q.stats)
+    assert not running.done()
+    assert other is not None
+    q.ack(other)
+    assert running.result(PATIENCE) == 1
+    assert seen == ["a"]
+
+
+@engines
+def test_drain_ends_with_the_last_task(q: DPQ[Any], gate: Gate, start: Start, redis: Redis) -> None:
+    """Of two threads one waits at the server while the other handles the last task."""
+    q.push("a")
+    running = start(Worker(q, gate, concurrency=2), until_empty=True)
+    gate.wait_for(1)
+    if type(redis) is Redis:
+        wait_for_idle(redis)
+    began = time.monotonic()
+    gate.open()
+    assert running.result(PATIENCE) == 1
+    assert time.monotonic() - began < LATE
+
+
+# Hooks
+
+
+@engines
+def test_hooks_see_every_task(q: DPQ[Any]) -> None:
+    """`before`, `after` with the error, and `on_error` for what failed; not for a 429."""
+    seen: list[Any] = []
+    errors = {"bad": Reject("no"), "limit": RateLimited(0, scope="task")}
+
+    def handler(task: Task[Any]) -> None:
+        seen.append("handler")
+        if task.payload["n"] in errors:
+            raise errors.pop(task.payload["n"])
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda context, *error: seen.append((name, context.task.payload["n"], *error))
+
+    bad, limit = errors["bad"], errors["limit"]
+    for n in ("good", "bad", "limit"):
+        q.push({"task": "a", "n": n})
+    q.push({"task": "b", "n": "unknown"})
+    worker = Worker(
+        q, {"a": handler}, before=note("before"), after=note("after"), on_error=note("error")
+    )
+    worker.drain()
+    assert seen[:8] == [
+        ("before", "good"),
+        "handler",
+        ("after", "good", None),
+        ("before", "bad"),
+        "handler",
+        ("error", "bad", bad),
+        ("after", "bad", bad),
+        ("before", "limit"),
+    ]
+    assert ("after", "limit", limit) in seen
+    assert ("error", "limit", limit) not in seen
+    unknown = [each[0] for each in seen if each[1] == "unknown"]
+    assert unknown == ["before", "error", "after"]
+
+
+@engines
+@pytest.mark.parametrize("error", [ValueError("hook"), SystemExit(1)], ids=repr)
+def test_hooks_that_raise_change_nothing(
+    q: DPQ[Any], error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a hook raises is logged; the task is handled, and settled as its handler ended."""
+    q.push("good")
+    q.push("bad", max_attempts=1)
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == "bad":
+            raise ValueError
+
+    hook = raising(error)
+    assert Worker(q, handler, before=hook, after=hook, on_error=hook).drain() == 2
+    assert (q.stats().acked, q.stats().dead) == (1, 1)
+    assert caplog.text.count("a hook failed") == 5
+
+
+# Again, and for long
+
+
+@engines
+def test_a_worker_may_run_again(q: DPQ[Any]) -> None:
+    """Each run works off what is there; the count goes on."""
+    worker = Worker(q, lambda _: None, concurrency=2, prefetch=2)
+    for count in (3, 6):
+        q.push_many(Push(n) for n in range(3))
+        assert worker.drain() == count
+
+
+def test_a_handler_that_outlives_its_run_disturbs_no_other(
+    q: DPQ[Any], gate: Gate, start: Start
+) -> None:
+    """A handler that was given up ends in the next run of its worker: without a trace there."""
+    q.push("stuck")
+    first, second = Gate(), Gate()
+    gates = iter([first, second])
+    worker = Worker(q, lambda task: next(gates, gate)(task), grace=0)
+    running = start(worker)
+    first.wait_for(1)
+    worker.stop()
+    assert running.result(PATIENCE) == 0
+
+    q.push("other")
+    running = start(worker)
+    second.wait_for(1)  # the one that was given back
+    first.open()
+    wait_for(lambda: worker.handled.total() == 1, lambda: worker.handled)
+    wait_for(
+        lambda: not any(map(is_slot, lingering(threading.enumerate(), 1))), threading.enumerate
+    )
+    assert gate.begun == []  # still one at a time
+    second.open()
+    gate.wait_for(1)
+    assert not running.done()
+    wait_for(lambda: q.stats().acked == 1, q.stats)
+
+
+def is_slot(thread: threading.Thread) -> bool:
+    return thread.name.startswith("dpq-") and thread.name[4:].isdigit()
+
+
+def lingering(threads: list[threading.Thread], most: int) -> list[threading.Thread]:
+    slots = [thread for thread in threads if is_slot(thread)]
+    return slots[most:]
+
+
+def test_nothing_is_left_behind(q: DPQ[Any], redis: Redis) -> None:
+    """After `run` no thread of it lives, and no connection more than before is open."""
+    worker = Worker(q, lambda _: None, concurrency=4, prefetch=4, time_limit=5)
+    seen = []
+    for _ in range(4):
+        q.push_many(Push(n) for n in range(50))
+        worker.drain()
+        threads = [t.name for t in threading.enumerate() if t.name.startswith("dpq")]
+        assert set(threads) <= {"dpq-leases"}
+        wait_for_idle(redis, 0)
+        seen.append(len(redis.client_list()))
+    assert max(seen) <= 2 + 1 + 5  # ours, the waiter's, and what slots and keeper may use at once
+
+
+# Idle
+
+
+def test_an_idle_worker_asks_nothing(make: Make, redis: Redis, start: Start, gate: Gate) -> None:
+    """At empty queues a worker sends less than a command a second, and a push wakes it."""
+    a, b = make("-a"), make("-b")
+    gate.open()
+    start(Worker([a, b], gate, concurrency=4))
+    wait_for_idle(redis)
+    wait_for(lambda: a.workers() and b.workers(), a.workers)
+    redis.config_resetstat()
+    until = time.monotonic() + 2
+    wait_for(lambda: time.monotonic() > until, lambda: "2 s have not passed")
+    own = ("info", "client", "config")
+    stats = redis.info("commandstats")
+    sent = {n: s["calls"] for n, s in stats.items() if not n[8:].startswith(own)}
+    assert sum(sent.values()) <= 2, sent
+    for queue in (b, a, b):
+        before = len(gate.begun)
+        began = time.monotonic()
+        queue.push("a")
+        gate.wait_for(before + 1)
+        assert time.monotonic() - began < 1
+
+
+@pytest.mark.parametrize("order", ["strict", "round_robin"])
+def test_workers_hand_wake_ups_on(
+    make: Make, redis: Redis, start: Start, order: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that is kept busy by one queue swallows no wake-up of the other one."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    a, b = make("-a"), make("-b")
+    busy, free = Gate(), Gate()
+    try:
+        start(Worker([a, b], busy, order=order))
+        wait_for_idle(redis)
+        connection = blocked(redis)[0]["id"]
+        start(Worker([b], free))
+        wait_for_idle(redis, 2)
+        with redis.pipeline(transaction=True) as pipeline:  # both markers before anybody looks
+            pipeline.client_list()
+            pipeline.execute()
+        a.push("a")
+        busy.wait_for(1)
+        for n in range(3):
+            began = time.monotonic()
+            b.push(n)
+            free.wait_for(n + 1)
+            free.open(1)
+            assert time.monotonic() - began < LATE
+        assert connection not in [c["id"] for c in blocked(redis)]
+    finally:
+        busy.open()
+        free.open()
+
+
+def test_a_worker_with_no_thread_left_waits_for_nothing(
+    q: DPQ[Any], redis: Redis, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once all threads are busy nothing of the worker blocks on a marker that others need."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    gate = Gate()
+    try:
+        start(Worker(q, gate, concurrency=2, prefetch=4))
+        wait_for_idle(redis)
+        for n in range(6):
+            q.push(n)
+            gate.wait_for(min(n + 1, 2))
+        wait_for_idle(redis, 0)
+    finally:
+        gate.open()
+
+
+# Faults
+
+
+def test_contradicting_settings_raise(make: Make, redis: Redis) -> None:
+    """A queue that names a setting which the server contradicts raises from `run`."""
+    q = make("", order="fifo")
+    q.push("a")
+    other: DPQ[Any] = DPQ(redis, q.queue_name)
+    other._commands.named["order"] = "lifo"  # a constructor would raise at once
+    with pytest.raises(ConfigurationError, match="order"):
+        Worker(other, print).run()
+    other.close()
+
+
+def test_a_server_that_is_away_at_the_start_raises(queue_name: str) -> None:
+    """`run` raises when it cannot reach the server at all: nobody has heard of it yet."""
+    q: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock"), queue_name)
+    with pytest.raises(RedisConnectionError, match="cannot reach"):
+        Worker(q, print).run()
+
+
+def test_a_fault_of_the_loop_is_raised(
+    q: DPQ[Any], gate: Gate, monkeypatch: pytest.MonkeyPatch, start: Start
+) -> None:
+    """What no handler has raised ends `run`, and what is held goes back."""
+    q.push_many(Push(n) for n in range(4))
+    running = start(Worker(q, gate, concurrency=2, prefetch=2, grace=0.1))
+    gate.wait_for(2)
+    monkeypatch.setattr(Worker, "_ask", raising(RuntimeError("a fault")))
+    monkeypatch.setattr(Worker, "_ask_ahead", raising(RuntimeError("a fault")))
+    gate.open(1)
+    with pytest.raises(RuntimeError, match="a fault"):
+        running.result(PATIENCE)
+    assert (q.stats().acked, q.stats().invisible) == (1, 0)
+
+
+def test_a_killed_connection_costs_nothing(
+    q: DPQ[Any], redis: Redis, gate: Gate, start: Start
+) -> None:
+    """CLIENT KILL of everything, idle and busy: each task is handled, and acked once."""
+    worker = Worker(q, gate, concurrency=2)
+    start(worker)
+    for n in range(4):
+        wait_for_idle(redis)
+        mine = redis.client_id()
+        for client in redis.client_list():
+            if int(client["id"]) != mine:
+                redis.client_kill_filter(_id=client["id"])
+        q.push(n)
+        gate.wait_for(n + 1)
+        for client in redis.client_list():
+            if int(client["id"]) != mine:
+                redis.client_kill_filter(_id=client["id"])
+        gate.open(1)
+    wait_for(lambda: q.stats().acked == 4, q.stats)
+    assert gate.begun == [0, 1, 2, 3]
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="dpq-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_a_worker_outlives_a_restart_of_the_server(
+    server: Server, queue_name: str, directory: str, start: Start, prefetch: int
+) -> None:
+    """The server dies under a worker and comes back with its data: it goes on by itself."""
+    gate = Gate()
+    with Server.join(directory, server.binary) as first:
+        q: DPQ[Any] = DPQ.from_url(first.url, queue_name)
+        worker = Worker(q, gate, concurrency=2, prefetch=prefetch)
+        try:
+            q.push_many(Push(n) for n in range(3))
+            running = start(worker)
+            gate.wait_for(2)
+            os.kill(first.pid, signal.SIGKILL)
+            gate.open()
+            with Server.join(directory, server.binary) as second:
+                assert second.pid != first.pid
+                q.push("new")
+                wait_for(lambda: q.stats().acked == 4, q.stats)
+                worker.stop()
+                assert running.result(PATIENCE) >= 4
+                assert sorted(set(gate.begun), key=str) == [0, 1, 2, "new"]
+        finally:
+            gate.open()
+            q.close()
+
+
+def test_a_server_that_is_away_at_the_end(
+    server: Server, queue_name: str, directory: str, start: Start
+) -> None:
+    """A worker whose server has gone for good stops all the same."""
+    gate = Gate()
+    with Server.join(directory, server.binary) as first:
+        client = Redis.from_url(first.url, retry=None, socket_timeout=1)
+        q: DPQ[Any] = DPQ(client, queue_name)
+        q.push_many(Push(n) for n in range(3))
+        worker = Worker(q, gate, prefetch=3, grace=0.1)
+        running = start(worker)
+        gate.wait_for(1)
+        os.kill(first.pid, signal.SIGKILL)
+        worker.stop()
+        assert running.result(PATIENCE) == 0
+        gate.open()
+        q.close()
+        client.close()
+
+
+def test_a_queue_that_is_closed_meanwhile(q: DPQ[Any], gate: Gate, start: Start) -> None:
+    """`DPQ.close()` beside a worker, as at the end of a program: what runs is acked."""
+    q.push("a")
+    worker = Worker(q, gate)
+    running = start(worker)
+    gate.wait_for(1)
+    q.close()
+    worker.stop()
+    gate.open()
+    assert running.result(PATIENCE) == 1
+    assert q.stats().acked == 1
+
+
+# Limits
+
+
+def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> None:
+    """Eight threads at three limited groups: no window is overdrawn, no closed group is asked."""
+    q.set_limit(10, 0.5, group="*")
+    q.push_many(Push(n, group=f"g{n % 3}") for n in range(90))
+    taken: dict[str, list[float]] = {}
+    lock = threading.Lock()
+
+    def handler(task: Task[Any]) -> None:
+        assert task.group
+        assert task.visible_until
+        with lock:
+            taken.setdefault(task.group, []).append(task.visible_until.timestamp() - 600)
+            if task.payload % 17 == 0 and task.deferrals == 0:
+                raise RateLimited(0.15)
+
+    worker = Worker(q, handler, concurrency=8, visibility=600)
+    assert worker.drain() == 96
+    assert worker.handled == {"done": 90, "RateLimited": 6}
+    for times in taken.values():
+        times.sort()
+        assert all(b - a >= 0.499 for a, b in zip(times, times[10:], strict=False)), times
+    assert q.check() == []

@@ -1,0 +1,628 @@
+"""`dpq worker` and `dpq workers`: real processes, their signals, their ends, and what they tell."""
+
+import contextlib
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import PATIENCE_S, processes, wait_for
+from typer.testing import CliRunner, Result
+
+from dpq import DPQ, ConfigurationError, Worker
+from dpq.cli import app
+from dpq.cli._processes import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Child
+from dpq.cli._reload import SourceWatch, sources_of
+from dpq.cli._target import is_async, load
+from dpq.server import Server
+
+MODULE = """
+import asyncio, functools, os, time
+from pathlib import Path
+from dpq import DPQ, AsyncDPQ, RateLimited, Reject, Retry, Tasks
+
+def plain(task):
+    assert task.payload["task"] == "plain"
+
+def informed(task, context):
+    assert context.task is task
+
+async def later(task):
+    await asyncio.sleep(0)
+
+class Callable:
+    async def __call__(self, task):
+        pass
+
+called = Callable()
+partly = functools.partial(later)
+table = {"plain": plain}
+mixed = {"plain": plain, "later": later}
+async_table = {"plain": later}
+tasks = Tasks()
+tasks.task("plain")(lambda: None)
+async_tasks = Tasks()
+
+@async_tasks.task("plain")
+async def nothing():
+    pass
+
+def until_told(task):
+    Path("begun").touch()
+    Path(f"begun {task.id}").touch()
+    while not Path("go").exists():
+        time.sleep(0.005)
+
+async def until_told_async(task):
+    Path("begun").touch()
+    while not Path("go").exists():
+        await asyncio.sleep(0.005)
+
+async def until_told_in_a_thread(task):
+    await asyncio.to_thread(until_told, task)
+
+def failing(task):
+    raise task.payload["task"] == "retry" and Retry(1000) or ValueError("broken on purpose")
+
+feeding = Tasks()
+
+@feeding.task("plain")
+def plain_then_more():
+    feeding.queue.push("more")
+"""
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Server.start() as server:
+        yield server.url
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+@pytest.fixture
+def q(url: str, name: str) -> Iterator[DPQ]:
+    with DPQ.from_url(url, name) as queue:
+        yield queue
+        queue.drop()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    """A directory with a module `shop`."""
+    (tmp_path / "shop.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("DPQ_URL", "DPQ_QUEUE", "DPQ_QUEUES", "FORCE_COLOR", "PY_COLORS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+@pytest.fixture
+def start(url: str, name: str, here: Path) -> Iterator[Start]:
+    """Starts `dpq worker TARGET ...` in that directory; whatever is left at the end is an error."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: object, where: bool = True, **settings: Any) -> "subprocess.Popen[str]":
+        place = ["--url", url, "--queue", name] if where else []
+        command = [sys.executable, "-m", "dpq", "worker", *map(str, words), *place]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        streams["stderr"] = subprocess.PIPE
+        started.append(subprocess.Popen(command, text=True, cwd=here, **{**streams, **settings}))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+    with contextlib.suppress(AssertionError):
+        wait_for(lambda: not processes(name), lambda: processes(name))
+    left = processes(name)
+    for line in left:
+        os.kill(int(line.split()[0]), signal.SIGKILL)
+    assert not left
+
+
+def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
+    """What a process said on stderr until its end; on stdout it says nothing."""
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, out) == (code, ""), err
+    return err
+
+
+def named(q: DPQ, *names: str) -> None:
+    for each in names:
+        q.push({"task": each, "args": {}})
+
+
+# What is run
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        *[(each, "Worker") for each in ("plain", "informed", "table", "tasks")],
+        *[
+            (each, "AsyncWorker")
+            for each in ("later", "called", "partly", "async_table", "async_tasks")
+        ],
+    ],
+)
+def test_any_kind_of_handlers(start: Start, q: DPQ, target: str, kind: str) -> None:
+    """A function, a dict, a Tasks: each is run by the worker that it needs."""
+    named(q, "plain", "plain")
+    said = told(start(f"shop:{target}", "--drain", "--concurrency", 2))
+    assert f": {kind} of shop:{target} on {q.queue_name}, 2 at once" in said
+    assert "drained: 2 tasks acked, 0 to the dead letters, 0 left" in said
+    assert (q.stats().acked, q.workers()) == (2, [])
+
+
+def test_mixed_handlers_run_with_a_warning(start: Start, q: DPQ) -> None:
+    """Handlers of which some are async run in one loop, and the program says what that means."""
+    named(q, "plain", "later", "unknown")
+    said = told(start("shop:mixed", "--drain"))
+    assert "while one that is not runs, all others stand still" in said
+    assert "drained: 2 tasks acked, 1 to the dead letters" in said
+    assert [dead.reason for dead in q.dead.list()] == ["unknown task 'unknown'"]
+
+
+def test_several_queues(url: str, start: Start, q: DPQ) -> None:
+    """Each --queue is asked, in the order given; the settings reach the worker."""
+    second = DPQ(q.redis, f"{q.queue_name}-2")
+    named(q, "plain")
+    named(second, "plain")
+    words = ["--queue", second.queue_name, "--order", "round_robin", "--prefetch", 5]
+    said = told(start("shop:plain", "--drain", *words, "--visibility", 9, "--time-limit", 8))
+    assert f"on {second.queue_name}, {q.queue_name}, 1 at once" in said
+    assert (q.stats().acked, second.stats().acked) == (1, 1)
+    second.drop()
+    second.close()
+
+
+def test_a_tasks_with_a_queue_needs_no_other(
+    url: str, start: Start, q: DPQ, here: Path, name: str
+) -> None:
+    """Where a Tasks has a queue, its own client and settings are used, blocking or async."""
+    own = f"""
+from shop import *
+tasks.queue = DPQ.from_url({url!r}, {name!r}, default_visibility=7)
+async_tasks.queue = AsyncDPQ.from_url({url!r}, {name!r})
+blocking = Tasks(tasks.queue)
+
+@blocking.task("plain")
+async def again():
+    pass
+"""
+    (here / "own.py").write_text(own)
+    for target in ("tasks", "async_tasks"):
+        named(q, "plain")
+        said = told(start(f"own:{target}", "--drain", where=False))
+        assert "drained: 1 tasks acked" in said
+    refused = told(start("own:blocking", where=False), code=2)
+    assert "'own:blocking' is async, and its queue is not: name the server" in refused
+    named(q, "plain")
+    told(start("own:blocking", "--drain", "--url", url, where=False))
+    assert (q.stats().acked, q.size()) == (3, 0)
+
+
+def test_a_tasks_without_a_queue_pushes_to_the_one_it_works_on(start: Start, q: DPQ) -> None:
+    """Tasks may push others though their module names no queue."""
+    named(q, "plain")
+    told(start("shop:feeding", "--drain"))
+    assert [dead.payload for dead in q.dead.list()] == ["more"]
+
+
+@pytest.mark.parametrize("place", ["before", "DPQ_QUEUE", "DPQ_QUEUES"])
+def test_where_the_queue_is_named(url: str, q: DPQ, here: Path, name: str, place: str) -> None:
+    """The queue may be named before the command, and by a variable, as for other commands."""
+    named(q, "plain")
+    before = ["--queue", name] if place == "before" else []
+    command = [sys.executable, "-m", "dpq", *before, "worker", "shop:plain", "--drain", "-q"]
+    variables = {"DPQ_URL": url, **({} if before else {place: name})}
+    done = subprocess.run(
+        command,
+        cwd=here,
+        env={**os.environ, **variables},
+        timeout=PATIENCE_S,
+        check=False,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert q.stats().acked == 1
+
+
+# What is not there
+
+
+@pytest.fixture
+def imported(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The tests below import in this process: what they import is forgotten again."""
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield
+    for module in set(sys.modules) - before:
+        del sys.modules[module]
+
+
+@pytest.mark.usefixtures("imported")
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("shop", "'shop' names no handlers: write it as package.module:name"),
+        (":plain", "write it as package.module:name"),
+        ("shup:plain", "there is no module 'shup'; modules in .*: broken, needs, shop"),
+        ("inner.shup:x", "there is no module 'inner.shup'; modules in .*inner': deep"),
+        ("shop:plane", "there is no 'plane' in 'shop'; there is: .*plain, table"),
+        ("shop:tasks.plain", "there is no 'plain' in 'shop'; there is: nothing that could be"),
+        ("shop:nothing", "'shop:nothing' is one task: name the Tasks that it belongs to"),
+        ("needs:x", r"module 'needs' cannot be imported: ModuleNotFoundError\(.*not_installed"),
+        ("broken:x", r"module 'broken' cannot be imported: ZeroDivisionError\("),
+    ],
+)
+def test_what_is_not_there_is_told(here: Path, target: str, reason: str) -> None:
+    """A wrong target is wrong usage, and the error says what is there instead."""
+    (here / "needs.py").write_text("import not_installed")
+    (here / "broken.py").write_text("1 / 0")
+    (here / "inner").mkdir()
+    (here / "inner" / "deep.py").touch()
+    with pytest.raises(ConfigurationError, match=reason):
+        load(target)
+
+
+@pytest.mark.usefixtures("imported")
+def test_async_is_seen() -> None:
+    """Whether a handler is async is seen in whatever form it comes."""
+    for name in ("plain", "table", "tasks"):
+        assert not is_async(load(f"shop:{name}"))
+    for name in ("later", "called", "partly", "async_table", "async_tasks", "mixed"):
+        assert is_async(load(f"shop:{name}"))
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", 2]])
+def test_a_wrong_target_ends_with_2(start: Start, words: list[object]) -> None:
+    """Usage errors end the program with 2, and no process is started again for them."""
+    said = told(start("shop:plane", *words), code=2)
+    assert "error: 'shop:plane': there is no 'plane' in 'shop'" in said
+    assert "again in" not in said
+    assert "Traceback" not in said
+
+
+def test_the_users_own_fault_shows_where(start: Start, here: Path) -> None:
+    """A module that fails at its import is shown with its traceback."""
+    (here / "broken.py").write_text("1 / 0")
+    said = told(start("broken:x"), code=2)
+    assert 'broken.py", line 1, in <module>' in said
+    assert said.rstrip().splitlines()[-1].startswith("error: module 'broken' cannot be imported")
+
+
+def test_failed_attempts_are_logged(start: Start, q: DPQ) -> None:
+    """A handler's error is told with its traceback; what it raised on purpose, in one line."""
+    q.push({"task": "error"}, max_attempts=1)
+    q.push({"task": "retry"}, max_attempts=1)
+    said = told(start("shop:failing", "--drain"))
+    assert "attempt 1 of 1: ValueError: broken on purpose\nTraceback" in said
+    assert said.count("Traceback") == 1
+    assert "attempt 1 of 1: Retry: " in said
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("target", ["until_told", "until_told_async"])
+def test_the_first_signal_lets_handlers_finish(
+    start: Start, q: DPQ, here: Path, target: str, number: signal.Signals
+) -> None:
+    """After one signal no task is begun, what runs is finished, and the program ends with 0."""
+    named(q, "plain", "plain")
+    process = start(f"shop:{target}")
+    wait_for(lambda: (here / "begun").exists(), q.stats)
+    process.send_signal(number)
+    assert process.stderr
+    wait_for(lambda: f"{number.name}, stopping" in process.stderr.readline(), lambda: "")
+    (here / "go").touch()
+    assert "handled {'done': 1}" in told(process)
+    assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
+
+
+@pytest.mark.parametrize("words", [[], ["--processes", 2]])
+@pytest.mark.parametrize("target", ["until_told", "until_told_async", "until_told_in_a_thread"])
+def test_the_second_signal_gives_back(
+    start: Start, q: DPQ, here: Path, target: str, words: list[object]
+) -> None:
+    """After two signals running tasks are given back, uncounted, and the program ends with 1."""
+    named(q, "plain")
+    process = start(f"shop:{target}", *words)
+    wait_for(lambda: (here / "begun").exists(), q.stats)
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr
+    wait_for(lambda: "SIGTERM, stopping" in process.stderr.readline(), lambda: "")
+    process.send_signal(signal.SIGTERM)
+    assert "gives back 1 tasks whose handlers still run" in told(process, code=1)
+    [task] = q.peek()
+    assert (task.attempt, task.deliveries, q.workers()) == (1, 1, [])
+
+
+def test_when_the_grace_is_over(start: Start, q: DPQ, here: Path) -> None:
+    """Handlers that do not end within --grace are given back, too: 1."""
+    named(q, "plain")
+    process = start("shop:until_told", "--grace", 0.05)
+    wait_for(lambda: (here / "begun").exists(), q.stats)
+    process.send_signal(signal.SIGTERM)
+    assert "gives back 1 tasks" in told(process, code=1)
+    assert q.stats().ready == 1
+
+
+# Several processes
+
+
+def pids(q: DPQ) -> set[int]:
+    return {worker.pid for worker in q.workers()}
+
+
+def test_processes_share_the_work_and_end_together(start: Start, q: DPQ, here: Path) -> None:
+    """So many processes work; at a signal all of them finish, and the parent ends with 0."""
+    named(q, *["plain"] * 5)
+    process = start("shop:until_told", "--processes", 2, "--concurrency", 2)
+    wait_for(lambda: len(list(here.glob("begun *"))) == 4, q.stats)
+    wait_for(lambda: len(pids(q)) == 2, q.workers)
+    assert process.pid not in pids(q)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr
+    for _ in range(2):
+        wait_for(lambda: "SIGTERM, stopping" in process.stderr.readline(), lambda: "")
+    (here / "go").touch()
+    assert told(process).count("ended with 0") == 2
+    assert (q.stats().acked, q.stats().ready, q.workers()) == (4, 1, [])
+
+
+def test_a_process_that_dies_is_started_again(start: Start, q: DPQ) -> None:
+    """A child that was killed is replaced, after a pause that is logged; the other goes on."""
+    process = start("shop:plain", "--processes", 2)
+    wait_for(lambda: len(pids(q)) == 2, q.workers)
+    victim, other = sorted(pids(q))
+    os.kill(victim, signal.SIGKILL)
+    wait_for(lambda: len(pids(q) - {victim}) == 2, q.workers)
+    assert other in pids(q)
+    process.send_signal(signal.SIGTERM)
+    said = told(process)
+    assert f"process {victim}: died by SIGKILL, again in {FIRST_PAUSE_SECONDS} s" in said
+
+
+def test_processes_drain_together(start: Start, q: DPQ) -> None:
+    """With --drain all end by themselves, and only the first shows how far they are."""
+    named(q, *["plain"] * 20)
+    said = told(start("shop:plain", "--processes", 2, "--drain"))
+    assert said.count("drained: ") == 1
+    assert (q.stats().acked, q.size()) == (20, 0)
+
+
+def test_a_third_signal_kills(start: Start, q: DPQ, here: Path) -> None:
+    """A child that does not even listen is killed at the third signal; its lease runs out."""
+    deaf = "\ndef deaf(task):\n    Path('deaf').touch()\n    os.kill(os.getpid(), 19)  # SIGSTOP\n"
+    (here / "shop.py").write_text(MODULE + deaf)
+    named(q, "plain")
+    process = start("shop:deaf", "--processes", 1)
+    wait_for(lambda: (here / "deaf").exists(), q.stats)
+    assert process.stderr
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        wait_for(lambda: "stopping 1 processes" in process.stderr.readline(), lambda: "")
+    process.send_signal(signal.SIGTERM)
+    assert "died by SIGKILL" in told(process, code=1)
+
+
+def test_no_child_outlives_its_parent(start: Start, q: DPQ, name: str) -> None:
+    """When the parent is killed, which nobody can pass on, the children end gracefully."""
+    process = start("shop:plain", "--processes", 2)
+    wait_for(lambda: len(pids(q)) == 2, q.workers)
+    process.kill()
+    wait_for(lambda: not q.workers(), q.workers)
+    wait_for(lambda: not processes(name), lambda: processes(name))
+
+
+def test_the_pause_grows_and_begins_anew() -> None:
+    """The pause before a start doubles up to its bound, unless the last process lived for long."""
+    child = Child([], {})
+    child._began = time.monotonic()
+    pauses = [child.wait_longer() for _ in range(9)]
+    assert pauses[:3] == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
+    assert pauses[-2:] == [LONGEST_PAUSE_SECONDS] * 2
+    child._began -= 100
+    assert child.wait_longer() == FIRST_PAUSE_SECONDS
+
+
+def test_a_password_is_in_no_command_line(start: Start, url: str, q: DPQ, name: str) -> None:
+    """The URL reaches the children by their environment, which others cannot read."""
+    process = start("shop:plain", "--processes", 1)
+    wait_for(lambda: pids(q), q.workers)
+    [child] = [line for line in processes(name) if "--child-of" in line]
+    assert url not in child
+    process.send_signal(signal.SIGTERM)
+    told(process)
+
+
+# Reloading
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_changed_source_is_run(start: Start, q: DPQ, here: Path, broken: bool) -> None:
+    """With --reload the handlers are those of the file as it is now; one that is broken waits."""
+    source = "from pathlib import Path\ndef handle(task):\n    Path('{}').touch()\n"
+    (here / "changing.py").write_text(source.format("first"))
+    process = start("changing:handle", "--reload")
+    q.push(1)
+    wait_for(lambda: (here / "first").exists(), q.stats)
+    if broken:
+        (here / "changing.py").write_text("handle = (")
+        assert process.stderr
+        wait_for(lambda: "waits for a change" in process.stderr.readline(), lambda: "")
+    (here / "changing.py").write_text(source.format("second one"))
+    wait_for(lambda: q.push(1) and (here / "second one").exists(), q.stats)
+    process.send_signal(signal.SIGTERM)
+    assert "has changed: starting again" in told(process)
+    assert not list(here.glob("__pycache__"))
+
+
+def test_what_counts_as_a_change(tmp_path: Path) -> None:
+    """New, changed and removed sources are seen; hidden places and other files are not."""
+    watch = SourceWatch([tmp_path])
+    assert watch.changed() is None
+    source = tmp_path / "deep" / "a.py"
+    for path in (source, tmp_path / "b.txt", tmp_path / ".venv" / "c.py"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert watch.changed() == str(source)
+    assert watch.changed() is None
+    os.utime(source, ns=(1, 1))
+    assert watch.changed() == str(source)
+    source.unlink()
+    assert watch.changed() == str(source)
+    (tmp_path / ".venv" / "c.py").write_text("1")
+    (tmp_path / "b.txt").write_text("1")
+    assert watch.changed() is None
+
+
+def test_what_is_watched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current directory is watched, and the module's package where that lies elsewhere."""
+    monkeypatch.chdir(here)
+    assert sources_of("shop") == [here]
+    assert sources_of("not_there.at_all") == [here]
+    assert sources_of("typer.testing") == [here, Path(sys.modules["typer"].__path__[0])]
+    monkeypatch.setattr(sys, "path", [str(here), *sys.path])
+    (here / "lib").mkdir()
+    monkeypatch.chdir(here / "lib")
+    assert sources_of("shop") == [here / "lib", here]
+
+
+# How far it is
+
+
+def test_a_drain_tells_now_and_then(start: Start, q: DPQ, here: Path) -> None:
+    """In a log there is a line at the beginning and one at the end; with --quiet, none."""
+    named(q, "plain", "plain")
+    said = told(start("shop:plain", "--drain"))
+    assert "draining: 0 of 2 tasks\n" in said
+    named(q, "plain")
+    assert told(start("shop:plain", "--drain", "--quiet")) == ""
+    named(q, "plain")
+    assert told(start("shop:later", "--drain", "--quiet")) == ""
+    assert q.stats().acked == 4
+
+
+@pytest.mark.parametrize("target", ["until_told", "until_told_async"])
+def test_a_drain_shows_a_bar_at_a_terminal(start: Start, q: DPQ, here: Path, target: str) -> None:
+    """At a terminal a bar counts the tasks, and a line stays at the end."""
+    named(q, "plain", "plain")
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    process = start(f"shop:{target}", "--drain", stderr=follower, env=environment)
+    os.close(follower)
+    seen = ""
+
+    def see(word: str) -> bool:
+        nonlocal seen
+        while select.select([leader], [], [], 0.01)[0]:
+            try:
+                data = os.read(leader, 1 << 16)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            seen += data.decode()
+        return word in seen
+
+    wait_for(lambda: see("0/2"), lambda: seen)
+    (here / "go").touch()
+    wait_for(lambda: see("drained: 2 tasks acked"), lambda: seen)
+    assert process.wait(PATIENCE_S) == 0
+    see("")
+    os.close(leader)
+    assert "draining" in seen
+
+
+# dpq workers
+
+
+def run(url: str, *words: str) -> Result:
+    result = CliRunner().invoke(app, ["--url", url, "workers", *words])
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def tell(q: DPQ, worker: str, name: str, running: int) -> None:
+    q._run(q._commands.beat(worker, name, "host-1", 4711, running, 8, 90.0))
+
+
+def test_workers_are_one_row_each(url: str, q: DPQ, name: str) -> None:
+    """A worker on two queues is one row, which names both and counts what runs on either."""
+    second = DPQ(q.redis, f"{name}-2")
+    tell(q, "a", "bees", 2)
+    tell(second, "a", "bees", 3)
+    tell(second, "b", "wasps", 0)
+    words = ["--queue", name, "--queue", second.queue_name]
+    rows = [json.loads(line) for line in run(url, *words, "--json").stdout.splitlines()]
+    shown = [(row["name"], row["queues"], row["running"], row["concurrency"]) for row in rows]
+    assert sorted(shown) == [
+        ("bees", [name, second.queue_name], 5, 8),
+        ("wasps", [second.queue_name], 0, 8),
+    ]
+    assert {(row["host"], row["pid"]) for row in rows} == {("host-1", 4711)}
+    table = run(url, *words).stdout
+    [line] = [line for line in table.splitlines() if "bees" in line]
+    assert f"host-1  4711  {name}, {second.queue_name}" in line
+    assert line.rstrip().endswith(" s ago")
+    assert [*line.split("Z")[0].split()[-4:-2]] == ["5", "8"]
+    second.drop()
+    second.close()
+
+
+def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
+    """Without --queue the workers of every known queue are shown, and those of the default one."""
+    q.push(1)
+    tell(q, "a", "bees", 1)
+    default = DPQ(q.redis, "default")
+    tell(default, "b", "wasps", 1)
+    rows = [json.loads(line) for line in run(url, "--json").stdout.splitlines()]
+    assert {row["name"]: row["queues"] for row in rows} == {"bees": [name], "wasps": ["default"]}
+    default.drop()
+    default.close()
+
+
+def test_nobody_works(url: str, q: DPQ, name: str) -> None:
+    """Where nobody works that is said, and stdout is empty."""
+    result = run(url, "--queue", name)
+    assert (result.stdout, result.stderr) == ("", "no worker has told of itself\n")
+
+
+def test_a_worker_of_a_program_is_shown_too(url: str, q: DPQ, name: str) -> None:
+    """Whoever runs a `Worker` is listed, under the name that the program gave it."""
+    shown = []
+    q.push(1)
+
+    def look(_: object) -> None:
+        wait_for(q.workers, lambda: "no worker is known")
+        shown.append(json.loads(run(url, "--queue", name, "--json").stdout))
+
+    Worker(q, look, name="the one in this test").drain()
+    assert (shown[0]["name"], shown[0]["pid"]) == ("the one in this test", os.getpid())

@@ -1,0 +1,99 @@
+"""beat: a worker says that it lives, or that it ends; those not seen for long are forgotten."""
+
+import pytest
+
+
+@pytest.fixture
+def beat(q):
+    """Tells of a worker: how many handlers run, and for how long it has been there."""
+
+    def tell(worker="w", name="name", running=2, age=4.0):
+        q._run(q._commands.beat(worker, name, "host", 77, running, 8, age))
+
+    return tell
+
+
+def names(probe):
+    return set(probe.stored().get("workers", ()))
+
+
+def test_what_is_stored(q, clock, probe, beat):
+    """One line for each worker: when it was seen, since when it runs, and what it said."""
+    beat()
+    line = f"{clock.ms} {clock.ms - 4000} 2 8 77\thost\tname"
+    assert probe.stored()["workers"] == {b"w": line.encode()}
+
+
+def test_again(q, clock, probe, beat):
+    """A later word replaces the one before."""
+    beat(running=2, age=4)
+    clock.advance(10)
+    beat(running=0, age=14)
+    line = f"{clock.ms} {clock.ms - 14000} 0 8 77\thost\tname"
+    assert probe.stored()["workers"] == {b"w": line.encode()}
+
+
+def test_leaving(q, probe, beat):
+    """A worker that ends is gone at once, the others stay; the last one takes the key along."""
+    beat("a")
+    beat("b")
+    q._run(q._commands.leave("a"))
+    assert names(probe) == {b"b"}
+    q._run(q._commands.leave("b"))
+    q._run(q._commands.leave("nobody"))
+    assert probe.stored() == {}
+
+
+def test_forgotten(q, clock, probe, beat):
+    """A worker that was not seen for 60 s is forgotten when another one tells of itself."""
+    beat("dead")
+    clock.advance(59.999)
+    beat("late")
+    assert names(probe) == {b"dead", b"late"}
+    clock.advance(0.001)
+    beat("alive")
+    assert names(probe) == {b"late", b"alive"}
+
+
+def test_forgotten_in_bounded_steps(q, clock, probe, beat):
+    """One call forgets at most ten, so a crowd that died holds nobody up; in the end all go."""
+    for i in range(95):
+        beat(f"dead {i}")
+    clock.advance(60)
+    left = [95]
+    while left[-1]:
+        beat("alive")
+        left.append(len(names(probe)) - 1)
+        assert left[-2] - 10 <= left[-1] <= left[-2]
+    assert len(left) < 500  # by chance: some draws meet those that live
+
+
+def test_the_last_one_dies(q, probe, beat):
+    """The key has a time to live, renewed with each word: nothing of a dead crew stays for ever."""
+    beat()
+    assert 55_000 < probe.redis.pttl(probe.key("workers")) <= 60_000
+    probe.redis.pexpire(probe.key("workers"), 5000)
+    beat()
+    assert probe.redis.pttl(probe.key("workers")) > 55_000
+
+
+def test_names_are_one_short_line(q, beat):
+    """Whatever a worker is called, it is one line of at most 200 characters."""
+    beat(name="a\tb\nc\0d" + "ü" * 300)
+    [worker] = q.workers()
+    assert worker.name == "a b c d" + "ü" * 193
+
+
+def test_bad_text(q, probe, beat):
+    """What somebody else has written there is forgotten at the next word."""
+    probe.redis.hset(probe.key("workers"), mapping={"x": "", "y": "none"})
+    beat()
+    assert names(probe) == {b"w"}
+
+
+def test_purge_leaves_workers(q, beat):
+    """Tasks are purged, and not those who work on them."""
+    q.push("x")
+    beat()
+    q.purge()
+    assert [worker.id for worker in q.workers()] == ["w"]

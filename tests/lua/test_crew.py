@@ -1,0 +1,74 @@
+"""crew: the workers that have told of themselves lately, a page at a time."""
+
+from datetime import UTC, datetime, timedelta
+
+from dpq import WorkerInfo
+
+
+def tell(q, worker="w", name="name", age=4.0):
+    q._run(q._commands.beat(worker, name, "host", 77, 2, 8, age))
+
+
+def test_nobody(q, probe):
+    """Where nobody works there is one empty page."""
+    assert probe.call("crew", "", "0", "60000") == [b"0"]
+    assert q.workers() == []
+
+
+def test_what_it_says(q, clock):
+    """All that a worker told is there, by the server's clock."""
+    tell(q)
+    now = datetime.fromtimestamp(clock.ms / 1000, UTC)
+    clock.advance(7)
+    assert q.workers() == [
+        WorkerInfo(
+            id="w",
+            name="name",
+            host="host",
+            pid=77,
+            queue=q.queue_name,
+            running=2,
+            concurrency=8,
+            since=now - timedelta(seconds=4),
+            seen=now,
+        )
+    ]
+
+
+def test_longest_first(q):
+    """The worker that has been running longest stands first."""
+    for i, age in enumerate([3, 9, 6]):
+        tell(q, str(i), age=age)
+    assert [worker.id for worker in q.workers()] == ["1", "2", "0"]
+
+
+def test_dead_ones(q, clock):
+    """A worker that was not seen for 60 s is not listed, though nobody has forgotten it yet."""
+    tell(q)
+    clock.advance(59.999)
+    assert len(q.workers()) == 1
+    clock.advance(0.001)
+    assert q.workers() == []
+
+
+def test_pages(q, clock, probe):
+    """Hundreds come in bounded pages, all of them once."""
+    line = f"{clock.ms} {clock.ms} 2 8 77\thost\t" + "n" * 70
+    probe.redis.hset(probe.key("workers"), mapping={f"w{i}": line for i in range(700)})
+    cursor, calls, found = b"0", 0, []
+    while calls == 0 or cursor != b"0":
+        cursor, *page = probe.call("crew", clock.ms, cursor, 60_000)
+        found += page[::2]
+        calls += 1
+    assert calls > 1
+    assert {worker.id for worker in q.workers()} == {name.decode() for name in found}
+    assert len(q.workers()) == 700
+
+
+def test_bad_text(q, clock, probe):
+    """What cannot be read is left out."""
+    probe.redis.hset(
+        probe.key("workers"), mapping={"x": "", "y": "text", "z": f"{clock.ms} 1 what"}
+    )
+    tell(q)
+    assert [worker.id for worker in q.workers()] == ["w"]

@@ -1,0 +1,263 @@
+"""What both workers decide, without a server: handlers, turns, settling, bounds."""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import fakeredis
+import pytest
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    Backoff,
+    ConfigurationError,
+    Context,
+    QueueStats,
+    RateLimited,
+    Reject,
+    Retry,
+    Task,
+    Tasks,
+    Worker,
+)
+from dpq._leases import Leases
+from dpq._work import Done, GivenBack, Turns, finder, none_live, settling
+
+
+def a_task(payload: Any = None, task_id: str = "id") -> Task[Any]:
+    now = datetime.now(UTC)
+    return Task(
+        id=task_id, payload=payload, priority=0, attempt=1, max_attempts=3, deliveries=1,
+        deferrals=0, enqueued_at=now, visible_until=now, token=1, cost=1, state="invisible",
+        group=None, key=None, due_at=now, expires_at=None, last_error=None,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def q() -> DPQ[Any]:
+    return DPQ(fakeredis.FakeRedis(), "emails", backoff=Backoff(base=2, jitter=0))
+
+
+@pytest.fixture
+def aq() -> AsyncDPQ[Any]:
+    return AsyncDPQ(fakeredis.FakeAsyncRedis(), "emails")
+
+
+# Handlers
+
+
+class Handling:
+    def method(self, task: Any) -> None: ...
+
+    def both(self, task: Any, context: Any) -> None: ...
+
+    def __call__(self, task: Any, context: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "takes_context"),
+    [
+        (lambda task: None, False),
+        (lambda task, context: None, True),
+        (lambda task, retries=3: None, False),
+        (lambda task, context, retries=3: None, True),
+        (lambda *args: None, False),
+        (lambda task, *, verbose=True: None, False),
+        (Handling().method, False),
+        (Handling().both, True),
+        (Handling(), True),
+        (print, False),
+        (repr, False),
+    ],
+)
+def test_a_handler_takes_the_context_if_it_must(
+    function: Callable[..., Any], takes_context: bool
+) -> None:
+    """A handler gets the context when it cannot be called without."""
+    handler = finder(function)(a_task())
+    assert (handler.call, handler.takes_context) == (function, takes_context)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        None,
+        "handler",
+        lambda: None,
+        lambda task, context, more: None,
+        lambda task, *, more: None,
+        lambda **options: None,
+    ],
+)
+def test_what_cannot_handle_is_refused(function: Any) -> None:
+    """What no task could be given to is refused before the first one comes."""
+    for handlers in (function, {"a": function}):
+        with pytest.raises(ConfigurationError, match="handler"):
+            finder(handlers)
+
+
+@pytest.mark.parametrize("payload", [{"task": "b"}, {"task": ["a"]}, {"task": None}, {}, "a", None])
+def test_a_payload_that_names_no_handler_is_rejected(payload: Any) -> None:
+    """Whatever stands in `payload["task"]`: without a handler of that name it is a `Reject`."""
+    with pytest.raises(Reject, match="unknown task"):
+        finder({"a": print})(a_task(payload))
+
+
+async def handle_async(task: Any) -> None: ...
+
+
+class HandlingAsync:
+    async def __call__(self, task: Any) -> None: ...
+
+
+def of_async_functions() -> list[Any]:
+    tasks = Tasks()
+    tasks.task("plain")(print_it)
+    tasks.task("fetch")(handle_async)
+    return [handle_async, {"a": print, "b": handle_async}, HandlingAsync(), tasks]
+
+
+def print_it(text: str) -> None: ...
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_threads_refuse_coroutine_functions(q: DPQ[Any], aq: AsyncDPQ[Any], kind: int) -> None:
+    """`Worker` says at its construction that it needs plain functions, and who takes others."""
+    handlers = of_async_functions()[kind]
+    with pytest.raises(ConfigurationError, match=r"coroutine function.* AsyncWorker"):
+        Worker(q, handlers)
+    AsyncWorker(aq, handlers)
+
+
+def test_an_async_worker_takes_plain_functions(aq: AsyncDPQ[Any]) -> None:
+    """Blocking functions are the loop's affair, and are not refused."""
+    AsyncWorker(aq, print)
+
+
+# Turns
+
+
+def firsts(weights: list[int], order: Any, count: int) -> list[int]:
+    turns = Turns(weights, order)
+    return [turns.next()[0] for _ in range(count)]
+
+
+def test_turns() -> None:
+    """Strict order never changes; the others give each queue its share, evenly spread."""
+    assert firsts([1, 1, 1], "strict", 4) == [0, 0, 0, 0]
+    assert firsts([1, 1, 1], "round_robin", 6) == [0, 1, 2, 0, 1, 2]
+    assert firsts([5, 1, 1], "round_robin", 7) == [0, 0, 1, 0, 2, 0, 0]
+    shares = [7, 3, 2]
+    seen = firsts(shares, "round_robin", 1200)
+    assert Counter(seen) == {0: 700, 1: 300, 2: 200}
+    for start in range(0, 1188, 12):
+        assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
+
+
+def test_every_turn_names_every_queue() -> None:
+    """A queue that has nothing leaves its turn to the others."""
+    for order in ("strict", "round_robin"):
+        turns = Turns([3, 2, 1], order)  # type: ignore[arg-type]
+        assert all(sorted(turns.next()) == [0, 1, 2] for _ in range(20))
+
+
+# Settling
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
+    """Acks of a queue go together; every other end has a call of its own."""
+    errors = [None, Reject("no"), Retry(5), RateLimited(3), ValueError("x"), None, GivenBack()]
+    done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate(errors)]
+    done.append(Done(1, a_task(task_id="other"), None))
+    other = DPQ[Any](q.redis, "other")
+    sent = [next(steps) for steps in settling(done, [q._commands, other._commands])]
+    assert [command.script.name for command in sent] == [
+        "ack", "ack", "bury", "fail", "rate_limited", "fail", "release",
+    ]  # fmt: skip
+    assert list(sent[0].args)[1::2] == ["0", "5"]
+    assert "{other}" in sent[1].keys[0]
+
+
+def test_an_error_without_words_fails_its_task(q: DPQ[Any]) -> None:
+    """An error whose text cannot be had is still a failed attempt, by name, with the backoff."""
+    (steps,) = settling([Done(0, a_task(), Unspeakable())], [q._commands])
+    command = next(steps)
+    assert command.script.name == "fail"
+    assert list(command.args)[3:] == [2000, "Unspeakable: its text cannot be had"]
+
+
+def test_what_cannot_be_counted_is_not_gone() -> None:
+    """A drain ends when every queue says that it holds nothing live; dead letters are not live."""
+    fields = dict.fromkeys(QueueStats.model_fields, 0)
+    empty = QueueStats(**{**fields, "dead": 5, "oldest_ready_seconds": None})
+    assert none_live([empty, empty])
+    assert not none_live([empty, ConnectionError()])
+    for name in ("ready", "delayed", "invisible", "waiting"):
+        assert not none_live([empty, empty.model_copy(update={name: 1})])
+
+
+# The constructor
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"concurrency": 0}, "concurrency"),
+        ({"concurrency": 10_001}, "concurrency"),
+        ({"concurrency": 1.0}, "concurrency"),
+        ({"prefetch": -1}, "prefetch"),
+        ({"prefetch": 1001}, "prefetch"),
+        ({"order": "best"}, "order"),
+        ({"visibility": 0}, "visibility"),
+        ({"time_limit": 0}, "time_limit"),
+        ({"time_limit": float("nan")}, "time_limit"),
+        ({"grace": -1}, "grace"),
+        ({"grace": None}, "grace"),
+    ],
+)
+def test_options_have_bounds(
+    q: DPQ[Any], aq: AsyncDPQ[Any], wrong: dict[str, Any], named: str
+) -> None:
+    """An option that is out of its bounds is named, by both workers."""
+    with pytest.raises(ConfigurationError, match=named):
+        Worker(q, print, **wrong)
+    with pytest.raises(ConfigurationError, match=named):
+        AsyncWorker(aq, print, **wrong)
+
+
+def test_queues_have_one_client_and_one_kind(q: DPQ[Any], aq: AsyncDPQ[Any]) -> None:
+    """No queue, another kind, another client, a weight below 1: each is refused with its reason."""
+    for queues in ([], {}, aq, [q, aq], "emails", [q, None]):
+        with pytest.raises(ConfigurationError, match="queues"):
+            Worker(queues, print)  # type: ignore[arg-type, type-var]
+    with pytest.raises(ConfigurationError, match="clients"):
+        Worker([q, DPQ(fakeredis.FakeRedis(), "b")], print)
+    with pytest.raises(ConfigurationError, match="weight"):
+        Worker({q: 0}, print)
+    with pytest.raises(ConfigurationError, match="AsyncDPQ"):
+        AsyncWorker(q, print)  # type: ignore[type-var]
+
+
+# Leases
+
+
+class Kept(Leases):
+    def _wake(self) -> None: ...
+
+
+def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:
+    """A lease that is lost before its handler's context is there is lost in the context."""
+    worker = Worker(q, print)
+    leases = Kept()
+    lease = leases.hold(a_task(), 3)
+    leases._extended({("id", 1): lease}, [False])
+    context: Context[Any] = worker._context(0, lease)
+    assert context.lost
