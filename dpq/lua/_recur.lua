@@ -7,7 +7,7 @@ local function next_due(task, claim)
   end
   local kind, first, period = string.match(task.schedule, '^\t(%l) %d+ (%d+) (.*)$')
   local after = math.max(now, task.enqueued + task.wait)
-  if kind == 'e' then
+  if kind == 'e' and tonumber(period) then
     return math.max(first + math.floor((after - first) / period + 1) * period, first)
   end
   local line, times = string.match(claim, '^%d+\t([^\t]*)\t(.*)$')
