@@ -62,6 +62,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "max_attempts": [None, None, 1, 3],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3],
+    "every": [None, None, None, None, None, 0.25, 5, 30],
 }
 push_arguments = st.fixed_dictionaries(
     {
@@ -216,7 +217,12 @@ class QueueMachine(RuleBasedStateMachine):
             "state": state,
             "token": entry.token,
             "cost": entry.cost,
+            "every": entry.every and entry.every / 1000,
+            "cron": None,
+            "scheduled_at": None,
         }
+        if entry.every:
+            expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
@@ -372,7 +378,8 @@ class QueueMachine(RuleBasedStateMachine):
         wanted_again: list[Task[Any]] = []
         for task in list(chosen.values()):
             entry = self.model.tasks.get(task.id)
-            if entry and entry.token == task.token and entry.rerun is not None:
+            again = entry and (entry.rerun is not None or entry.every)
+            if again and entry.token == task.token:
                 wanted_again.append(task)
         for task in wanted_again[1:]:  # the order among several new places is nobody's promise
             del chosen[task.id]

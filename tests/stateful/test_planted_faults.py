@@ -53,12 +53,17 @@ FAULTS = [
     ),
     Fault(
         "fail counts what the end of the lease has counted",
-        "if task.delivery == '-' or task.delivery == 'd' then -- else",
-        "if true then -- else",
+        "local counts = task.delivery == '-' or task.delivery == 'd'",
+        "local counts = true",
         ("fail",),
     ),
     Fault("any token will do", "task.token ~= token", "false"),
-    Fault("any token acks", "token ~= args[2 * i + 1]", "not token", ("ack",)),
+    Fault(
+        "any token acks",
+        "token ~= claim and token ~= string.match(claim, '^%d+')",
+        "not token",
+        ("ack",),
+    ),
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
         "a closed group keeps its head in ready",
