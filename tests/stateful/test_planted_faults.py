@@ -64,6 +64,12 @@ FAULTS = [
         "not token",
         ("ack",),
     ),
+    Fault("a missed time is not passed over", "math.max(now, task.enqueued + task.wait)", "0"),
+    Fault(
+        "times drift",
+        "math.max(first + math.floor((after - first) / period + 1) * period, first)",
+        "after + period",
+    ),
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
         "a closed group keeps its head in ready",
