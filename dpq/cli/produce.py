@@ -44,8 +44,8 @@ def push(
         typer.Option(
             "--full",
             help="Each line is an object with push's arguments: payload, and if need be priority, "
-            "delay, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, timezone. "
-            "The options are defaults.",
+            "delay, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
+            "timezone. The options are defaults.",
         ),
     ] = False,
     priority: Priority = 0,
