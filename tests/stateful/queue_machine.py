@@ -62,8 +62,10 @@ WEIGHTED: dict[str, list[Any]] = {
     "max_attempts": [None, None, 1, 3],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3],
-    "every": [None, None, None, None, None, 0.25, 5, 30],
 }
+EVERY = (None, 5, None, 0.25, 30, None, 5)
+"""The periods of the tasks of a machine whose tasks come back, one after the other."""
+
 push_arguments = st.fixed_dictionaries(
     {
         "priority": st.tuples(tame, st.one_of(small, small, wild)),
@@ -101,7 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
-    always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, windows
+    always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
         kind=st.sampled_from(
@@ -243,6 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
     def arguments(self, drawn: dict[str, Any], strange_group: bool) -> dict[str, Any]:
         self.pushed += 1
         push = {**drawn, "priority": self.priority(drawn["priority"]), "payload": self.pushed}
+        push["every"] = EVERY[self.pushed % len(EVERY)] if self.always.get("recurring") else None
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
         return push

@@ -34,6 +34,7 @@ AGING = {**RESERVES, "kind": {"aging": 0.5}}
 LEARNS = {"limited": True, "windows": LEARNING}
 FULL = {"limited": True, "windows": [[]], "concurrency": [1, 2]}
 PLAIN = {"limited": False, "kind": {}}
+RECURRING = {**PLAIN, "recurring": True}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
@@ -64,11 +65,31 @@ FAULTS = [
         "not token",
         ("ack",),
     ),
-    Fault("a missed time is not passed over", "math.max(now, task.enqueued + task.wait)", "0"),
+    Fault(
+        "a missed time is not passed over",
+        "math.max(now, task.enqueued + task.wait)",
+        "task.enqueued + task.wait",
+        always=RECURRING,
+    ),
     Fault(
         "times drift",
         "math.max(first + math.floor((after - first) / period + 1) * period, first)",
         "after + period",
+        always=RECURRING,
+    ),
+    Fault(
+        "a run that fails for good has no next one",
+        "if spent and task.schedule ~= '' then",
+        "if false then",
+        ("fail",),
+        RECURRING,
+    ),
+    Fault(
+        "an update with the same period moves its times",
+        "kept and since or due",
+        "due",
+        ("push",),
+        RECURRING,
     ),
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
