@@ -84,13 +84,6 @@ FAULTS = [
         ("fail",),
         RECURRING,
     ),
-    Fault(
-        "an update with the same period moves its times",
-        "kept and since or due",
-        "due",
-        ("push",),
-        RECURRING,
-    ),
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
         "a closed group keeps its head in ready",
