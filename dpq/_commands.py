@@ -287,17 +287,17 @@ class Commands(LimitCommands, Generic[P]):
         done: list[bool] = []
         lost: list[str] = []
         for batch in _batches(list(tasks), ACK_BATCH):
-            args: list[Any] = [self._now()]
-            for task in batch:
-                args += (leased(task).id, _token(task))
-            ids = args[1::2]
-            codes = yield self._command("ack", args, partial(_replies.read_codes, ids))
-            for i, code in enumerate(codes):
-                if isinstance(code, Later):
-                    try:
-                        codes[i] = yield from self.acked(batch[i], code)
-                    except LeaseLostError:
-                        codes[i] = Code.LEASE_LOST
+            codes: list[Any] = [None] * len(batch)
+            todo: Sequence[int] = range(len(batch))
+            while todo:  # again for the cron tasks that want a later time
+                args: list[Any] = [self._now()]
+                for i in todo:
+                    args += (leased(batch[i]).id, _token(batch[i], codes[i]))
+                read = partial(_replies.read_codes, args[1::2])
+                found = yield self._command("ack", args, read)
+                for i, code in zip(todo, found, strict=True):
+                    codes[i] = code
+                todo = [i for i in todo if isinstance(codes[i], Later)]
             done += (code == _replies.DONE for code in codes)
             lost += (t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST)
         if lost:

@@ -286,6 +286,7 @@ def test_many_at_once(q, clock, probe, monkeypatch):
     assert [task.payload for task in tasks] == [0, 1, 2, 3]
     at(clock, 3001)
     assert q.ack_many([*tasks, tasks[1], tasks[2]]) == [True] * 4 + [False] * 2
+    assert [name for name, *_ in sent].count("ack") == 2
     assert [due(q, task_id) for task_id in ids[1:]] == [3060, 3100, 6400]
     assert q.size() == 3
 
