@@ -2,6 +2,7 @@
 
 import logging
 
+from dpq._work import Context
 from dpq.dead import DeadLetters
 from dpq.dead_async import AsyncDeadLetters
 from dpq.errors import (
@@ -33,6 +34,9 @@ from dpq.policy import Backoff
 from dpq.queue import DPQ, known_queues
 from dpq.queue_async import AsyncDPQ
 from dpq.scheduler import Scheduler
+from dpq.tasks import TaskFunction, Tasks
+from dpq.worker import Worker
+from dpq.worker_async import AsyncWorker
 
 __version__ = "0.1.0"
 
@@ -41,8 +45,10 @@ __all__ = [
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
+    "AsyncWorker",
     "Backoff",
     "ConfigurationError",
+    "Context",
     "DPQError",
     "DeadLetters",
     "DeadTask",
@@ -65,8 +71,11 @@ __all__ = [
     "Scheduler",
     "Signal",
     "Task",
+    "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
+    "Tasks",
+    "Worker",
     "known_queues",
 ]
 

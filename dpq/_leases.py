@@ -20,17 +20,32 @@ Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
 
 Key = tuple[str, int]
 
+LINGER_SECONDS = 10.0
+"""How long the keeper's thread outlives the last lease: beginning a thread takes 60 us."""
 
-class _Lease:
-    __slots__ = ("due", "lost", "seconds", "task")
+
+class Lease:
+    """One lease that is held.
+
+    Attributes:
+        task: The task.
+        seconds: How long each extension lasts.
+        due: When it is to be extended next, monotonic seconds.
+        alive: False once it is let go or lost.
+        lost: Is called, once, when it is found lost; or None.
+    """
+
+    __slots__ = ("alive", "due", "lost", "seconds", "task")
 
     def __init__(self, task: Task[Any], seconds: float, lost: Lost | None) -> None:
         self.task = task
         self.seconds = seconds
+        self.alive = True
         self.lost = lost
         self.renew()
 
     def renew(self) -> None:
+        """It was extended just now."""
         self.due = time.monotonic() + self.seconds / 3
 
 
@@ -43,48 +58,57 @@ class Leases:
 
     def __init__(self) -> None:
         self.wake_at = float("inf")
-        self._held: dict[Key, _Lease] = {}
+        self._held: dict[Key, Lease] = {}
+        self._third = LINGER_SECONDS  # of the shortest lease so far
 
-    def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> None:
+    def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
         """Keep a lease of so many seconds alive from now on."""
-        lease = _Lease(task, seconds, lost)
+        lease = Lease(task, seconds, lost)
         self._held[task.id, task.token] = lease
         if lease.due < self.wake_at:
+            self._third = min(self._third, seconds / 3)
             self._wake()
+        return lease
 
     def let_go(self, task: Task[Any]) -> bool:
         """Extend a lease no more; False when it was not held, or is lost."""
-        return self._held.pop((task.id, task.token), None) is not None
-
-    def held(self) -> list[Task[Any]]:
-        """The tasks whose leases are held."""
-        return [lease.task for lease in list(self._held.values())]
+        lease = self._held.pop((task.id, task.token), None)
+        if lease is None:
+            return False
+        lease.alive = False
+        return True
 
     def _wake(self) -> None:
+        """Let the keeper plan anew; begin one if there is none."""
         raise NotImplementedError
 
     def _plan(self) -> float:
-        """Set `wake_at` by what is held, and return it."""
+        """Set `wake_at`, and return it: the first that is due, or a while if nothing is held.
+
+        So a queue whose tasks are quick does not wake the keeper with each of them.
+        """
         self.wake_at = float("inf")  # who comes from here on wakes the keeper
-        self.wake_at = min((lease.due for lease in list(self._held.values())), default=self.wake_at)
+        dues = (lease.due for lease in list(self._held.values()))
+        self.wake_at = min(dues, default=time.monotonic() + self._third)
         return self.wake_at
 
-    def _due(self) -> dict[Key, _Lease]:
+    def _due(self) -> dict[Key, Lease]:
         """The leases to extend now: those that are due, and those that soon will be."""
         now = time.monotonic()
         held = list(self._held.items())
         return {key: lease for key, lease in held if lease.due - lease.seconds / 6 <= now}
 
-    def _extended(self, leases: dict[Key, _Lease], kept: Sequence[bool]) -> None:
+    def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool]) -> None:
         for (key, lease), alive in zip(leases.items(), kept, strict=True):
             if alive:
                 lease.renew()
             elif self._held.pop(key, None):
+                lease.alive = False
                 log.warning("lease of %s lost", lease.task.id)
                 if lease.lost:
                     lease.lost()
 
-    def _put_off(self, leases: dict[Key, _Lease]) -> None:
+    def _put_off(self, leases: dict[Key, Lease]) -> None:
         log.warning("cannot extend %d leases now", len(leases), exc_info=True)
         for lease in leases.values():
             lease.renew()
@@ -100,7 +124,7 @@ class Keeper(Leases):
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._beat = threading.Lock()
-        self._on_the_way: dict[Key, _Lease] = {}
+        self._on_the_way: dict[Key, Lease] = {}
 
     def let_go(self, task: Task[Any]) -> bool:
         """Extend a lease no more; no extension is on its way when this returns."""
@@ -123,15 +147,16 @@ class Keeper(Leases):
         self._news.set()
 
     def _run(self) -> None:
+        told = True
         while True:
             self._news.clear()
-            wake_at = self._plan()
-            if not self._held:
+            wait = self._plan() - time.monotonic()
+            if not (told or self._held):
                 with self._starting:
                     if not self._held:  # who comes after this starts another thread
-                        self._thread = None
+                        self.wake_at, self._thread = float("inf"), None
                         return
-            self._news.wait(min(max(0.0, wake_at - time.monotonic()), threading.TIMEOUT_MAX))
+            told = self._news.wait(max(0.0, wait))
             with self._beat:
                 self._on_the_way = leases = self._due()
                 try:

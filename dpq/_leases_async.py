@@ -8,7 +8,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from dpq._leases import Leases
+from dpq._leases import Key, Lease, Leases
 from dpq.models import Task
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
@@ -23,14 +23,23 @@ class AsyncKeeper(Leases):
         self._extend = extend
         self._keeping: asyncio.Task[None] | None = None
         self._news: asyncio.Event | None = None
+        self._on_the_way: dict[Key, Lease] = {}
+        self._beat: asyncio.Future[None] | None = None  # done when nothing is on the way
+
+    async def end(self, task: Task[Any]) -> bool:
+        """`let_go`, and no extension is on its way when this returns."""
+        held = self.let_go(task)
+        if self._beat and (task.id, task.token) in self._on_the_way:
+            await asyncio.shield(self._beat)
+        return held
 
     async def aclose(self) -> None:
         """Extend nothing more."""
         self._held.clear()
-        if self._keeping is not None and not self._keeping.done():
-            self._keeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._keeping
+        keeping = self._keeping
+        if keeping is not None and keeping.get_loop() is asyncio.get_running_loop():
+            keeping.cancel()
+            await asyncio.wait((keeping,))
 
     def _wake(self) -> None:
         loop = asyncio.get_running_loop()
@@ -42,15 +51,25 @@ class AsyncKeeper(Leases):
             self._news.set()
 
     async def _run(self, news: asyncio.Event) -> None:
-        while self._held:
-            news.clear()
-            wake_at = self._plan()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), max(0.0, wake_at - time.monotonic()))
-            if leases := self._due():
-                try:
-                    due = [(lease.task, lease.seconds) for lease in leases.values()]
-                    self._extended(leases, await self._extend(due))
-                except RedisError:
-                    self._put_off(leases)
-        self.wake_at = float("inf")
+        try:
+            while self._held:
+                news.clear()
+                wake_at = self._plan()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), max(0.0, wake_at - time.monotonic()))
+                if leases := self._due():
+                    await self._extend_all(leases)
+        finally:
+            self.wake_at = float("inf")  # whoever holds a lease next begins another one
+
+    async def _extend_all(self, leases: dict[Key, Lease]) -> None:
+        self._on_the_way = leases
+        self._beat = beat = asyncio.get_running_loop().create_future()
+        try:
+            due = [(lease.task, lease.seconds) for lease in leases.values()]
+            self._extended(leases, await self._extend(due))
+        except RedisError:
+            self._put_off(leases)
+        finally:
+            self._on_the_way = {}
+            beat.set_result(None)

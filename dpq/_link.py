@@ -85,34 +85,55 @@ class Link:
         Returns:
             For each command its raw reply, or the RedisError that it met.
         """
-        replies: list[Any] = self._exchange(commands) if self._plain else []
-        for i, command in enumerate(commands):
-            if i == len(replies):
-                replies.append(self._by_client(command))
-            elif isinstance(replies[i], NoScriptError):
-                replies[i] = self._by_client(command, known=False)
-        return replies
+        return self.begin(commands)()
 
-    def _exchange(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Send commands over an own connection; fewer replies than commands when it broke."""
-        replies: list[Any] = []
+    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        """Send commands; what is returned waits for their replies, as `call_all` returns them."""
+        if not self._plain:
+            return lambda: self._complete(commands, [])
         connection = self._take()
         try:
             connection.send_packed_command([self._packer.pack_all(commands)])
-            for _ in commands:
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            replies = self._broken(connection, error, len(commands))
+            return lambda: self._complete(commands, replies)
+        except BaseException:  # an interrupt: half a command may be on its way
+            connection.disconnect()
+            self._idle.kept.append(connection)
+            raise
+        return lambda: self._complete(commands, self._receive(connection, len(commands)))
+
+    def _receive(self, connection: Any, count: int) -> list[Any]:
+        """The replies to what was sent; fewer when the connection broke."""
+        replies: list[Any] = []
+        try:
+            for _ in range(count):
                 try:
                     replies.append(connection.read_response(disable_decoding=True))
                 except ResponseError as refused:
                     replies.append(refused)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            connection.disconnect()
-            if connection.retry.get_retries() == 0:
-                replies += [error] * (len(commands) - len(replies))
+            return replies + self._broken(connection, error, count - len(replies))
         except BaseException:  # an interrupt: replies may still be on their way
             connection.disconnect()
-            raise
-        finally:
             self._idle.kept.append(connection)
+            raise
+        self._idle.kept.append(connection)
+        return replies
+
+    def _broken(self, connection: Any, error: Exception, missing: int) -> list[Any]:
+        """What a client that never sends twice gets for its replies; others ask again."""
+        connection.disconnect()
+        self._idle.kept.append(connection)
+        return [error] * missing if connection.retry.get_retries() == 0 else []
+
+    def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
+        """Ask through the client for the replies that are missing."""
+        for i, command in enumerate(commands):
+            if i == len(replies):
+                replies.append(self._by_client(command))
+            elif isinstance(replies[i], NoScriptError):
+                replies[i] = self._by_client(command, known=False)
         return replies
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
@@ -132,13 +153,16 @@ class Link:
             self._idle.kept.pop().disconnect()
 
     def _take(self) -> Any:
+        """A connection to send on. One that the server has ended meanwhile shows when it is used,
+        and the call is sent again; for a client that never sends twice it is looked at before."""
         connection = self._idle.take()
-        try:
-            over = connection.is_connected and connection.can_read(timeout=0)
-        except (RedisConnectionError, RedisTimeoutError):
-            over = True
-        if over:  # nothing was due here, so the server has ended it
-            connection.disconnect()
+        if connection.retry.get_retries() == 0 and connection.is_connected:
+            try:
+                over = connection.can_read(timeout=0)
+            except (RedisConnectionError, RedisTimeoutError):
+                over = True
+            if over:  # nothing was due here
+                connection.disconnect()
         return connection
 
 

@@ -1,17 +1,18 @@
 """The asyncio way to the server: one connection on which the calls of all tasks travel together.
 
 A plain `redis.asyncio.Redis` gets one connection beside its pool, with its own settings. Calls that
-are made at the same time are sent without waiting for each other, and their replies come back in
-order. A fault there is handled by sending the call again through the client itself, with the
-client's own retries. Any other kind of client is used through its `execute_command` alone.
+are made at the same time are sent together, without waiting for each other, and their replies come
+back in order. What a fault there has left without a reply is sent again over a new connection, then
+through the client itself, with the client's own retries; but not for a client without retries. Any
+other kind of client is used through its `execute_command` alone.
 """
 
 import asyncio
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from redis.asyncio import Redis
 from redis.client import NEVER_DECODE
@@ -20,152 +21,221 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
-from dpq._link import Packer, own_connection
+from dpq._link import Packer, _bulk_strings, own_connection
+
+T = TypeVar("T")
+
+CUT = (RedisConnectionError, RedisTimeoutError)
+"""Instead of a reply; the server may have run the command, or not."""
+
+_NOT_SENT = RedisConnectionError("not sent yet")
+
+
+class Shared(Generic[T]):
+    """Runs something once for all who ask for it meanwhile; none of them breaks it off."""
+
+    def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
+        self._start = start
+        self._running: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """Wait for what is running, or begin."""
+        loop = asyncio.get_running_loop()
+        running = self._running
+        if running is None or running.done() or running.get_loop() is not loop:
+            self._running = running = loop.create_task(self._run())
+        return await asyncio.shield(running)
+
+    async def _run(self) -> T:
+        return await self._start()
+
+    async def ended(self) -> None:
+        """Wait until nothing runs."""
+        running, self._running = self._running, None
+        if running is not None and running.get_loop() is asyncio.get_running_loop():
+            await asyncio.wait((running,))
 
 
 class AsyncLink:
-    """Sends commands to one server, for any number of tasks of one event loop."""
+    """Sends commands to one server, for any number of tasks of one event loop at a time."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._plain = type(client) is Redis and client.connection is None
+        self._plain = type(client) is Redis and not client.single_connection_client
         self._packer = Packer()
         self._wire: _Wire | None = None
-        self._opening: asyncio.Task[_Wire] | None = None
+        self._opening = Shared(self._open)
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Link.call_all`."""
-        replies: list[Any] = []
+        replies = [_NOT_SENT] * len(commands)
         if self._plain:
-            try:
-                wire = self._wire
-                if wire is None or not wire.usable():
-                    wire = await self._open()
-                replies = await wire.exchange(self._packer.pack_all(commands), len(commands))
-            except (RedisConnectionError, RedisTimeoutError) as error:
-                retry = self._client.connection_pool.connection_kwargs.get("retry")
-                if retry is not None and retry.get_retries() == 0:
-                    return [error] * len(commands)
-        if not replies:
-            return [await self._by_client(command) for command in commands]
-        for i, reply in enumerate(replies):
-            if isinstance(reply, NoScriptError):
-                replies[i] = await self._by_client(commands[i], known=False)
-            elif isinstance(reply, (RedisConnectionError, RedisTimeoutError)):
-                replies[i] = await self._by_client(commands[i])
+            replies = await self._exchange(self._packer.pack_all(commands), len(commands))
+        for i, command in enumerate(commands):
+            if isinstance(replies[i], Exception):
+                replies[i] = await self._settle(command, replies[i])
         return replies
 
-    async def _open(self) -> "_Wire":
-        """Connect, once for all who ask meanwhile."""
-        loop = asyncio.get_running_loop()
-        if self._opening is None or self._opening.get_loop() is not loop:
-            self._opening = loop.create_task(_Wire.open(self._client))
-            self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
-
-    def _opened(self, opening: "asyncio.Task[_Wire]") -> None:
-        self._opening = None
-        if not opening.cancelled() and opening.exception() is None:
-            self._wire = opening.result()
-
-    async def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
+    async def _settle(self, command: Command[Any], refusal: Any) -> Any:
+        """Get a command's reply after it was not sent, cut off, or sent by an unknown name."""
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)
-        send = self._client.execute_command
         try:
-            if known:
+            if isinstance(refusal, CUT):
+                if refusal is not _NOT_SENT and self._sends_once():
+                    return refusal
                 with suppress(NoScriptError):
-                    return await send("EVALSHA", script.sha, *tail, **{NEVER_DECODE: True})
-            return await send("EVAL", script.text, *tail, **{NEVER_DECODE: True})
+                    return await self.execute("EVALSHA", script.sha, *tail)
+            elif not isinstance(refusal, NoScriptError):
+                return refusal
+            return await self.execute("EVAL", script.text, *tail)
         except RedisError as error:
             return error
 
+    async def execute(self, name: str, *args: Any) -> Any:
+        """Send a command of any kind; its raw reply.
+
+        Raises:
+            RedisError: As the client raises it, after the client's own retries.
+        """
+        if self._plain:
+            words = (*name.split(), *args)
+            packed = b"*%d\r\n%b" % (len(words), _bulk_strings(words))
+            (reply,) = await self._exchange(packed, 1)
+            if not isinstance(reply, Exception):
+                return reply
+            if not isinstance(reply, CUT) or self._sends_once():
+                raise reply
+        return await self._client.execute_command(name, *args, **{NEVER_DECODE: True})
+
+    def _sends_once(self) -> bool:
+        return self._plain and own_connection(self._client).retry.get_retries() == 0
+
+    async def _exchange(self, packed: bytes, count: int) -> list[Any]:
+        try:
+            wire = self._wire
+            if wire is None or not wire.usable():
+                wire = await self._opening.get()
+            return await wire.exchange(packed, count)
+        except CUT as error:
+            return [error] * count
+
+    async def _open(self) -> "_Wire":
+        connection = own_connection(self._client, health_check_interval=0)
+        await connection.connect()
+        timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
+        self._wire = _Wire(connection, timeout)
+        return self._wire
+
     async def aclose(self) -> None:
         """Close the connection."""
-        if self._wire:
-            await self._wire.aclose()
-            self._wire = None
+        await self._opening.ended()
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.aclose()
 
 
 class _Wire:
-    """One connection: what is sent, the replies that are awaited, and the task that reads them."""
+    """One connection, one task that writes to it what came meanwhile, and one that reads replies.
+
+    Callers do neither themselves: redis-py drops the connection of a send or a read that is
+    cancelled, and with it the replies of everybody else.
+    """
 
     def __init__(self, connection: Any, timeout: float | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._connection = connection
         self._timeout = timeout
+        self._closed = False
+        self._unsent: list[bytes] = []
+        self._news = asyncio.Event()
         self._awaited: deque[_Exchange] = deque()
-        self._sent = asyncio.Event()
+        self._patience: asyncio.Timeout | None = None  # of the reader, once it runs
+        self._writer = self._loop.create_task(self._write(), name="dpq-calls")
         self._reader = self._loop.create_task(self._read(), name="dpq-replies")
 
-    @classmethod
-    async def open(cls, client: Any) -> "_Wire":
-        timeout = client.connection_pool.connection_kwargs.get("socket_timeout")
-        connection = own_connection(client, health_check_interval=0)
-        await connection.connect()
-        return cls(connection, timeout)
-
     def usable(self) -> bool:
-        return (
-            self._connection.is_connected
-            and not self._reader.done()
-            and self._loop is asyncio.get_running_loop()
-        )
+        return not self._closed and self._loop is asyncio.get_running_loop()
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send some commands at once; a reply for each, which may be an error.
+        """Send some commands together; a reply for each, which may be an error.
 
         Who is cancelled here leaves the replies to the reader: they are read and thrown away.
         """
+        if self._closed:
+            raise RedisConnectionError("the connection was closed")
         exchange = _Exchange(count, self._loop.create_future())
         self._awaited.append(exchange)
-        self._sent.set()
-        await self._connection.send_packed_command([packed], check_health=False)
+        if len(self._awaited) == 1:
+            self._be_patient()
+        self._unsent.append(packed)
+        self._news.set()
         return await exchange.future
+
+    def _be_patient(self) -> None:
+        """Begin to measure the time of the first of the awaited replies, if there is one."""
+        if self._timeout is not None and self._patience is not None:
+            self._patience.reschedule(self._loop.time() + self._timeout if self._awaited else None)
+
+    async def _write(self) -> None:
+        with suppress(RedisError, OSError):  # the reader meets the same end, and tells it
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                packed, self._unsent = self._unsent, []
+                await self._connection.send_packed_command(packed, check_health=False)
 
     async def _read(self) -> None:
         error: BaseException = RedisConnectionError("the connection was closed")
-        read = self._connection.read_response
         try:
-            while True:
-                if not self._awaited:
-                    self._sent.clear()
-                    await self._sent.wait()
-                exchange = self._awaited[0]
-                async with asyncio.timeout(self._timeout):
-                    while len(exchange.replies) < exchange.count:
-                        try:
-                            reply = await read(disable_decoding=True, timeout=math.inf)
-                        except ResponseError as refused:
-                            reply = refused
-                        exchange.replies.append(reply)
-                self._awaited.popleft()
-                exchange.end()
+            async with asyncio.timeout(None) as self._patience:
+                self._be_patient()
+                while True:
+                    await self._read_one()
         except TimeoutError:
             error = RedisTimeoutError("no reply within the client's socket_timeout")
         except (RedisError, OSError) as fault:
             error = fault
         finally:
-            with suppress(Exception):
-                await self._connection.disconnect(nowait=True)
+            self._closed = True
+            self._writer.cancel()
             while self._awaited:
-                exchange = self._awaited.popleft()
-                exchange.replies += [error] * (exchange.count - len(exchange.replies))
-                exchange.end()
+                self._awaited.popleft().end(error)
+            with suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
+
+    async def _read_one(self) -> None:
+        reply: Any
+        try:
+            reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
+        except ResponseError as refused:
+            reply = refused
+        if not self._awaited:
+            raise RedisConnectionError(f"nobody has asked for the reply {reply!r:.100}")
+        exchange = self._awaited[0]
+        exchange.replies.append(reply)
+        if len(exchange.replies) == exchange.count:
+            self._awaited.popleft().end()
+            self._be_patient()
 
     async def aclose(self) -> None:
-        self._reader.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reader
+        """Close; calls that are under way are told so."""
+        if self.usable():
+            self._reader.cancel()
+            await asyncio.wait((self._reader, self._writer))
 
 
 class _Exchange:
     """Some commands that were sent together, and their replies as they come."""
+
+    __slots__ = ("count", "future", "replies")
 
     def __init__(self, count: int, future: "asyncio.Future[list[Any]]") -> None:
         self.count = count
         self.future = future
         self.replies: list[Any] = []
 
-    def end(self) -> None:
+    def end(self, error: BaseException | None = None) -> None:
+        """Give the replies to the caller, and the error for each that has not come."""
+        self.replies += [error] * (self.count - len(self.replies))
         if not self.future.done():  # its caller may have been cancelled
             self.future.set_result(self.replies)

@@ -6,6 +6,7 @@ tick, up to 100 ms late. So the blocking read stays outstanding on a connection 
 this side watches the socket with a timer of its own. Must not decide anything about tasks.
 """
 
+import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -134,13 +135,13 @@ def read_marker(markers: Sequence[str], reply: Any) -> Marker | None:
 def handing_on(
     markers: Sequence[str], watched: Iterable[Marker], late: Marker | None
 ) -> Iterator[tuple[Any, ...]]:
-    """The commands that put back what a waiter has taken out: for each marker the soonest."""
-    soonest: dict[int, float] = {}
-    for number, moment in (*watched, *([late] if late else [])):
-        soonest[number] = min(moment, soonest.get(number, moment))
-    for number, moment in soonest.items():
-        told = ("LT", f"{moment:.3f}", "e") if moment else (0, "w")
-        yield ("ZADD", markers[number], *told)
+    """The commands that put back what a waiter has taken out.
+
+    A moment that stands there already is newer than what is put back: who has set it knew of that.
+    """
+    told = {*watched, *([late] if late else [])}
+    for number, moment in sorted(told):
+        yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
 class Watch:
@@ -152,6 +153,7 @@ class Watch:
 
     Attributes:
         moment: What it watches for, ms of the server's clock; None for nothing.
+        called: A marker said "look now".
         look_at: When to look again by itself, monotonic seconds.
     """
 
@@ -160,11 +162,15 @@ class Watch:
         self._offset = looked - now_ms / 1000  # never too early: the answer was under way
         self.look_at = looked + RECHECK_SECONDS
         self.moment: float | None = None
+        self.called = False
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
             self.told(now_ms + wait_ms)
 
     def told(self, moment: float) -> None:
-        """Watch for a moment that a marker named."""
+        """Watch for a moment that a marker named, or look now for 0."""
+        if moment == 0:
+            self.called, self.look_at = True, -math.inf
+            return
         self.moment = moment
         self.look_at = min(self.look_at, moment / 1000 + self._offset)
 
@@ -186,7 +192,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
         return False
     while (wait := time_left(watches, until)) > 0:
         marker = waiter.wait(wait)
-        if not marker or not marker.moment:
+        if not marker:
             break
         watches[marker.number].told(marker.moment)
     return True
@@ -198,9 +204,10 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
 
 
 def watched(watches: Sequence[Watch]) -> list[Marker]:
-    """What the watches were told to watch for."""
+    """What the watches were told, and have not looked for."""
+    called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
     told = ((number, watch.moment) for number, watch in enumerate(watches))
-    return [Marker(number, moment) for number, moment in told if moment is not None]
+    return called + [Marker(number, moment) for number, moment in told if moment is not None]
 
 
 class Waiters:

@@ -7,8 +7,9 @@ import asyncio
 import math
 import time
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 from redis.asyncio.retry import Retry
@@ -30,12 +31,22 @@ from dpq._wait import (
     time_left,
 )
 
+Send = Callable[..., Awaitable[Any]]
+"""Sends one command on another connection: a client's `execute_command`, or a link's `execute`."""
+
 
 class AsyncWaiter:
-    """One connection that blocks on one or more markers; the arguments are those of `Waiter`."""
+    """One connection that blocks on one or more markers.
 
-    def __init__(self, client: Any, markers: Sequence[str]) -> None:
-        self._client = client
+    Args:
+        client: As for `Waiter`.
+        markers: As for `Waiter`.
+        send: The way for what cannot be sent over a blocked connection. The client's own would take
+            a connection of its pool for each of the waits that end together.
+    """
+
+    def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
+        self._send = send
         self._markers = tuple(markers)
         self._connection: Any = own_connection(
             client,
@@ -70,10 +81,11 @@ class AsyncWaiter:
         try:
             late = None
             if self._reading is not None:
-                await self._client.execute_command("CLIENT UNBLOCK", self._client_id)
-                late = await self._read(self._reading)
+                await self._send("CLIENT UNBLOCK", self._client_id)
+                async with asyncio.timeout(REPLY_TIMEOUT):
+                    late = await self._read(self._reading)
             for command in handing_on(self._markers, watched, late):
-                await self._client.execute_command(*command)
+                await self._send(*command)
         except (RedisError, OSError):  # never at the cost of a task that was popped
             await self.aclose()
 
@@ -104,9 +116,8 @@ class AsyncWaiter:
 class AsyncWaiters:
     """The waiters of one queue object: one for each task that waits, kept for the next wait."""
 
-    def __init__(self, client: Any, markers: Sequence[str]) -> None:
-        self._client = client
-        self._markers = tuple(markers)
+    def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
+        self._make = partial(AsyncWaiter, client, tuple(markers), send)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager
@@ -118,7 +129,7 @@ class AsyncWaiters:
             owner, kept = self._kept.pop()
             waiter = kept if owner is loop else None
         if waiter is None:
-            waiter = AsyncWaiter(self._client, self._markers)
+            waiter = self._make()
         try:
             yield waiter
         except BaseException:
@@ -140,11 +151,10 @@ async def sleep(
         return False
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
-        if stop.done():  # a marker is taken all the same: whoever withdraws hands it on
-            if marker:
-                watches[marker.number].told(marker.moment)
+        if marker:  # taken also when it is too late: whoever withdraws hands it on
+            watches[marker.number].told(marker.moment)
+        if stop.done():
             return False
-        if not marker or not marker.moment:
+        if not marker:
             break
-        watches[marker.number].told(marker.moment)
     return True

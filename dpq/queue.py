@@ -6,7 +6,7 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -110,8 +110,7 @@ class DPQ(QueueFace[P]):
     # Sending
 
     def _run(self, command: Command[T]) -> T:
-        if self._settings is None:
-            self._open()
+        self._ready()
         return command.parse(self._link.call(command))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
@@ -122,15 +121,35 @@ class DPQ(QueueFace[P]):
 
     def _drive_all(self, operations: Sequence[Steps[Any]], *, opened: bool = True) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
+        return self._begin_all(operations, opened=opened)()
+
+    def _begin_all(
+        self, operations: Sequence[Steps[Any]], *, opened: bool = True
+    ) -> Callable[[], list[Any]]:
+        """Send the first commands of operations; what is returned does the rest of `_drive_all`."""
         driver = together(operations)
         try:
             commands = next(driver)
-            if opened and self._settings is None:
-                self._open()
-            while True:
-                commands = driver.send(self._link.call_all(commands))
         except StopIteration as end:
-            return cast("list[Any]", end.value)
+            results: list[Any] = end.value
+            return lambda: results
+        if opened:
+            self._ready()
+        receive = self._link.begin(commands)
+
+        def rest() -> list[Any]:
+            try:
+                commands = driver.send(receive())
+                while True:
+                    commands = driver.send(self._link.call_all(commands))
+            except StopIteration as end:
+                return cast("list[Any]", end.value)
+
+        return rest
+
+    def _ready(self) -> None:
+        if self._settings is None:
+            self._open()
 
     def _open(self) -> None:
         """Check the server, and agree with the queue on its settings, once."""

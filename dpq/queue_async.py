@@ -27,7 +27,7 @@ from dpq._command import Command, Steps, once, together
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
-from dpq._link_async import AsyncLink
+from dpq._link_async import AsyncLink, Shared
 from dpq._replies import require_version
 from dpq._wait import Watch, watched
 from dpq._wait_async import AsyncWaiters, sleep
@@ -70,7 +70,9 @@ class AsyncDPQ(QueueFace[P]):
     def _start(self) -> None:
         self._link = AsyncLink(self._redis)
         self._leases = AsyncKeeper(self._extend_many)
-        self._waiters = AsyncWaiters(self._redis, [key_of(self.queue_name, "wake")])
+        markers = [key_of(self.queue_name, "wake")]
+        self._waiters = AsyncWaiters(self._redis, markers, self._link.execute)
+        self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
 
     @classmethod
@@ -125,12 +127,16 @@ class AsyncDPQ(QueueFace[P]):
         driver = together(operations)
         try:
             commands = next(driver)
-            if opened and self._settings is None:
-                await self._open()
+            if opened:
+                await self._ready()
             while True:
                 commands = driver.send(await self._link.call_all(commands))
         except StopIteration as end:
             return cast("list[Any]", end.value)
+
+    async def _ready(self) -> None:
+        if self._settings is None:
+            await self._opening.get()
 
     async def _open(self) -> None:
         try:
@@ -197,12 +203,12 @@ class AsyncDPQ(QueueFace[P]):
         self, most: int, timeout: float | None, visibility: float | None
     ) -> list[Task[P]]:
         stop = asyncio.get_running_loop().create_future()
-        taking = self._spawn(self._take_or_wait(most, timeout, visibility, stop))
+        taking = asyncio.create_task(self._take_or_wait(most, timeout, visibility, stop))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
             stop.set_result(None)
-            self._spawn(self._give_back(taking))
+            self._finish(self._give_back(taking))
             raise
 
     async def _take_or_wait(
@@ -233,18 +239,21 @@ class AsyncDPQ(QueueFace[P]):
             tasks = await taking
             await self._drive_all([once(self._commands.release(task, 0, None)) for task in tasks])
 
-    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
-        """Run something that a cancelled caller does not break off."""
+    def _finish(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+        """Run what a cancelled caller does not break off, and what `close` waits for."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        return task
+        return asyncio.shield(task)
 
     @asynccontextmanager
     async def lease(
         self, timeout: float | None = 0, visibility: float | None = None
     ) -> AsyncIterator[Task[P] | None]:
-        """Async `DPQ.lease`; a body that is cancelled releases the task."""
+        """Async `DPQ.lease`; a body that is cancelled releases the task.
+
+        The task is settled also when its end is cancelled.
+        """
         tasks = await self._take(1, timeout, visibility)
         if not tasks:
             yield None
@@ -253,18 +262,24 @@ class AsyncDPQ(QueueFace[P]):
         self._leases.hold(task, visibility or self.default_visibility)
         try:
             yield task
+        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+            self._leases.let_go(task)
+            raise
         except BaseException as error:
             if self._leases.let_go(task):
                 try:
-                    settling = self._spawn(self._drive(self._commands.settle(task, error)))
-                    await asyncio.shield(settling)
+                    await self._finish(self._settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
             if not isinstance(error, Signal):
                 raise
         else:
             if self._leases.let_go(task):
-                await self.ack(task)
+                await self._finish(self.ack(task))
+
+    async def _settle(self, task: Task[P], error: BaseException) -> None:
+        await self._leases.end(task)
+        await self._drive(self._commands.settle(task, error))
 
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
         return await self._drive(self._commands.extend_many(leases))
@@ -274,7 +289,7 @@ class AsyncDPQ(QueueFace[P]):
     async def ack(self, task: Task[P]) -> bool:
         """Async `DPQ.ack`."""
         command = self._commands.ack(task)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         done = await self._run(command)
         if isinstance(done, bool):
             return done
@@ -293,7 +308,7 @@ class AsyncDPQ(QueueFace[P]):
     async def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Async `DPQ.set_visibility`."""
         command = self._commands.set_visibility(task, seconds)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         await self._run(command)
 
     async def release(
@@ -301,19 +316,19 @@ class AsyncDPQ(QueueFace[P]):
     ) -> None:
         """Async `DPQ.release`."""
         command = self._commands.release(task, delay, priority)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         await self._run(command)
 
     async def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
         """Async `DPQ.fail`."""
         steps = self._commands.fail(task, error, delay)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         await self._drive(steps)
 
     async def bury(self, task: Task[P], reason: object) -> None:
         """Async `DPQ.bury`."""
         command = self._commands.bury(task, reason)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         await self._run(command)
 
     async def get(self, task_id: str) -> Task[P]:
@@ -388,7 +403,7 @@ class AsyncDPQ(QueueFace[P]):
     async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
         """Async `DPQ.rate_limited`."""
         command = self._commands.rate_limited(task, retry_after, scope)
-        self._leases.let_go(task)
+        await self._leases.end(task)
         await self._run(command)
 
     async def delay_group(self, group: str, seconds: float) -> None:

@@ -5,8 +5,10 @@
                  of them (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`)
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
-    clock        the time in ms when called; `clock.advance(seconds)`; `clock.ms` may be set
+    clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
     q            `DPQ(redis, queue_name, clock=clock)` without jitter, dropped at the end
+
+The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
 Tests in `lua/`, and those marked `fakeredis`, run on fakeredis as well (id `fakeredis`), unless
 they name `server` themselves: there is none.
@@ -24,9 +26,10 @@ import fakeredis
 import pytest
 from redis import Redis
 
-from dpq import DPQ, Backoff
+from dpq import DPQ
 from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
+from dpq.testing import Clock, QueueFactory
 
 BINARIES = {
     f"{binary.family}-{binary.version.rpartition('.')[0]}": binary for binary in find_all_binaries()
@@ -37,18 +40,7 @@ MANY_CALLS = {"test_pop_limits", "test_set_limit", "test_adaptive", "test_check_
 """Not on fakeredis, which compiles a script at each call: it would take minutes."""
 
 
-class Clock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-
-    def __call__(self) -> int:
-        return self.ms
-
-    def advance(self, seconds: float) -> None:
-        """Let `seconds` pass."""
-        self.ms += round(seconds * 1000)
+pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -116,15 +108,13 @@ def queue_name() -> str:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(1_700_000_000_000)
 
 
 @pytest.fixture
 def q(redis: Redis, queue_name: str, clock: Clock) -> Iterator[DPQ]:
-    queue = DPQ(redis, queue_name, clock=clock, backoff=Backoff(jitter=0))
-    yield queue
-    queue.drop()
-    queue.close()
+    with QueueFactory(redis, clock) as make:
+        yield make(queue_name)
 
 
 @pytest.fixture(autouse=True)

@@ -44,11 +44,11 @@ LAYERS = [
     {"_face", "dead", "connect_async", "_wait_async"},
     {"queue", "dead_async"},
     {"queue_async"},
-    {"_work", "tasks"},
-    {"scheduler", "worker", "worker_async"},
+    {"_work"},
+    {"scheduler", "tasks", "worker", "worker_async", "testing"},
     {""},  # dpq itself
     {"cli"},
-    {"__main__"},
+    {"__main__", "pytest_plugin"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 WITHOUT_IO = {name for names in LAYERS[: RANK["_commands"] + 1] for name in names}
@@ -397,11 +397,11 @@ def test_every_key_is_declared(server, redis, q, clock):
     """What MONITOR sees a script touch is among the KEYS of that call, over every method of DPQ."""
     sent: list[tuple[str, int]] = []
 
-    def send(commands: Any, original: Any = q._link.call_all) -> Any:
+    def send(commands: Any, original: Any = q._link.begin) -> Any:
         sent.extend((command.script.name, len(command.args)) for command in commands)
         return original(commands)
 
-    q._link.call_all = send  # type: ignore[method-assign]
+    q._link.begin = send  # type: ignore[method-assign]
     named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)

@@ -224,13 +224,13 @@ def test_what_is_leased_reaches_the_caller(
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
     q = DPQ(redis, queue_name)
     q.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    call_all, calls = q._link.call_all, []
+    begin, calls = q._link.begin, []
 
     def once(commands: Any) -> Any:
         calls.append(commands)
-        return call_all(commands) if len(calls) == 1 else [RedisConnectionError("away")]
+        return begin(commands) if len(calls) == 1 else lambda: [RedisConnectionError("away")]
 
-    monkeypatch.setattr(q._link, "call_all", once)
+    monkeypatch.setattr(q._link, "begin", once)
     assert [task.payload for task in q.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
     monkeypatch.undo()
     assert q.size() == POP_BATCH + 50

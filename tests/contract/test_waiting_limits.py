@@ -17,6 +17,7 @@ from redis import Redis
 from dpq import DPQ, Push, RateLimit, Task, _wait
 from dpq._command import Command
 from dpq._keys import key_of
+from dpq._wait import Marker, Waiter
 
 PATIENCE = 20.0  # seconds until a test gives up
 LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
@@ -61,13 +62,13 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    call_all = q._link.call_all
+    begin = q._link.begin
 
     def counting(commands: Sequence[Command[Any]]) -> Any:
         sent.extend(c.script.name for c in commands if c.script.name == "pop")
-        return call_all(commands)
+        return begin(commands)
 
-    monkeypatch.setattr(q._link, "call_all", counting)
+    monkeypatch.setattr(q._link, "begin", counting)
     return sent
 
 
@@ -380,3 +381,19 @@ def test_tasks_that_are_gone_leave_waiters_waiting(
     assert not waiting.done()
     q.push("new")
     assert the_task(waiting).payload == "new"
+
+
+def test_a_late_marker_hides_no_newer_moment(redis: Redis, queue_name: str) -> None:
+    """A moment that came too late for a waiter, put back, leaves the one that stands there now."""
+    wake = key_of(queue_name, "wake")
+    waiter = Waiter(redis, [wake])
+    waiter._block(20)
+    redis.zadd(wake, {"e": 1000})
+    wait_until("the marker is taken", lambda: not redis.exists(wake))
+    redis.zadd(wake, {"e": 2000})
+    waiter.withdraw()
+    assert redis.zrange(wake, 0, -1, withscores=True) == [(b"e", 2000.0)]
+    redis.delete(wake)
+    waiter.withdraw([Marker(0, 3000.0), Marker(0, 0.0)])
+    assert redis.zrange(wake, 0, -1, withscores=True) == [(b"w", 0.0), (b"e", 3000.0)]
+    waiter.close()

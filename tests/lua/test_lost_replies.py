@@ -519,13 +519,13 @@ def test_script_flush(server, redis, q, clock, kind):
     """A server that forgets all scripts between any two calls changes nothing."""
     with kind.from_url(server.url) as client:
         queue = DPQ(client, q.queue_name, clock=clock)
-        call_all = queue._link.call_all
+        begin = queue._link.begin
 
         def forgetful(commands):
             redis.script_flush()
-            return call_all(commands)
+            return begin(commands)
 
-        queue._link.call_all = forgetful
+        queue._link.begin = forgetful
         ids = queue.push_many([Push(payload=i, priority=i, group="g") for i in range(4)])
         task, on_success, set_visibility = queue.pop()
         assert task.id == ids[3]

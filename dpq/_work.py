@@ -1,0 +1,325 @@
+"""What both workers decide: which handler, which queue next, and what they tell a handler.
+
+No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` have those.
+"""
+
+import inspect
+import logging
+import os
+import socket
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
+
+from dpq._arguments import number, whole_number
+from dpq._command import Steps
+from dpq._commands import MAX_ATTEMPTS, Commands
+from dpq._face import QueueFace
+from dpq._leases import Lease
+from dpq.errors import ConfigurationError, LeaseLostError, RateLimited, Reject
+from dpq.models import Task
+
+log = logging.getLogger(__name__)
+
+Q = TypeVar("Q", bound=QueueFace[Any])
+
+QueueOrder = Literal["strict", "round_robin"]
+"""Which queue is asked first: the first that was named, or each in turn."""
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+"""After a fault of the server a worker tries again: the pause doubles from the first to this."""
+
+LATEST_ACK_SECONDS = 0.05
+"""How long a finished task may wait for others to be settled with."""
+
+MAX_CONCURRENCY = 10_000
+MAX_PREFETCH = 1000
+DEFAULT_GRACE = 30.0
+"""Seconds that handlers have to finish after a stop: what most process managers grant."""
+
+
+class Context(Generic[Q]):
+    """What a handler may know beside its task.
+
+    Attributes:
+        task: The task.
+        queue: The queue that it came from.
+        lost: True once the lease is lost: another consumer may have the task. An async handler is
+            cancelled instead.
+        stopping: True once the worker is to stop: a long handler may end early.
+    """
+
+    __slots__ = ("_stopping", "lost", "queue", "task")
+
+    def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
+        self.queue = queue
+        self.task = task
+        self.lost = False
+        self._stopping = stopping
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is to stop."""
+        return self._stopping()
+
+    def _lose(self) -> None:
+        self.lost = True
+
+
+class Finder(Protocol):
+    """Anything that knows the handler of a task, such as a `Tasks`."""
+
+    def find(self, task: Task[Any]) -> Callable[..., Any]:
+        """The handler, called as `handler(task, context)`.
+
+        Raises:
+            Reject: There is none.
+        """
+        ...
+
+
+Handlers = Callable[..., Any] | Mapping[str, Callable[..., Any]] | Finder
+"""One handler, handlers by the name in `payload["task"]`, or what finds one."""
+
+
+class Handler(NamedTuple):
+    """A function to call for a task, and whether it takes the context too."""
+
+    call: Callable[..., Any]
+    takes_context: bool
+
+
+def finder(handlers: Handlers) -> Callable[[Task[Any]], Handler]:
+    """What finds the handler of a task.
+
+    Raises:
+        ConfigurationError: `handlers` is none of the three kinds.
+    """
+    if isinstance(handlers, Mapping):
+        by_name = {name: _handler(handler) for name, handler in handlers.items()}
+
+        def find_by_name(task: Task[Any]) -> Handler:
+            payload = task.payload
+            name = payload.get("task") if isinstance(payload, Mapping) else None
+            if name not in by_name:
+                raise Reject(f"unknown task {name!r}")
+            return by_name[name]
+
+        return find_by_name
+    if hasattr(handlers, "find"):
+        find = handlers.find
+        return lambda task: Handler(find(task), takes_context=True)
+    only = _handler(handlers)
+    return lambda task: only
+
+
+def _handler(function: Any) -> Handler:
+    if not callable(function):
+        raise ConfigurationError(
+            f"handler is {function!r}: it must be a function of a task, or of a task and a context"
+        )
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a builtin
+        return Handler(function, takes_context=False)
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    wanted = [p for p in parameters if p.kind in kinds and p.default is p.empty]
+    if len(wanted) not in (0, 1, 2):
+        raise ConfigurationError(
+            f"handler {function!r} needs {len(wanted)} arguments: it gets a task, or a task and a "
+            "context; for arguments by name see Tasks"
+        )
+    return Handler(function, takes_context=len(wanted) == 2)
+
+
+class Turns:
+    """In which order a worker asks its queues.
+
+    A turn is one look, which may bring as many tasks as the worker has room for.
+    """
+
+    def __init__(self, weights: Sequence[int], order: QueueOrder) -> None:
+        self._weights = weights
+        self._strict = order == "strict" and len(set(weights)) == 1
+        self._credit = [0] * len(weights)
+        self._all = range(len(weights))
+
+    def next(self) -> Sequence[int]:
+        """The places of the queues, the first to ask first."""
+        if self._strict or len(self._credit) == 1:
+            return self._all
+        # smooth weighted round robin: whoever has saved most goes first, and pays for all
+        self._credit = [c + w for c, w in zip(self._credit, self._weights, strict=True)]
+        order = sorted(self._all, key=lambda place: -self._credit[place])
+        self._credit[order[0]] -= sum(self._weights)
+        return order
+
+
+class GivenBack(BaseException):
+    """The worker ends: a task that it holds goes back, uncounted."""
+
+
+class Done(NamedTuple):
+    """A delivery whose work has ended: from which queue, which task, and how."""
+
+    place: int
+    task: Task[Any]
+    error: BaseException | None
+
+
+def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[Steps[Any]]:
+    """The operations that settle what is done: acks together, the others one by one."""
+    acks: dict[int, list[Task[Any]]] = {}
+    operations: list[Steps[Any]] = []
+    for place, task, error in done:
+        if error is None:
+            acks.setdefault(place, []).append(task)
+        else:
+            operations.append(commands[place].settle(task, error))
+    return [commands[place].ack_many(tasks) for place, tasks in acks.items()] + operations
+
+
+def none_live(stats: Sequence[Any]) -> bool:
+    """Whether queues hold no live task, as far as their stats (or errors) say."""
+    return not any(
+        isinstance(count, Exception)
+        or count.ready + count.delayed + count.invisible + count.waiting
+        for count in stats
+    )
+
+
+class WorkerFace(Generic[Q]):
+    """The constructor of both workers, and what they decide.
+
+    Attributes:
+        queues: In the order given.
+        handled: How many handlers have ended since the worker was made, by how: `"done"`, or the
+            name of the error.
+    """
+
+    def __init__(
+        self,
+        queues: Q | Sequence[Q] | Mapping[Q, int],
+        handlers: Handlers,
+        *,
+        concurrency: int = 1,
+        prefetch: int = 0,
+        order: QueueOrder = "strict",
+        visibility: float | None = None,
+        time_limit: float | None = None,
+        grace: float = DEFAULT_GRACE,
+        name: str | None = None,
+        before: Callable[[Context[Q]], Any] | None = None,
+        after: Callable[[Context[Q], BaseException | None], Any] | None = None,
+        on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+    ) -> None:
+        """Describe a worker; `run` begins.
+
+        Args:
+            queues: One queue, several, or a mapping of queues to weights from 1: how often each is
+                asked first. All must share one client.
+            handlers: A function of a task (or of a task and its `Context`); a mapping of names to
+                such functions, where `payload["task"]` is the name; or a `Tasks`. A handler that
+                returns has finished the task. It may raise `RateLimited`, `Retry` or `Reject`; any
+                other error is a failed attempt. An unknown name goes to the dead letters.
+            concurrency: Handlers that run at once, from 1 to 10 000.
+            prefetch: Tasks that are taken beyond those that run, from 0 to 1000: fewer round trips
+                for quick handlers. They are leased, and given back uncounted at a stop.
+            order: `"strict"` asks queues in the order given, `"round_robin"` in turn. Weights are
+                round robin.
+            visibility: Seconds of a lease, from 0.001; None takes each queue's default. Leases are
+                extended at a third of their time while a handler runs.
+            time_limit: Seconds a handler may run, from 0.001; None for no limit. After that the
+                attempt has failed. An async handler is cancelled; a thread cannot be: its context
+                says `lost`, and its place is taken until it returns.
+            grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
+                then their tasks are given back, uncounted.
+            name: Shown by `dpq workers`; None makes one of host and process.
+            before: Called with the context before each handler.
+            after: Called with the context and the error, or None, when a handler has ended.
+            on_error: Called with the context and the error when an attempt has failed.
+
+        Hooks run where the handler runs. What they raise is logged, and changes nothing.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
+        weighted = isinstance(queues, Mapping)
+        named = [queues] if isinstance(queues, QueueFace) else list(queues)
+        weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
+        if not named or not all(isinstance(queue, self._kind()) for queue in named):
+            raise ConfigurationError(
+                f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
+            )
+        if any(queue.redis is not named[0].redis for queue in named):
+            raise ConfigurationError(
+                "the queues have different clients: give all of them one, as in "
+                f"{self._kind().__name__}(first.redis, 'second')"
+            )
+        for weight in weights:
+            whole_number("weight", weight, 1, MAX_ATTEMPTS)
+        if order not in get_args(QueueOrder):
+            raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
+        self.queues: tuple[Q, ...] = tuple(named)
+        self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
+        number("grace", grace, "seconds", 0, 315_360_000)
+        self.grace = grace
+        if visibility is not None:
+            number("visibility", visibility, "seconds", 0.001, 315_360_000)
+        if time_limit is not None:
+            number("time_limit", time_limit, "seconds", 0.001, 315_360_000)
+        self.visibility = visibility
+        self.time_limit = time_limit
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.handled: Counter[str] = Counter()
+        self._find = finder(handlers)
+        self._turns = Turns(weights, "round_robin" if weighted else order)
+        self._commands = [queue._commands for queue in named]
+        self._before, self._after, self._on_error = before, after, on_error
+        self._hooked = bool(before or after or on_error)
+        self._stopping = False
+
+    @classmethod
+    def _kind(cls) -> type[QueueFace[Any]]:
+        raise NotImplementedError
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def _seconds(self, place: int) -> float:
+        return self.visibility or self.queues[place].default_visibility
+
+    def _context(self, place: int, lease: Lease) -> Context[Q]:
+        context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)
+        lease.lost = context._lose
+        return context
+
+    def _tell(self, hook: Callable[..., Any] | None, *what: Any) -> Any:
+        """Call a hook, if there is one; its answer, which an async one is to be awaited for."""
+        try:
+            return hook(*what) if hook else None
+        except Exception:
+            log.exception("%s: a hook failed", self.name)
+
+    def _hooks_at_end(
+        self, context: Context[Q], error: BaseException | None
+    ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
+        """The hooks to call when a handler has ended, and with what."""
+        if isinstance(error, Exception) and not isinstance(error, RateLimited):
+            yield self._on_error, (context, error)
+        yield self._after, (context, error)
+
+    def _unsettled(self, done: list[Done], results: Sequence[Any]) -> list[Done]:
+        """Look at how settling went: what may not have reached the server is settled once more."""
+        again: list[Done] = []
+        for result in results:
+            if isinstance(result, LeaseLostError):
+                log.warning("%s: %s", self.name, result)
+            elif isinstance(result, Exception):
+                log.warning("%s: cannot settle %d tasks now: %s", self.name, len(done), result)
+                again = done  # settled twice changes nothing
+        return again

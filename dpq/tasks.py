@@ -1,0 +1,249 @@
+"""Named tasks: a function that can be pushed, with arguments checked at push and at run.
+
+The payload is plain JSON, `{"task": "fetch", "args": {"url": "https://..."}}`: a program in any
+language may push one. No I/O but the queue's own `push`; no state but the registered functions.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from types import NoneType, SimpleNamespace, UnionType
+from typing import (
+    Any,
+    Generic,
+    NotRequired,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic.fields import FieldInfo
+from pydantic_core import to_json
+from typing_extensions import TypedDict  # pydantic brings it along; typing's own needs Python 3.12
+
+from dpq._arguments import label
+from dpq._face import QueueFace
+from dpq._work import Context
+from dpq.errors import ConfigurationError, PayloadError, Reject
+from dpq.models import Push, Task
+from dpq.queue import DPQ
+from dpq.queue_async import AsyncDPQ
+
+__all__ = ["TaskFunction", "Tasks"]
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+
+OPTIONS = frozenset(Push._fields) - {"payload"}
+"""Keywords that are never arguments of a task's function."""
+
+
+class Tasks:
+    """Functions by name, to be pushed here and run by a worker.
+
+    Attributes:
+        queue: Where `push` adds tasks: a `DPQ`, an `AsyncDPQ`, or None in a program that only runs
+            them. It may be set later, before the first push. Leave its `payload_type` as it is.
+    """
+
+    def __init__(self, queue: DPQ[Any] | AsyncDPQ[Any] | None = None) -> None:
+        self.queue = queue
+        self._functions: dict[str, TaskFunction[..., Any]] = {}
+
+    def task(
+        self, name: str | None = None, **defaults: Any
+    ) -> Callable[[Callable[Params, Result]], "TaskFunction[Params, Result]"]:
+        """Register the function below, which may be `async`.
+
+        Its parameters are validated against their annotations; one without takes whatever JSON can
+        say. A parameter annotated `Task` gets the task, one annotated `Context` what the worker
+        knows; neither is part of the payload.
+
+        Args:
+            name: 1 to 200 bytes, stored with every task; None takes the function's own name.
+            defaults: Options of `push` for each push of this task that does not name them.
+
+        Raises:
+            ConfigurationError: The name is taken, a default is out of its bounds, or a function
+                like this cannot be called from JSON.
+        """
+        if callable(name):
+            raise ConfigurationError("write @tasks.task() with parentheses")
+        checker: QueueFace[None] = QueueFace(SimpleNamespace(execute_command=None), "defaults")
+        next(checker._commands.push_many([Push(None, **defaults)]))  # checks; nobody sends it
+
+        def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
+            named = label("name", getattr(function, "__name__", None) if name is None else name)
+            if named in self._functions:
+                raise ConfigurationError(f"a task {named!r} is registered already")
+            registered = TaskFunction(self, named, function, defaults)
+            self._functions[named] = registered
+            return registered
+
+        return register
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tasks, in the order of their registration."""
+        return list(self._functions)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __getitem__(self, name: str) -> "TaskFunction[..., Any]":
+        """The task of this name, as `@task` returned it; KeyError when there is none."""
+        return self._functions[name]
+
+    def find(self, task: Task[Any]) -> Callable[..., Any]:
+        """Find what runs a popped task; call it as `handler(task)` or `handler(task, context)`.
+
+        Returns:
+            `TaskFunction.run` of the task that the payload names.
+
+        Raises:
+            Reject: The payload names no task, or one that is not registered here.
+        """
+        name = task.payload.get("task") if isinstance(task.payload, dict) else None
+        if not isinstance(name, str):
+            raise Reject("not a named task: its payload has no 'task'")
+        if name not in self._functions:
+            raise Reject(f"unknown task {name!r}")
+        return self._functions[name].run
+
+
+class TaskFunction(Generic[Params, Result]):
+    """A registered function. Calling it runs it here and now, as if it were not registered.
+
+    Attributes:
+        name: What its tasks are called.
+        function: The function itself.
+    """
+
+    def __init__(
+        self, tasks: Tasks, name: str, function: Callable[Params, Result], defaults: dict[str, Any]
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.name, self.function = name, function
+        self._tasks = tasks
+        self._defaults = defaults
+        try:
+            self._signature, self._given, self._arguments = _read(function)
+        except Exception as error:  # annotations are the user's code
+            raise ConfigurationError(f"task {name!r} cannot be registered: {error}") from error
+
+    def __call__(self, *args: Params.args, **kwargs: Params.kwargs) -> Result:
+        """Call the function, as Python does: nothing is pushed, validated or converted."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"TaskFunction({self.name!r})"
+
+    def push(self, /, *args: Any, **values: Any) -> Any:
+        """Push a task that will call the function with these arguments.
+
+        Args:
+            args: Arguments of the function.
+            values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
+                `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`, `cron`,
+                `timezone`.
+
+        Returns:
+            The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.
+
+        Raises:
+            PayloadError: The arguments do not fit the function; nothing was pushed.
+            ConfigurationError: An option is out of its bounds, or `Tasks` has no queue.
+        """
+        if self._tasks.queue is None:
+            raise ConfigurationError(f"cannot push {self.name!r}: give the queue, as in Tasks(q)")
+        return self._tasks.queue.push(**self.prepare(*args, **values)._asdict())
+
+    def prepare(self, /, *args: Any, **values: Any) -> Push[dict[str, Any]]:
+        """Build what `push` would push, for `push_many` or another queue; arguments as there."""
+        named = {option: values.pop(option) for option in OPTIONS & values.keys()}
+        payload = {"task": self.name, "args": self._encode(args, values)}
+        return Push(payload, **{**self._defaults, **named})
+
+    def run(self, task: Task[Any], context: Any = None) -> Result:
+        """Call the function for a popped task; what it returns, a coroutine too, is returned.
+
+        Raises:
+            Reject: The stored arguments do not fit the function, and never will.
+        """
+        stored = to_json(task.payload.get("args", {}), inf_nan_mode="constants")
+        try:
+            arguments = self._arguments.validate_json(stored)  # as JSON: strict types read text too
+        except ValidationError as error:
+            raise Reject(f"arguments of task {self.name!r}: {_complaint(error)}") from error
+        for parameter, wanted in self._given.items():
+            arguments[parameter] = task if wanted is Task else context
+        return self.function(**arguments)  # type: ignore[call-arg]
+
+    def _encode(self, args: tuple[Any, ...], values: dict[str, Any]) -> Any:
+        """Arguments as JSON can say them. Defaults stay out: the function has them when it runs."""
+        try:
+            given = self._signature.bind(*args, **values).arguments
+            valid = self._arguments.validate_python(given)
+            stored = self._arguments.dump_python(valid, mode="json", by_alias=True)
+            self._arguments.validate_json(to_json(stored, inf_nan_mode="constants"))
+        except (TypeError, ValueError, RecursionError) as error:  # not bound; not valid; no JSON
+            raise PayloadError(f"arguments of task {self.name!r}: {_complaint(error)}") from error
+        return stored
+
+
+def _read(
+    function: Callable[..., Any],
+) -> tuple[inspect.Signature, dict[str, type], TypeAdapter[Any]]:
+    """What a payload has for a function, what the worker has, and what reads and writes that."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError("it is a generator, and calling it would run nothing")
+    signature = inspect.signature(function)
+    hints = get_type_hints(function, include_extras=True)
+    given: dict[str, type] = {}
+    fields: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        kind = hints.get(name, Any)
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise ConfigurationError(
+                f"parameter {name!r} is {parameter.kind.description}: a payload has names for all"
+            )
+        if wanted := _given_by_worker(kind):
+            given[name] = wanted
+        elif name in OPTIONS:
+            raise ConfigurationError(f"parameter {name!r} is an option of push: rename it")
+        elif isinstance(parameter.default, FieldInfo):
+            raise ConfigurationError(f"parameter {name!r}: Field() belongs into Annotated[]")
+        else:
+            fields[name] = kind if parameter.default is parameter.empty else NotRequired[kind]
+    # no model: its fields could not be called `copy` or `json`
+    arguments: Any = TypedDict("Arguments", fields)  # type: ignore[misc]
+    config = with_config(ConfigDict(extra="forbid", populate_by_name=True))
+    pushed = [signature.parameters[name] for name in fields]
+    return signature.replace(parameters=pushed), given, TypeAdapter(config(arguments))
+
+
+def _given_by_worker(annotation: Any) -> type | None:
+    """`Task`, `Context`, either of them with `| None`; None for what a payload holds."""
+    if get_origin(annotation) in (Union, UnionType):
+        members = [each for each in get_args(annotation) if each is not NoneType]
+        annotation = members[0] if len(members) == 1 else None
+    kind = get_origin(annotation) or annotation
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, Task):  # Task[dict] is a class of its own
+        return Task
+    return Context if issubclass(kind, Context) else None
+
+
+def _complaint(error: Exception) -> str:
+    """Say in one line what does not fit, without the values: they may be secrets."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or 'args'}: {each['msg']}"
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    )

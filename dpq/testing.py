@@ -1,0 +1,425 @@
+"""For tests of programs that use DPQ: a clock, queues that clean up, crashes, and what is left.
+
+Everything here works without pytest; `dpq.pytest_plugin` has the same as fixtures. What a helper
+finds wrong is an AssertionError. Source: docs/testing.md.
+
+A crash is real: a forked child process, killed with SIGKILL. Being a fork, it runs any function of
+the test, closures included; of the test's threads only the one that forks goes on in it.
+"""
+
+import asyncio
+import contextlib
+import copy
+import functools
+import inspect
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+import uuid
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any, Literal, NoReturn, Self, TypeVar, cast
+
+from dpq.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.models import Task, TaskState
+from dpq.policy import Backoff
+from dpq.queue import DPQ
+
+__all__ = [
+    "Clock",
+    "QueueFactory",
+    "assert_conserved",
+    "crash",
+    "crash_consumer",
+    "let_leases_expire",
+]
+
+P = TypeVar("P")
+
+CRASH_SECONDS = 10.0
+"""How long a child may take to the point of its crash: a fork and a pop take 10 ms."""
+
+EXPIRY_SECONDS = 5.0
+"""How long ending leases may take: it is a few calls and 1 ms."""
+
+NAMED = 10
+"""Ids that a message names; of more it says the number."""
+
+
+class Clock:
+    """A clock that stands still until it is moved: `DPQ(redis, name, clock=clock)`.
+
+    Attributes:
+        ms: The time, ms since 1970; may be set.
+    """
+
+    def __init__(self, ms: int | None = None) -> None:
+        """Start at `ms`, or at the present: then a client without this clock sees much the same."""
+        self.ms = time.time_ns() // 1_000_000 if ms is None else ms
+
+    def __call__(self) -> int:
+        return self.ms
+
+    def __repr__(self) -> str:
+        return f"Clock({self.ms})"
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass, to the millisecond."""
+        self.ms += round(seconds * 1000)
+
+
+class QueueFactory:
+    """Makes queues on one server; the end of its `with` block drops and closes them.
+
+    Calling it makes a `DPQ`: `make(name=None, **settings)`. Without a name it gets one of its own.
+    `settings` are the keyword arguments of `DPQ`; its `clock` is the factory's unless it is given
+    (None: real time), and its `backoff` has no jitter.
+    """
+
+    def __init__(self, redis: Any, clock: Callable[[], int] | None = None) -> None:
+        """Make queues for a blocking client, which stays open, and on a clock (None: real time)."""
+        self._redis = redis
+        self._clock = clock
+        self._made = contextlib.ExitStack()
+
+    def __call__(self, name: str | None = None, **settings: Any) -> DPQ[Any]:
+        """Make a queue."""
+        defaults: dict[str, Any] = {"clock": self._clock, "backoff": Backoff(jitter=0)}
+        queue: DPQ[Any] = DPQ(
+            self._redis, name or f"test-{uuid.uuid4().hex}", **defaults | settings
+        )
+        self._made.callback(queue.close)
+        self._made.callback(queue.drop)
+        return queue
+
+    def close(self) -> None:
+        """Drop and close all queues that were made."""
+        self._made.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+# Nothing lost, nothing doubled
+
+
+def assert_conserved(
+    queue: DPQ[Any], pushed_ids: Iterable[str], done_ids: Iterable[str] = ()
+) -> None:
+    """Assert that every pushed task is exactly one of: done, live, dead; and nothing else is there.
+
+    The queue's own `check()` must find nothing either. To be called while nobody uses the queue.
+
+    Args:
+        queue: The queue; for an `AsyncDPQ`, a `DPQ` of the same name.
+        pushed_ids: What `push` returned; the same id may come several times (unique keys).
+        done_ids: The id of each task whose `ack` returned True.
+
+    Raises:
+        AssertionError: It names the ids that are lost, doubled or unknown, and broken invariants.
+    """
+    __tracebackhide__ = True
+    pushed, done = set(pushed_ids), Counter(done_ids)
+    stored = {state: Counter(task.id for task in _stored(queue, state)) for state in TaskState}
+    wrong = [
+        *_misplaced(pushed, done, stored),
+        *(f"broken invariant: {each.kind}: {each.subject} {each.detail}" for each in queue.check()),
+    ]
+    if wrong:
+        counts = ", ".join(f"{ids.total()} {state}" for state, ids in stored.items() if ids)
+        head = f"{queue!r} has not conserved its tasks: {len(pushed)} pushed, {len(done)} done"
+        raise AssertionError("\n  ".join([f"{head}, {counts or 'none'} stored", *wrong]))
+
+
+def _misplaced(
+    pushed: set[str], done: Counter[str], stored: dict[TaskState, Counter[str]]
+) -> Iterator[str]:
+    """A line for each way in which ids are in no place, in several, or in one without a push."""
+    places = sum(stored.values(), Counter[str]())
+    findings: dict[str, Iterable[str]] = {
+        "lost (neither done nor stored)": pushed - done.keys() - places.keys(),
+        "done and still stored": done.keys() & places.keys(),
+        "done more than once": (id_ for id_ in done if done[id_] > 1),
+        "stored more than once": (id_ for id_ in places if places[id_] > 1),
+        "done but never pushed": done.keys() - pushed,
+        "stored but never pushed": places.keys() - pushed,
+    }
+    for what, ids in findings.items():
+        named = [
+            " ".join([id_, *(f"({state})" for state in stored if id_ in stored[state])])
+            for id_ in sorted(ids)
+        ]
+        if named:
+            more = f" and {len(named) - NAMED} more" if len(named) > NAMED else ""
+            yield f"{what}: {', '.join(named[:NAMED])}{more}"
+
+
+def _stored(queue: DPQ[Any], state: TaskState) -> list[Task[Any]]:
+    return queue.peek(10**9, state)
+
+
+def let_leases_expire(queue: DPQ[Any]) -> int:
+    """End all leases that are out, as if their time had run out: their tasks are ready, or dead.
+
+    Nothing else comes due but what does in these few ms: a `Clock` of the queue is moved by 1 ms,
+    in real time it waits as long. A living `lease()` body elsewhere may extend its lease again.
+
+    Returns:
+        How many leases it ended.
+
+    Raises:
+        AssertionError: Some are still out after 5 s: the queue's clock is none of the above.
+    """
+    held = {(task.id, task.token): task for task in _stored(queue, TaskState.INVISIBLE)}
+    for task in held.values():
+        with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # it ended just now
+            queue.extend(task, 0.001)
+    clock = queue._commands._clock
+    if isinstance(clock, Clock):
+        clock.advance(0.001)
+    give_up = time.monotonic() + EXPIRY_SECONDS
+    left = set(held)
+    while left := left & {(task.id, task.token) for task in _stored(queue, TaskState.INVISIBLE)}:
+        if time.monotonic() > give_up:
+            raise AssertionError(f"{len(left)} leases of {queue!r} do not end: move its clock")
+        if not queue.promote():
+            time.sleep(0.001)
+    return len(held)
+
+
+# Crashes
+
+
+Point = Literal["after_pop", "before_ack"] | Callable[..., Any]
+"""Where a consumer crashes; a callable: when that is entered."""
+
+
+def crash_consumer(
+    queue: DPQ[P],
+    work: Callable[[Task[P]], Any] | None = None,
+    *,
+    at: Point = "after_pop",
+    visibility: float | None = None,
+    timeout: float = CRASH_SECONDS,
+) -> Task[P]:
+    """Let a consumer in a process of its own pop a task and be killed with SIGKILL.
+
+    The consumer is `with queue.lease() as task: work(task)`. Its lease is out when this returns:
+    `let_leases_expire(queue)`, or moving the clock, brings the task back. The process, and all that
+    it started in its session, are gone.
+
+    Args:
+        queue: On a real server; the child uses the same settings and clock over connections of its
+            own.
+        work: What the consumer does with its task; the value that it returns is awaited when it is
+            awaitable. Not called with `at="after_pop"`.
+        at: `"after_pop"`: the pop's answer is there, nothing has begun. `"before_ack"`: `work` has
+            returned. A function, or a method (of any object): `work` has entered it, directly or
+            not, in whatever thread; of a decorated one, the innermost.
+        visibility: Seconds of the lease, as for `lease`.
+        timeout: Seconds until the child is killed in any case.
+
+    Returns:
+        The task that the consumer held, as it is stored now.
+
+    Raises:
+        AssertionError: There was nothing to pop; or `work` raised (the message has the traceback),
+            ended without entering `at`, settled the task itself, or took longer than `timeout`.
+        ConfigurationError: `at` is nothing of the above or needs a `work`, or the queue is on
+            fakeredis, which no other process can reach.
+    """
+    __tracebackhide__ = True
+    if not isinstance(queue, DPQ) or type(queue.redis).__module__.startswith("fakeredis"):
+        raise ConfigurationError(f"queue is {queue!r}: it must be a DPQ on a real server")
+    if work is None and at != "after_pop":
+        raise ConfigurationError(f"at is {at!r}: it needs a work, during or after which to crash")
+    is_point = None if at in ("after_pop", "before_ack") else _entering(at)
+
+    def consume(die: "Die") -> None:  # pragma: no cover - in a child that is killed
+        own = copy.copy(queue)
+        own._start()  # the connections and the leases are the parent's
+        with own.lease(visibility=visibility) as task:
+            if task is None:
+                die("error", f"{queue!r} has nothing to pop")
+            if at == "after_pop":
+                die("held", task.id)
+            with _watching(is_point, lambda: die("held", task.id)):
+                _finish(cast("Callable[[Task[P]], Any]", work)(task))
+            if at == "before_ack":
+                die("held", task.id)
+            die("error", f"work ended without entering {_name(at)}")
+        die("error", "work ended with a signal, not a crash: the task was given back")
+
+    task_id = _killed(consume, _name(at), timeout)
+    try:
+        return queue.get(task_id)
+    except TaskNotFoundError:
+        raise AssertionError(
+            f"work had finished task {task_id} itself before {_name(at)}"
+        ) from None
+
+
+def crash(
+    run: Callable[[], Any], *, at: Callable[..., Any], timeout: float = CRASH_SECONDS
+) -> None:
+    """Run a whole program in a process of its own, and kill it with SIGKILL when it enters `at`.
+
+    For consumers that bring their own loop: `crash(main, at=DPQ.ack)` ends one just before its
+    first ack. A queue made before is used over new connections in the child.
+
+    Args:
+        run: The program; the value that it returns is awaited when it is awaitable.
+        at: A function or method that it enters, in whatever thread; as for `crash_consumer`.
+        timeout: Seconds until the child is killed in any case.
+
+    Raises:
+        AssertionError: `run` raised (the message has the traceback), ended without entering `at`,
+            or took longer than `timeout`.
+        ConfigurationError: `at` is no function or method.
+    """
+    __tracebackhide__ = True
+    is_point = _entering(at)
+
+    def program(die: "Die") -> None:  # pragma: no cover - in a child that is killed
+        with _watching(is_point, lambda: die("held", "")):
+            _finish(run())
+        die("error", f"it ended without entering {_name(at)}")
+
+    _killed(program, _name(at), timeout)
+
+
+Die = Callable[[str, str], NoReturn]
+"""Ends the child: "held" and an id at the point of its crash, "error" and a text elsewhere."""
+
+IsPoint = Callable[[FrameType, str, Any], bool]
+"""Whether a call that the profiler sees enters the point."""
+
+
+def _name(at: Point) -> str:
+    return at if isinstance(at, str) else getattr(at, "__qualname__", repr(at))
+
+
+def _entering(at: Any) -> IsPoint:
+    if inspect.isbuiltin(at):
+        return lambda _frame, event, arg: event == "c_call" and arg == at
+    function = at
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
+    if code is None:
+        raise ConfigurationError(
+            f"at is {at!r}: it must be 'after_pop', 'before_ack', or a function or method"
+        )
+    return lambda frame, event, _arg: event == "call" and frame.f_code is code
+
+
+@contextlib.contextmanager
+def _watching(
+    is_point: IsPoint | None, die: Callable[[], NoReturn]
+) -> Iterator[None]:  # pragma: no cover - in a child that is killed
+    """Die when the point is entered, in this thread or one that is started from here on."""
+
+    def look(frame: FrameType, event: str, arg: Any) -> None:
+        if is_point and is_point(frame, event, arg):
+            die()
+
+    if is_point:
+        threading.setprofile(look)
+        sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+def _finish(result: Any) -> None:  # pragma: no cover - in a child that is killed
+    async def wait() -> None:
+        await result
+
+    if inspect.isawaitable(result):
+        asyncio.run(wait())
+
+
+def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
+    """Fork a child that runs `body` until it dies at its point; what it said there."""
+    __tracebackhide__ = True
+    told, tell = os.pipe()
+    try:
+        with warnings.catch_warnings():  # from 3.12 on of other threads, which the child leaves be
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:  # pragma: no cover - in a child that is killed
+            _live_and_die(body, tell, timeout)
+        os.close(tell)
+        try:
+            answer = _read_line(told, timeout)
+        finally:
+            _end(pid)
+    finally:
+        os.close(told)
+    if answer is None:
+        raise AssertionError(f"the child did not reach {point} within {timeout:g} s")
+    if not answer:
+        raise AssertionError(f"the child ended by itself before {point}")
+    how, text = json.loads(answer)
+    if how == "error":
+        raise AssertionError(f"the child did not crash at {point}: {text}")
+    return str(text)
+
+
+def _live_and_die(
+    body: Callable[[Die], None], tell: int, timeout: float
+) -> NoReturn:  # pragma: no cover - in a child that is killed
+    def die(how: str, text: str) -> NoReturn:
+        line = json.dumps([how, text]).encode() + b"\n"
+        while line:
+            line = line[os.write(tell, line) :]
+        os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(1)  # not reached
+
+    try:
+        os.setsid()  # so that whatever it starts can be ended with it
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # should the parent be gone by then
+        signal.setitimer(signal.ITIMER_REAL, timeout + 1)
+        body(die)
+    except BaseException:
+        die("error", traceback.format_exc())
+    finally:
+        os._exit(1)  # never back into the test
+
+
+def _read_line(told: int, timeout: float) -> bytes | None:
+    """What comes up to the end of the line, empty when there is none; None when time is up."""
+    give_up = time.monotonic() + timeout
+    line = b""
+    while not line.endswith(b"\n"):
+        if not select.select([told], [], [], max(0.0, give_up - time.monotonic()))[0]:
+            return None
+        part = os.read(told, 65536)
+        if not part:
+            return b""
+        line += part
+    return line
+
+
+def _end(pid: int) -> None:
+    """Kill a child and its session; it is not reaped yet, so the numbers are still its own."""
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)

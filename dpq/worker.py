@@ -1,0 +1,427 @@
+"""Worker: runs handlers in threads, and keeps the server informed in as few calls as it can.
+
+Every thread asks for its next task itself; the first to ask does so for all that are idle then, and
+what has been finished meanwhile travels along. So one thread makes one round trip a task, and busy
+threads share them. Only one idle thread waits at the server; the others wait for it.
+"""
+
+import logging
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from dpq._arguments import MAX_BATCH
+from dpq._command import once
+from dpq._face import QueueFace
+from dpq._keys import key_of
+from dpq._leases import Lease
+from dpq._wait import Waiter, Watch, sleep, watched
+from dpq._work import (
+    FIRST_PAUSE_SECONDS,
+    LATEST_ACK_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Context,
+    Done,
+    GivenBack,
+    WorkerFace,
+    none_live,
+    settling,
+)
+from dpq.queue import DPQ
+
+__all__ = ["Worker"]
+
+log = logging.getLogger(__name__)
+
+STOP_CHECK_SECONDS = 0.25  # how late an idle worker sees that it is to stop
+
+
+class _Taken(NamedTuple):
+    """A leased task that has not begun."""
+
+    place: int
+    lease: Lease
+
+
+class _Ahead(NamedTuple):
+    """An exchange that was sent, and whose reply is not read yet.
+
+    Attributes:
+        place: The queue that was asked.
+        done: What it settles.
+        read: Waits for the results.
+        since: When it was sent, monotonic seconds.
+    """
+
+    place: int
+    done: list[Done]
+    read: Callable[[], list[Any]]
+    since: float
+
+
+class _Run:
+    """A handler that runs: for which queue, since when (monotonic), and what it was told."""
+
+    __slots__ = ("began", "context", "place")
+
+    def __init__(self, place: int, began: float) -> None:
+        self.place = place
+        self.began = began
+        self.context: Context[DPQ[Any]] | None = None
+
+
+class Worker(WorkerFace[DPQ[Any]]):
+    """Runs handlers of tasks in threads.
+
+    `run` goes on until `stop`, SIGTERM or SIGINT; `drain` until the queues are empty.
+    """
+
+    _waiter: Waiter
+
+    @classmethod
+    def _kind(cls) -> type[QueueFace[Any]]:
+        return DPQ
+
+    def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
+        """Run handlers until `stop`.
+
+        At the first SIGTERM or SIGINT it pops no more, gives back what it has not begun, lets
+        handlers finish within `grace`, and then gives back, uncounted, what is left. A second
+        signal cuts the grace short. While the server is away it tries again, ever more slowly.
+
+        Args:
+            until_empty: End, too, when no live task is left in any of the queues: delayed ones are
+                waited for, and those that run elsewhere.
+            signals: Listen to SIGTERM and SIGINT, where this is the main thread.
+
+        Returns:
+            How many handlers have ended since the worker was made.
+
+        Raises:
+            Exception: What no handler has raised: a setting that the queue contradicts, a fault of
+                DPQ itself.
+        """
+        self._begin(until_empty)
+        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
+        self._waiter = Waiter(self.queues[0].redis, names)
+        threads = [
+            threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
+            for n in range(self.concurrency)
+        ]
+        if self.time_limit is not None or self.prefetch:
+            threads.append(threading.Thread(target=self._guarded, args=(self._mind,), daemon=True))
+        with self._signals() if signals else nullcontext():
+            for thread in threads:
+                thread.start()
+            self._ended.wait()
+            self._finish(threads)
+        if self._fault:
+            raise self._fault
+        return self.handled.total()
+
+    def drain(self) -> int:
+        """Run until no live task is left in any of the queues: `run(until_empty=True)`."""
+        return self.run(until_empty=True)
+
+    def stop(self) -> None:
+        """Let `run` end, as after SIGTERM; for any thread, and for a signal handler."""
+        with self._lock:
+            if self._stopping:
+                self._cut_short.set()
+            self._stopping = True
+            self._ended.set()
+            self._news.set()
+            self._lock.notify_all()
+
+    # Beginning and ending
+
+    def _begin(self, until_empty: bool) -> None:
+        self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
+        self._ended = threading.Event()
+        self._cut_short = threading.Event()
+        self._fault: BaseException | None = None
+        self._until_empty = until_empty
+        self._stopping = False
+        self._idle = 0  # threads that want a task
+        self._taken: deque[_Taken] = deque()
+        self._done: list[Done] = []
+        self._running: dict[Lease, _Run] = {}
+        self._look = False  # somebody should ask the server
+        self._exchanging = False  # somebody does
+        self._sleeping = False  # somebody waits for a wake-up
+        self._watches: list[Watch] = []
+        self._low_water = self.prefetch // 2
+        self._ahead: _Ahead | None = None
+        self._pause = 0.0
+        self._dozing = False  # the minder has nothing to mind
+        self._news = threading.Event()
+        for queue in self.queues:
+            queue._ready()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, _: FrameType | None) -> None:
+            log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
+            self.stop()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._fault = self._fault or error  # `run` raises it
+            self.stop()
+
+    def _finish(self, threads: list[threading.Thread]) -> None:
+        """Wait for the handlers that run, then give back what is left."""
+        with self._lock:
+            while self._exchanging:
+                self._lock.wait(STOP_CHECK_SECONDS)
+            if self._ahead:
+                self._exchange()
+            unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
+            self._taken.clear()
+            self._done += filter(self._let_go, unbegun)
+        self._flush()
+        give_up = time.monotonic() + self.grace
+        for thread in threads:
+            while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
+                thread.join(STOP_CHECK_SECONDS / 5)
+        with self._lock:
+            running = [
+                Done(run.place, lease.task, GivenBack()) for lease, run in self._running.items()
+            ]
+            left = list(filter(self._let_go, running))
+            self._done += left
+        if left:
+            log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
+        self._flush()
+        self._waiter.withdraw(watched(self._watches))
+        self._waiter.close()
+
+    def _let_go(self, done: Done) -> bool:
+        return self.queues[done.place]._leases.let_go(done.task)
+
+    # One thread
+
+    def _slot(self) -> None:
+        while taken := self._next():
+            if taken.lease.alive:  # it may have been lost while it waited to begin
+                self._handle(taken)
+
+    def _handle(self, taken: _Taken) -> None:
+        place, lease = taken
+        task = lease.task
+        error: BaseException | None = None
+        run = self._running[lease] = _Run(place, time.monotonic() if self.time_limit else 0.0)
+        if self._dozing:
+            self._dozing = False
+            self._news.set()
+        try:
+            handler = self._find(task)
+            if handler.takes_context or self._hooked or self.time_limit:
+                run.context = self._context(place, lease)
+                self._tell(self._before, run.context)
+            if handler.takes_context:
+                handler.call(task, run.context)
+            else:
+                handler.call(task)
+        except BaseException as raised:  # it says how the task goes on
+            error = raised
+        if run.context and self._hooked:
+            for hook, what in self._hooks_at_end(run.context, error):
+                self._tell(hook, *what)
+        del self._running[lease]
+        held = self.queues[place]._leases.let_go(task)
+        with self._lock:
+            self.handled["done" if error is None else type(error).__name__] += 1
+            if held:  # else the handler has settled it itself, or it is lost
+                self._done.append(Done(place, task, error))
+
+    def _next(self) -> _Taken | None:
+        """The next task to handle; None when it is time to end."""
+        with self._lock:
+            self._idle += 1
+            self._look = self._look or not self.prefetch  # what was done goes along
+            try:
+                while True:
+                    if self._stopping:
+                        return None
+                    if self._taken:
+                        if len(self._taken) == self._low_water and not self._ahead:
+                            self._ask_ahead()
+                        return self._taken.popleft()
+                    self._look = self._look or not self._watches or self._ahead is not None
+                    if self._look and not self._exchanging:
+                        self._exchange()
+                    elif self._watches and not (self._sleeping or self._exchanging):
+                        self._sleep()
+                    else:
+                        self._lock.wait()
+            finally:
+                self._idle -= 1
+
+    # At the server; the lock is held, and let go meanwhile
+
+    def _exchange(self) -> None:
+        """Settle what is done, and take tasks for all threads that are idle."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None:
+            done, self._done = self._done, []
+            room = self._idle + self.prefetch - len(self._taken)
+        self._look, self._exchanging = False, True
+        asleep = self._sleeping
+        taken: list[_Taken] = []
+        self._lock.release()
+        try:
+            if ahead:
+                done, taken = ahead.done, []
+                done, taken = self._read(ahead)
+            else:
+                done, taken = self._ask(done, room, asleep)
+        finally:
+            self._lock.acquire()
+            self._exchanging = False
+            self._done += done
+            self._taken.extend(taken)
+            if taken and len(taken) < self._idle and not asleep:
+                self._look = True  # somebody who got none is to wait for more
+            self._lock.notify_all()
+
+    def _ask_ahead(self) -> None:
+        """Send the next exchange while there are tasks to begin; its reply is read later."""
+        done, self._done = self._done, []
+        place = self._turns.next()[0]
+        operations = settling(done, self._commands)
+        operations.append(self._commands[place].pop(self._low_water, self.visibility))
+        read = self.queues[0]._begin_all(operations)
+        self._ahead = _Ahead(place, done, read, time.monotonic())
+
+    def _read(self, ahead: _Ahead) -> tuple[list[Done], list[_Taken]]:
+        *settled, batch = ahead.read()
+        return self._unsettled(ahead.done, settled), self._hold(ahead.place, batch)
+
+    def _hold(self, place: int, batch: Any) -> list[_Taken]:
+        """Keep alive what a pop has brought."""
+        if isinstance(batch, RedisError):
+            self._wait_out(batch)
+            return []
+        if isinstance(batch, Exception):
+            raise batch
+        self._pause = 0.0
+        hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
+        return [_Taken(place, hold(task, seconds)) for task in batch.tasks]
+
+    def _ask(self, done: list[Done], room: int, asleep: bool) -> tuple[list[Done], list[_Taken]]:
+        """Ask queue after queue until there is no room left: what is unsettled, what was taken."""
+        taken: list[_Taken] = []
+        asked: set[int] = set()
+        empty: dict[int, Watch] = {}
+        for place in self._turns.next():
+            mine = self._watches[place].mine if self._watches else "-"
+            pop = self._commands[place].pop(
+                min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
+            )
+            operations = settling(done, self._commands)
+            *settled, batch = self.queues[0]._drive_all([*operations, pop])
+            done = self._unsettled(done, settled)
+            taken += self._hold(place, batch)
+            if isinstance(batch, RedisError):
+                return done, taken
+            asked.add(place)
+            if not batch.tasks:
+                empty[place] = Watch(batch.now_ms, batch.next_event_ms)
+            if len(taken) >= room:
+                break
+        if asleep:
+            return done, taken
+        if taken:
+            if self._watches:
+                owed = [marker for marker in watched(self._watches) if marker.number not in asked]
+                self._waiter.withdraw(owed)
+                self._watches = []
+        elif self._until_empty and self._all_gone():
+            self.stop()
+        else:
+            self._watches = [empty[place] for place in range(len(self.queues))]
+        return done, taken
+
+    def _all_gone(self) -> bool:
+        counts = [once(commands.stats()) for commands in self._commands]
+        return none_live(self.queues[0]._drive_all(counts))
+
+    def _wait_out(self, error: RedisError) -> None:
+        self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or FIRST_PAUSE_SECONDS)
+        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
+        self._look = True
+        self._ended.wait(self._pause)
+
+    def _sleep(self) -> None:
+        """Wait for a wake-up, for a while."""
+        self._sleeping = True
+        self._lock.release()
+        try:
+            due = sleep(self._waiter, self._watches, time.monotonic() + STOP_CHECK_SECONDS)
+        finally:
+            self._lock.acquire()
+            self._sleeping = False
+        self._look = self._look or due
+
+    def _flush(self) -> None:
+        """Settle what is done, without asking for more."""
+        with self._lock:
+            done, self._done = self._done, []
+        if done:
+            unsettled = self._unsettled(
+                done, self.queues[0]._drive_all(settling(done, self._commands))
+            )
+            with self._lock:
+                self._done += unsettled
+
+    # Minding: what must not wait until a thread is idle
+
+    def _mind(self) -> None:
+        while not self._ended.is_set():
+            with self._lock:
+                self._dozing = not (self._running or self._done)
+                self._news.clear()
+            if self._dozing:
+                self._news.wait(STOP_CHECK_SECONDS)
+                continue
+            self._ended.wait(LATEST_ACK_SECONDS)
+            if self.time_limit:
+                self._end_overdue(self.time_limit)
+            with self._lock:
+                late = self._ahead and self._ahead.since < time.monotonic() - LATEST_ACK_SECONDS
+                if late and not self._exchanging:
+                    self._exchange()
+            self._flush()
+
+    def _end_overdue(self, limit: float) -> None:
+        latest = time.monotonic() - limit
+        for lease, run in list(self._running.items()):
+            if run.began <= latest:
+                done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
+                if self._let_go(done):
+                    log.warning("%s: %s %s", self.name, lease.task.id, done.error)
+                    if run.context:
+                        run.context._lose()
+                    with self._lock:
+                        self._done.append(done)

@@ -1,0 +1,301 @@
+"""AsyncWorker: runs handlers as asyncio tasks, and keeps the server informed in few calls.
+
+One loop asks for as many tasks as there is room for, and settles what was finished meanwhile in the
+same round trip. The busier the handlers, the more share one.
+"""
+
+import asyncio
+import inspect
+import logging
+import math
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from dpq._arguments import MAX_BATCH
+from dpq._command import Steps, once
+from dpq._face import QueueFace
+from dpq._keys import key_of
+from dpq._leases import Lease
+from dpq._wait import RECHECK_SECONDS, Watch, watched
+from dpq._wait_async import AsyncWaiter, sleep
+from dpq._work import (
+    FIRST_PAUSE_SECONDS,
+    LATEST_ACK_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    Context,
+    Done,
+    GivenBack,
+    WorkerFace,
+    none_live,
+    settling,
+)
+from dpq.queue_async import AsyncDPQ
+
+__all__ = ["AsyncWorker"]
+
+log = logging.getLogger(__name__)
+
+
+class _Taken(NamedTuple):
+    """A leased task, which may not have begun."""
+
+    place: int
+    lease: Lease
+
+
+class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
+    """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
+
+    A handler whose lease is lost, or that runs longer than `time_limit`, is cancelled.
+    """
+
+    _waiter: AsyncWaiter
+
+    @classmethod
+    def _kind(cls) -> type[QueueFace[Any]]:
+        return AsyncDPQ
+
+    async def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
+        """Async `Worker.run`. To cancel it is to `stop` it without grace."""
+        await self._begin()
+        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
+        redis = self.queues[0].redis
+        self._waiter = AsyncWaiter(redis, names, redis.execute_command)
+        with self._signals() if signals else nullcontext():
+            try:
+                while not self._stopping:
+                    await self._step(until_empty)
+            except asyncio.CancelledError:
+                self._grace_left = 0.0
+                await asyncio.shield(asyncio.create_task(self._finish()))
+                raise
+            except BaseException:
+                self._grace_left = 0.0
+                await self._finish()
+                raise
+            await self._finish()
+        return self.handled.total()
+
+    async def drain(self) -> int:
+        """Async `Worker.drain`."""
+        return await self.run(until_empty=True)
+
+    def stop(self) -> None:
+        """`Worker.stop`; to be called in the event loop."""
+        if self._stopping:
+            self._grace_left = 0.0
+        self._stopping = True
+        if not self._news.done():
+            self._news.set_result(None)
+
+    # Beginning and ending
+
+    async def _begin(self) -> None:
+        self._stopping = False
+        self._grace_left = self.grace
+        self._unbegun: deque[_Taken] = deque()
+        self._running: dict[asyncio.Task[None], _Taken] = {}
+        self._done: list[Done] = []
+        self._done_since = math.inf
+        self._news = asyncio.get_running_loop().create_future()  # done when something has changed
+        self._watches: list[Watch] = []
+        self._look = True
+        self._pause = 0.0
+        for queue in self.queues:
+            await queue._ready()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        listened = []
+
+        def stop(number: signal.Signals) -> None:
+            log.info("%s: %s, stopping", self.name, number.name)
+            self.stop()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            try:
+                loop.add_signal_handler(number, stop, number)
+            except (RuntimeError, ValueError, NotImplementedError):  # not the main thread
+                break
+            listened.append(number)
+        try:
+            yield
+        finally:
+            for number in listened:
+                loop.remove_signal_handler(number)
+
+    async def _finish(self) -> None:
+        """Wait for the handlers that run, then give back what is left."""
+        self._give_back(self._unbegun)
+        self._unbegun.clear()
+        await self._settle()
+        give_up = time.monotonic() + self._grace_left
+        while self._running and self._grace_left and (left := give_up - time.monotonic()) > 0:
+            self._news = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._news], timeout=left)
+            await self._settle()
+        unfinished = dict(self._running)
+        if unfinished:
+            log.warning(
+                "%s: gives back %d tasks whose handlers still run", self.name, len(unfinished)
+            )
+        self._give_back(unfinished.values())
+        for handling in unfinished:
+            handling.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        await self._settle()
+        await self._waiter.withdraw(watched(self._watches))
+        await self._waiter.aclose()
+
+    def _give_back(self, taken: Iterable[_Taken]) -> None:
+        for place, lease in taken:
+            if self.queues[place]._leases.let_go(lease.task):
+                self._done.append(Done(place, lease.task, GivenBack()))
+
+    # The loop
+
+    async def _step(self, until_empty: bool) -> None:
+        """Begin what there is room for; then ask for more, or wait until something has changed."""
+        while self._unbegun and len(self._running) < self.concurrency:
+            taken = self._unbegun.popleft()
+            if taken.lease.alive:  # it may have been lost while it waited to begin
+                self._start(taken)
+        if self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+            self._look = True
+        room = self.concurrency + self.prefetch - len(self._running) - len(self._unbegun)
+        if room == 0 or len(self._unbegun) > self.prefetch // 2:
+            await self._wait_for_news()
+        elif self._look:
+            self._look = False
+            await self._ask(room, until_empty)
+        else:
+            until = time.monotonic() + RECHECK_SECONDS
+            self._look = await sleep(self._waiter, self._watches, until, self._news)
+
+    async def _wait_for_news(self) -> None:
+        """Nothing can be taken now; but what is done is not to wait for long."""
+        left = self._done_since + LATEST_ACK_SECONDS - time.monotonic()
+        if left > 0:
+            await asyncio.wait([self._news], timeout=None if left == math.inf else left)
+        else:
+            await self._settle()
+
+    async def _ask(self, room: int, until_empty: bool) -> None:
+        """Settle what is done, and ask queue after queue until there is no room left."""
+        found: dict[int, Watch] = {}
+        taken: list[_Taken] = []
+        for place in self._turns.next():
+            mine = self._watches[place].mine if self._watches else "-"
+            pop = self._commands[place].pop(
+                min(room - len(taken), MAX_BATCH), self.visibility, mine
+            )
+            batch = await self._exchange(pop)
+            if isinstance(batch, RedisError):
+                await self._wait_out(batch)
+                break
+            if isinstance(batch, Exception):
+                raise batch
+            self._pause = 0.0
+            hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
+            taken += [_Taken(place, hold(task, seconds)) for task in batch.tasks]
+            found[place] = Watch(batch.now_ms, batch.next_event_ms)
+            if len(taken) >= room:
+                break
+        self._unbegun.extend(taken)
+        if taken or len(found) < len(self.queues):
+            if self._watches:
+                owed = [marker for marker in watched(self._watches) if marker.number not in found]
+                await self._waiter.withdraw(owed)
+            self._watches = []
+            self._look = True
+        elif until_empty and not self._done and await self._all_gone():
+            self.stop()
+        else:
+            self._watches = [found[place] for place in range(len(self.queues))]
+
+    async def _exchange(self, *operations: Steps[Any]) -> Any:
+        """Settle what is done, and run operations, in one round trip; the last one's result."""
+        done, self._done, self._done_since = self._done, [], math.inf
+        settling_them = settling(done, self._commands)
+        results = await self.queues[0]._drive_all([*settling_them, *operations])
+        self._done += self._unsettled(done, results[: len(settling_them)])
+        return results[-1] if results else None
+
+    async def _settle(self) -> None:
+        if self._done:
+            await self._exchange()
+
+    async def _all_gone(self) -> bool:
+        counts = [once(commands.stats()) for commands in self._commands]
+        return none_live(await self.queues[0]._drive_all(counts))
+
+    async def _wait_out(self, error: RedisError) -> None:
+        self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or FIRST_PAUSE_SECONDS)
+        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
+        give_up = time.monotonic() + self._pause
+        while not self._stopping and (left := give_up - time.monotonic()) > 0:
+            await asyncio.wait([self._news], timeout=min(left, FIRST_PAUSE_SECONDS))
+
+    # One handler
+
+    def _start(self, taken: _Taken) -> None:
+        handling = asyncio.create_task(self._handle(taken))
+        self._running[handling] = taken
+        handling.add_done_callback(self._ended)
+
+    def _ended(self, handling: "asyncio.Task[None]") -> None:
+        del self._running[handling]
+        if not self._news.done():
+            self._news.set_result(None)
+
+    async def _handle(self, taken: _Taken) -> None:
+        place, lease = taken
+        task = lease.task
+        context = self._context(place, lease)
+        lease.lost = partial(_cancel_lost, context, asyncio.current_task())
+        error: BaseException | None = None
+        try:
+            await self._tell_awaited(self._before, context)
+            handler = self._find(task)
+            async with asyncio.timeout(self.time_limit):
+                result = (
+                    handler.call(task, context) if handler.takes_context else handler.call(task)
+                )
+                if inspect.isawaitable(result):
+                    await result
+        except TimeoutError as raised:
+            error = raised if str(raised) else TimeoutError(f"ran longer than {self.time_limit} s")
+        except BaseException as raised:  # it says how the task goes on
+            error = raised
+        if self._hooked:
+            for hook, what in self._hooks_at_end(context, error):
+                await self._tell_awaited(hook, *what)
+        self.handled["done" if error is None else type(error).__name__] += 1
+        if self.queues[place]._leases.let_go(
+            task
+        ):  # else the handler has settled it, or it is lost
+            self._done.append(Done(place, task, error))
+            self._done_since = min(self._done_since, time.monotonic())
+
+    async def _tell_awaited(self, hook: Callable[..., Any] | None, *what: Any) -> None:
+        answer = self._tell(hook, *what)
+        if inspect.isawaitable(answer):
+            try:
+                await answer
+            except Exception:
+                log.exception("%s: a hook failed", self.name)
+
+
+def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any] | None") -> None:
+    context._lose()
+    if handling:
+        handling.cancel()

@@ -1,0 +1,809 @@
+"""`AsyncDPQ` keeps the contract of `DPQ`, and its own: one loop, one connection, no waiting thread.
+
+The first part runs the tests of the blocking face once more, over `AsyncDPQ`: `Awaited` is a `DPQ`
+whose calls are awaited in the event loop of another thread.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib.util
+import inspect
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar
+
+import fakeredis
+import pytest
+from redis import Redis
+from redis import asyncio as aio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    Backoff,
+    ConfigurationError,
+    LeaseLostError,
+    Popped,
+    Push,
+    RateLimited,
+    Reject,
+    _wait,
+    _wait_async,
+)
+from dpq import Retry as Again
+from dpq.server import Server
+
+# A body of a lease that raises is what is tested, and polling a server has no event to wait for.
+# ruff: noqa: ASYNC110, TRY301
+
+PATIENCE = 30.0  # seconds until a test gives up
+LONG = 60.0  # seconds of a wait that is to be ended by something else
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+if importlib.util.find_spec("uvloop"):  # not on Windows
+    import uvloop
+
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+
+# The contract of the blocking face, awaited
+
+
+def asyncio_client(redis: Redis, **options: Any) -> Any:
+    """An asyncio client on the server of a blocking one."""
+    settings = redis.connection_pool.connection_kwargs
+    if isinstance(redis, fakeredis.FakeRedis):
+        return fakeredis.FakeAsyncRedis(host=settings["host"])
+    options = {"socket_timeout": settings.get("socket_timeout", 5), **options}
+    return aio.Redis(unix_socket_path=settings["path"], **options)
+
+
+class Awaited:
+    """An `AsyncDPQ` that looks like a `DPQ`: its loop runs in a thread of its own."""
+
+    loop: ClassVar[asyncio.AbstractEventLoop]
+    made: ClassVar[list["Awaited"]] = []  # by the test that runs
+
+    def __init__(self, redis: Any, queue_name: str, *, owner: Any = None, **settings: Any) -> None:
+        self.redis = redis
+        self._client = owner or asyncio_client(redis)
+        self._queue: AsyncDPQ[Any] = owner or AsyncDPQ(self._client, queue_name, **settings)
+        self.made.append(self)
+        if not owner and self._queue._commands.named:
+            self.stats()  # what a blocking constructor does
+
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> "Awaited":
+        queue = AsyncDPQ.from_url(url, queue_name, **settings)
+        return cls(queue.redis, queue_name, owner=queue)
+
+    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LONG)
+
+    def __getattr__(self, name: str) -> Any:
+        member = getattr(self._queue, name)
+        return self._blocking(member) if inspect.iscoroutinefunction(member) else member
+
+    def _blocking(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
+        return lambda *args, **options: self._wait(function(*args, **options))
+
+    def __len__(self) -> int:
+        return int(self._wait(self._queue.size()))
+
+    def pop(self, *args: Any, **options: Any) -> Popped[Any]:
+        popped = self._wait(self._queue.pop(*args, **options))
+        return popped._make(self._blocking(f) if isinstance(f, partial) else f for f in popped)
+
+    @property
+    def dead(self) -> Any:
+        dead = self._queue.dead
+        names = ("list", "replay", "purge")
+        return type("Dead", (), {n: staticmethod(self._blocking(getattr(dead, n))) for n in names})
+
+    @contextlib.contextmanager
+    def lease(self, *args: Any, **options: Any) -> Iterator[Any]:
+        manager = self._queue.lease(*args, **options)
+        task = self._wait(self._enter(manager))
+        try:
+            yield task
+        except BaseException as error:
+            if not self._wait(manager.__aexit__(type(error), error, error.__traceback__)):
+                raise
+        else:
+            self._wait(manager.__aexit__(None, None, None))
+
+    async def _enter(self, manager: Any) -> Any:
+        return await manager.__aenter__()
+
+    def close(self) -> None:
+        self._wait(self._queue.close())
+        if not self._queue._opened:
+            self._wait(self._client.aclose())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loop_in_a_thread() -> Iterator[None]:
+    loop = Awaited.loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    yield
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(PATIENCE)
+    loop.close()
+
+
+@pytest.fixture(autouse=True)
+def closed_at_the_end() -> Iterator[None]:
+    yield
+    while Awaited.made:
+        Awaited.made.pop().close()
+
+
+def over_asyncio(name: str) -> ModuleType:
+    """Load a module of tests once more, with `Awaited` in the place of `DPQ`."""
+    spec = importlib.util.spec_from_file_location(f"awaited_{name}", Path(__file__).parent / name)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    vars(module)["DPQ"] = Awaited
+    return module
+
+
+BLOCKING_ONLY = {
+    "test_a_decoding_client_serves_as_well": "has a twin below",
+    "test_a_server_that_is_too_old_is_refused": "has a twin below",
+    "test_threads_share_one_queue_object": "tasks do: below",
+    "test_a_queue_object_survives_a_fork": "has a twin below",
+    "test_many_pushes_go_in_bounded_batches": "the commands are the same",
+    "test_a_waiter_outlives_a_restart_of_the_server": "has a twin below",
+    "test_a_wait_may_be_longer_than_the_clients_socket_timeout": "has a twin below",
+    "test_no_timeout_waits_until_there_is_a_task": "has a twin below",
+}
+
+for _module in map(over_asyncio, ("test_api.py", "test_waiting.py")):
+    for _name, _test in vars(_module).items():
+        if _name.startswith("test_") and _name not in BLOCKING_ONLY:
+            globals()[_name.replace("test_", "test_awaited_", 1)] = _test
+start, waiting = _module.start, _module.waiting
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
+    for module in (_wait, _wait_async):
+        monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
+
+
+@pytest.fixture
+def q(redis: Redis, queue_name: str, clock: Any) -> Iterator[Awaited]:
+    queue = Awaited(redis, queue_name, clock=clock, backoff=Backoff(jitter=0))
+    yield queue
+    queue.drop()
+    queue.close()
+
+
+# The own contract of the asyncio face
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Runs a coroutine in an event loop that is closed at the end."""
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield lambda work: runner.run(asyncio.wait_for(work, PATIENCE))
+    gc.collect()  # what was left open warns now, in this test
+
+
+@contextlib.asynccontextmanager
+async def on(client: Any, name: str, **settings: Any) -> AsyncIterator[AsyncDPQ[Any]]:
+    """A queue over a client; both are closed at the end."""
+    q: AsyncDPQ[Any] = AsyncDPQ(client, name, **settings)
+    try:
+        yield q
+    finally:
+        await q.close()
+        await client.aclose()
+
+
+async def until(what: str, met: Callable[[], Any]) -> None:
+    """Poll a named condition from within the loop."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE / 2):
+            while not met():
+                await asyncio.sleep(0.001)
+    assert met(), f"{what}: not within {PATIENCE / 2} s"
+
+
+def blocked(redis: Redis) -> int:
+    return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
+
+
+class Other(aio.Redis):
+    """A client that is not plain."""
+
+    calls = 0
+
+    async def execute_command(self, *args: Any, **options: Any) -> Any:
+        type(self).calls += 1
+        return await super().execute_command(*args, **options)
+
+
+KINDS: dict[str, Callable[[Redis], Any]] = {
+    "plain": asyncio_client,
+    "decoding": partial(asyncio_client, decode_responses=True),
+    "RESP2": partial(asyncio_client, protocol=2),
+    "single connection": partial(asyncio_client, single_connection_client=True),
+    "subclass": lambda redis: Other(
+        unix_socket_path=redis.connection_pool.connection_kwargs["path"]
+    ),
+    "few connections": lambda redis: aio.Redis.from_pool(
+        aio.BlockingConnectionPool.from_url(
+            f"unix://{redis.connection_pool.connection_kwargs['path']}", max_connections=2
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_client_serves(redis: Redis, queue_name: str, run: Any, kind: str) -> None:
+    """Calls at once, waits, leases and dead letters work over every kind of client."""
+
+    async def work() -> None:
+        async with on(KINDS[kind](redis), queue_name) as q:
+            await asyncio.gather(*(q.push(f"ünï {n}", key=f"ключ {n}") for n in range(20)))
+            async with q.lease() as task:
+                assert task.payload.startswith("ünï")
+            tasks = await asyncio.gather(*(q.pop(timeout=5) for _ in range(19)))
+            waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(3)]
+            assert await q.pop(timeout=0.01) == (None, None, None)
+            await q.push_many(Push(payload=n) for n in range(3))
+            assert sorted([(await wait).task.payload for wait in waits]) == [0, 1, 2]
+            await q.bury(tasks[0].task, "no")
+            assert [dead.reason for dead in await q.dead.list()] == ["no"]
+            assert all([await popped.on_success() for popped in tasks[1:]])
+            assert await q.check() == []
+            assert (await q.redis.ping()) is True
+
+    Other.calls = 0
+    run(work())
+    assert (Other.calls > 60) is (kind == "subclass")
+
+
+def test_a_blocking_client_is_refused(redis: Redis, queue_name: str) -> None:
+    """Each face says which client it needs, when it is made."""
+    with pytest.raises(ConfigurationError, match="needs an asyncio client"):
+        AsyncDPQ(redis, queue_name)
+    with pytest.raises(ConfigurationError, match="needs a blocking client"):
+        DPQ(asyncio_client(redis), queue_name)
+
+
+def test_a_contradiction_is_told_at_the_first_call(redis: Redis, queue_name: str, run: Any) -> None:
+    """A constructor cannot ask the server; the first call does, and names both values."""
+    DPQ(redis, queue_name, order="lifo")
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name, order="fifo") as q:
+            answers = await asyncio.gather(q.stats(), q.push(1), q.pop(), return_exceptions=True)
+            assert len(answers) == 3
+            for error in answers:
+                assert isinstance(error, ConfigurationError)
+                assert "order is fifo" in str(error)
+                assert "lifo" in str(error)
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.stats()
+            assert q.order == "lifo"
+
+    run(work())
+
+
+class Old(Other):
+    async def info(self, *_: Any, **__: Any) -> dict[str, Any]:
+        return {"redis_version": "6.0.16"}
+
+
+def test_an_old_server_is_refused(redis: Redis, queue_name: str, run: Any) -> None:
+    """Redis before 6.2 is a ConfigurationError at the first call."""
+
+    async def work() -> None:
+        client = Old(unix_socket_path=redis.connection_pool.connection_kwargs["path"])
+        async with on(client, queue_name) as q:
+            with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
+                await q.push("a")
+
+    run(work())
+
+
+def test_first_calls_ask_for_the_settings_once(redis: Redis, queue_name: str, run: Any) -> None:
+    """Fifty first calls at once take two connections: the own one, and one of the pool."""
+
+    async def work() -> None:
+        before = redis.info("clients")["connected_clients"]
+        async with on(asyncio_client(redis), queue_name) as q:
+            await asyncio.gather(*(q.push(n) for n in range(50)))
+            assert redis.info("clients")["connected_clients"] == before + 2
+            assert await q.size() == 50
+
+    run(work())
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_killed_connection_with_calls_in_flight(
+    redis: Redis, queue_name: str, run: Any, retries: int
+) -> None:
+    """With retries all of 50 calls succeed; one without them tells, and sends nothing twice."""
+    redis.client_id()
+
+    async def work() -> None:
+        client = asyncio_client(redis, retry=Retry(NoBackoff(), retries))
+        async with on(client, queue_name) as q:
+            await q.stats()
+            mine = redis.client_id()
+            redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
+            calls = [asyncio.ensure_future(q.push(n, key=str(n))) for n in range(50)]
+            await until("the calls to be sent", lambda: not q._link._wire._unsent)
+            for row in redis.client_list():
+                if int(row["id"]) != mine:
+                    redis.client_kill_filter(_id=row["id"])
+            redis.execute_command("CLIENT", "UNPAUSE")
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            failed = [a for a in answers if isinstance(a, Exception)]
+            assert len(failed) == (0 if retries else 50)
+            assert all(isinstance(error, RedisConnectionError) for error in failed)
+            assert await q.size() == (50 if retries else 0)
+            assert redis.info("clients")["connected_clients"] <= 4  # no stampede into the pool
+
+    run(work())
+
+
+def test_an_idle_drop_is_no_error_without_retries(redis: Redis, queue_name: str, run: Any) -> None:
+    """The reader sees the end of an idle connection, and the next call opens another one."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis, retry=Retry(NoBackoff(), 0)), queue_name) as q:
+            await q.push(1)
+            wire = q._link._wire
+            mine = redis.client_id()
+            for row in redis.client_list():
+                if int(row["id"]) != mine:
+                    redis.client_kill_filter(_id=row["id"])
+            await until("the end to be seen", lambda: not wire.usable())
+            assert (await q.pop()).task.payload == 1
+
+    run(work())
+
+
+def test_forgotten_scripts_are_sent_again(redis: Redis, queue_name: str, run: Any) -> None:
+    """After SCRIPT FLUSH the calls of 20 tasks succeed, over the one connection."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push(0)
+            clients = redis.info("clients")["connected_clients"]
+            for _ in range(3):
+                redis.script_flush()
+                await asyncio.gather(*(q.push(n) for n in range(20)))
+            assert await q.size() == 61
+            assert redis.info("clients")["connected_clients"] == clients
+
+    run(work())
+
+
+def test_a_server_that_does_not_answer(redis: Redis, queue_name: str, run: Any) -> None:
+    """Calls end with the client's own error after its socket_timeout, and later ones succeed."""
+
+    async def work() -> None:
+        client = asyncio_client(redis, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
+        async with on(client, queue_name) as q:
+            await q.stats()
+            redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
+            answers = await asyncio.gather(*(q.push(n) for n in range(9)), return_exceptions=True)
+            assert {type(answer).__name__ for answer in answers} == {"TimeoutError"}
+            redis.execute_command("CLIENT", "UNPAUSE")
+            assert await q.push(1)
+            waiting = asyncio.ensure_future(q.pop_many(20, timeout=LONG))  # longer than 0.2 s
+            assert await waiting
+
+    run(work())
+
+
+def test_a_wait_is_longer_than_the_clients_timeout(redis: Redis, queue_name: str, run: Any) -> None:
+    """A client that gives up on replies after 0.1 s waits for longer, and is woken within."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis, socket_timeout=0.1), queue_name) as q:
+            assert (await q.pop(timeout=0.3)).task is None
+            wait = asyncio.ensure_future(q.pop(timeout=None))
+            await asyncio.wait((wait,), timeout=0.3)
+            await q.push("a")
+            assert (await wait).task.payload == "a"
+
+    run(work())
+
+
+def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) -> None:
+    """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
+
+    async def work() -> None:
+        pool = aio.ConnectionPool.from_url(
+            f"unix://{redis.connection_pool.connection_kwargs['path']}", max_connections=2
+        )
+        async with on(aio.Redis.from_pool(pool), queue_name) as q:
+            waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
+            await until("50 blocked waiters", lambda: blocked(redis) == 50)
+            ticks = 0
+            for _ in range(200):
+                await asyncio.sleep(0)
+                await q.redis.ping()
+                ticks += 1
+            assert (ticks, sum(wait.done() for wait in waits)) == (200, 0)
+            for n in range(25):
+                await q.push(n)
+                await until(f"{n + 1} served", lambda n=n: sum(w.done() for w in waits) == n + 1)
+            ended = [asyncio.ensure_future(q.pop(timeout=0.05)) for _ in range(50)]
+            assert {popped.task for popped in await asyncio.gather(*ended)} == {None}
+            assert sum(wait.done() for wait in waits) == 25
+            await q.push_many(Push(payload=n) for n in range(25, 50))
+            popped = await asyncio.gather(*waits)
+            assert sorted(p.task.payload for p in popped) == list(range(50))
+
+    run(work())
+
+
+def test_tasks_share_one_queue_object(redis: Redis, queue_name: str, run: Any) -> None:
+    """A hundred tasks on one AsyncDPQ pop and ack 2000 tasks: each exactly once."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push_many(Push(payload=n) for n in range(2000))
+            found: list[int] = []
+
+            async def consume() -> None:
+                while (popped := await q.pop()).task is not None:
+                    found.append(popped.task.payload)
+                    await popped.on_success()
+
+            await asyncio.gather(*(consume() for _ in range(100)))
+            assert sorted(found) == list(range(2000))
+            assert (await q.stats()).acked == 2000
+
+    run(work())
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what is left open
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("closed", [True, False], ids=["closed", "left open"])
+def test_an_object_serves_one_loop_after_another(
+    redis: Redis, queue_name: str, closed: bool
+) -> None:
+    """`asyncio.run` twice with one object: calls, waits and kept leases work in the second, too."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
+
+    async def work(last: bool) -> None:
+        await q.push("a")
+        wait = asyncio.ensure_future(q.pop(timeout=LONG))
+        assert (await wait).task.payload == "a"
+        async with q.lease() as none:
+            assert none is None
+        task_id = await q.push("b")
+        async with q.lease(visibility=0.2) as task:
+            first = (await q.get(task_id)).visible_until
+            async with asyncio.timeout(PATIENCE):
+                while (await q.get(task_id)).visible_until == first:
+                    await asyncio.sleep(0.01)
+            assert task.id == task_id
+        if closed or last:
+            await q.close()
+        await client.aclose()  # redis-py's pool does not go from loop to loop
+
+    asyncio.run(work(False))
+    asyncio.run(work(True))
+    gc.collect()
+
+
+# lease()
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [
+        (ZeroDivisionError("x"), {"delayed": 1, "failed": 1}),
+        (Again(5, "later"), {"delayed": 1, "failed": 1}),
+        (RateLimited(60, scope="task"), {"delayed": 1, "deferred": 1}),
+        (Reject("bad"), {"dead": 1, "buried": 1}),
+        (SystemExit(), {"ready": 1}),
+        (asyncio.CancelledError(), {"ready": 1}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_lease_ends_as_its_body(
+    redis: Redis, queue_name: str, run: Any, error: BaseException, left: dict[str, int]
+) -> None:
+    """Errors fail the task, signals do what they say, and what breaks the body off releases it."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push("a")
+            raised = None
+            try:
+                async with q.lease():
+                    raise error
+            except BaseException as caught:
+                raised = caught
+            assert (raised is None) is isinstance(error, (Again, RateLimited, Reject))
+            stats = (await q.stats()).model_dump()
+            assert {name: stats[name] for name in left} == left
+            assert stats["invisible"] == 0
+
+    run(work())
+
+
+def test_what_the_body_settled_stands(redis: Redis, queue_name: str, run: Any) -> None:
+    """A body that settles its task itself has the last word."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push("a")
+            async with q.lease() as task:
+                await q.release(task, delay=60)
+            assert (await q.stats()).delayed == 1
+
+    run(work())
+
+
+def test_a_lost_lease_is_told(
+    redis: Redis, queue_name: str, run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At a clean end with LeaseLostError; behind the body's own error only in the log."""
+
+    async def lose(q: AsyncDPQ[Any], error: Exception | None) -> None:
+        await q.push("a")
+        async with q.lease(visibility=60) as task:
+            DPQ(redis, queue_name).release(task)
+            await q.pop()
+            if error:
+                raise error
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            with pytest.raises(LeaseLostError):
+                await lose(q, None)
+            with caplog.at_level(logging.WARNING), pytest.raises(ZeroDivisionError):
+                await lose(q, ZeroDivisionError())
+            assert "lost before its end" in caplog.text
+
+    run(work())
+
+
+def test_a_slow_extension_does_not_undo_a_settling(
+    redis: Redis, queue_name: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ends a delivery waits for the extension that is on its way, so it has the last word."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push("a")
+            started, go_on = asyncio.Event(), asyncio.Event()
+            extend = q._leases._extend
+
+            async def slow(leases: Any) -> Any:
+                started.set()
+                await go_on.wait()
+                return await extend(leases)
+
+            monkeypatch.setattr(q._leases, "_extend", slow)
+            async with q.lease(visibility=0.5) as task:
+                await started.wait()
+                hiding = asyncio.ensure_future(q.set_visibility(task, 600))
+                await asyncio.sleep(0)
+                assert not hiding.done()
+                go_on.set()
+                await hiding
+            (hidden,) = await q.peek(1, "delayed")
+            assert hidden.visible_until.timestamp() > asyncio.get_running_loop().time()
+            assert (await q.stats()).invisible == 0
+
+    run(work())
+
+
+def test_a_fault_does_not_end_the_heartbeat(
+    redis: Redis, queue_name: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is away for one beat is asked again at the next."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push("a")
+            extend, calls, kept = q._leases._extend, 0, asyncio.Event()
+
+            async def flaky(leases: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == 1:
+                    raise RedisConnectionError("away")
+                kept.set()
+                return await extend(leases)
+
+            monkeypatch.setattr(q._leases, "_extend", flaky)
+            async with q.lease(visibility=0.6):
+                await kept.wait()
+            assert await q.size() == 0
+
+    run(work())
+
+
+def test_closing_again_and_in_the_middle(redis: Redis, queue_name: str, run: Any) -> None:
+    """Closing is idempotent; a lease that is held over it is acked by a new connection."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.close()
+            await q.push("a")
+            async with q.lease():
+                await q.close()
+                await q.close()
+            await asyncio.gather(q.push("b"), q.close(), q.push("c"))
+
+    run(work())
+
+
+# Faults of the server
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="dpq-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def test_a_restart_of_the_server_in_the_middle(
+    server: Server, queue_name: str, directory: str, run: Any
+) -> None:
+    """Killed under a waiter and a lease, the server comes back with its data: both go on."""
+
+    async def work(first: Server) -> None:
+        async with AsyncDPQ.from_url(first.url, queue_name) as q:
+            await q.push("leased")
+            async with q.lease(visibility=60) as task:
+                wait = asyncio.ensure_future(q.pop(timeout=LONG))
+                with Redis.from_url(first.url) as redis:
+                    await until("a blocked waiter", lambda: blocked(redis) == 1)
+                os.kill(first.pid, signal.SIGKILL)
+                with Server.join(directory, server.binary) as second:
+                    assert second.pid != first.pid
+                    await q.push("more")
+                    assert (await wait).task.payload == "more"
+                    assert task.payload == "leased"
+                    await q.ack(task)
+                    assert (await q.stats()).acked == 1
+                    await q.drop()
+                    await q.close()
+
+    with Server.join(directory, server.binary) as first:
+        run(work(first))
+
+
+FORKS = """
+import asyncio, gc, os, sys
+from dpq import AsyncDPQ
+
+async def child(q):
+    await q.push("of the child", priority=1)
+    assert (await q.pop(timeout=20)).task.payload == "of the child"
+    await q.close()
+
+async def parent(url, name):
+    async with AsyncDPQ.from_url(url, name) as q:
+        await q.push("a")
+        wait = asyncio.ensure_future(q.pop_many(2, timeout=20))
+        await wait
+        assert (await q.pop(timeout=0.01)).task is None  # a waiter is kept
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                asyncio.run(child(q))
+                gc.collect()
+                code = 0
+            finally:
+                os._exit(code)
+        async with asyncio.timeout(20):
+            while (ended := os.waitpid(pid, os.WNOHANG)) == (0, 0):
+                await q.stats()
+            assert ended == (pid, 0), ended
+            wait = asyncio.ensure_future(q.pop(timeout=20))
+            await q.push("b", delay=0.05)
+            assert (await wait).task.payload == "b"
+        await q.drop()
+
+asyncio.run(parent(*sys.argv[1:3]))
+print("done")
+"""
+
+
+def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name: str) -> None:
+    """Parent and child use one object, each in a loop of its own; neither goes deaf."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS, server.url, queue_name],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 2,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+# Nothing is left behind
+
+TIDY = """
+import asyncio, gc, sys
+from dpq import AsyncDPQ, Push
+
+async def main(url, name):
+    async with AsyncDPQ.from_url(url, name) as q:
+        await q.push_many(Push(payload=n) for n in range(50))
+        pops = [asyncio.ensure_future(q.pop(timeout=9)) for _ in range(60)]
+        await asyncio.sleep(0)
+        for pop in pops[::2]:
+            pop.cancel()
+        await asyncio.gather(*pops[:40], return_exceptions=True)
+        for pop in pops:
+            pop.cancel()
+        try:
+            async with asyncio.timeout(0.05):
+                async with q.lease(visibility=0.1):
+                    await asyncio.sleep(9)
+        except TimeoutError:
+            pass
+        await q.drop()
+
+async def left_open(url, name):
+    q = AsyncDPQ.from_url(url, name)
+    await q.push("a")
+    asyncio.ensure_future(q.pop(timeout=9))
+    asyncio.ensure_future(q.pop(timeout=9))
+    async with q.lease():
+        pass
+    await q.drop()
+    await q.redis.aclose()
+
+asyncio.run(main(*sys.argv[1:3]), debug=True)
+gc.collect()
+loop = asyncio.new_event_loop()
+loop.run_until_complete(main(*sys.argv[1:3]))
+loop.close()
+gc.collect()
+asyncio.run(left_open(*sys.argv[1:3]), debug=True)
+gc.collect()
+print("done")
+"""
+
+
+def test_no_warning_is_given_in_development_mode(server: Server, queue_name: str) -> None:
+    """No task is destroyed pending, nothing is never awaited, no transport is left open."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", TIDY, server.url, queue_name],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 2,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    told = [line for line in done.stderr.splitlines() if "took" not in line]  # slow callbacks
+    assert told == []

@@ -1,0 +1,353 @@
+"""Cancellation at any await loses nothing.
+
+Each test runs a call again and again, and cancels it one turn of the event loop later each time,
+until it ends before it is cancelled. So every await of the call has been cancelled in between,
+those of the connection and of background work included.
+"""
+
+import asyncio
+import importlib.util
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Any
+
+import fakeredis
+import pytest
+from redis import Redis
+from redis import asyncio as aio
+
+from dpq import AsyncDPQ, Push, RateLimited, Task, _wait, _wait_async
+
+PATIENCE = 30.0  # seconds until a test gives up
+MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
+
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+if importlib.util.find_spec("uvloop"):  # not on Windows
+    import uvloop
+
+    LOOPS["uvloop"] = uvloop.new_event_loop
+
+engines = pytest.mark.fakeredis
+
+# Polling a server has no event to wait for.
+# ruff: noqa: ASYNC110
+
+Queue = AsyncDPQ[Any]
+
+
+@pytest.fixture(params=LOOPS)
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
+    """Runs a coroutine in an event loop that is closed at the end."""
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield lambda work: runner.run(asyncio.wait_for(work, 3 * PATIENCE))
+
+
+@pytest.fixture(autouse=True)
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
+    for module in (_wait, _wait_async):
+        monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
+
+
+class Opened:
+    """Queue objects on one queue, each with a client of its own; `async with` closes them."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        settings = redis.connection_pool.connection_kwargs
+        if isinstance(redis, fakeredis.FakeRedis):
+            self._client: Callable[[], Any] = lambda: fakeredis.FakeAsyncRedis(
+                host=settings["host"]
+            )
+        else:
+            self._client = lambda: aio.Redis(unix_socket_path=settings["path"])
+        self._name = name
+        self._queues: list[Queue] = []
+
+    def queue(self) -> Queue:
+        self._queues.append(AsyncDPQ(self._client(), self._name))
+        return self._queues[-1]
+
+    async def __aenter__(self) -> Queue:
+        return self.queue()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._queues[0].drop()
+        for queue in self._queues:
+            await queue.close()
+            await queue.redis.aclose()
+
+
+@pytest.fixture
+def opened(redis: Redis, queue_name: str) -> Opened:
+    return Opened(redis, queue_name)
+
+
+async def cancelled_after(turns: int, work: Coroutine[Any, Any, Any]) -> bool:
+    """Cancel a call after so many turns of the loop; False when it had ended before."""
+    task = asyncio.ensure_future(work)
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if not task.done():
+        task.cancel()
+    await asyncio.wait((task,))
+    if task.cancelled():
+        return True
+    task.result()
+    return False
+
+
+async def rest(q: Queue) -> None:
+    """Wait until nothing that a cancelled call has left goes on behind it."""
+    while q._background:
+        await asyncio.wait(q._background)
+
+
+async def at_every_turn(
+    q: Queue,
+    prepare: Callable[[], Awaitable[Any]],
+    call: Callable[[Any], Coroutine[Any, Any, Any]],
+    after: Callable[[Any, bool], Awaitable[None]],
+) -> None:
+    for turns in range(MOST_STEPS):
+        made = await prepare()
+        cancelled = await cancelled_after(turns, call(made))
+        await rest(q)
+        await after(made, cancelled)
+        assert await q.check() == []
+        await q.purge()
+        if not cancelled:
+            assert turns > 0, "the call was never cancelled in its middle"
+            return
+    pytest.fail(f"not done after {MOST_STEPS} turns")
+
+
+async def all_ready(q: Queue, count: int) -> None:
+    """All tasks are ready, none is doubled, and no attempt was counted."""
+    stats = await q.stats()
+    assert (stats.ready, stats.invisible, stats.delayed, stats.dead) == (count, 0, 0, 0)
+    tasks = await q.pop_many(count + 1)
+    assert sorted(task.payload for task in tasks) == list(range(count))
+    assert {task.attempt for task in tasks} == {1}
+
+
+@engines
+@pytest.mark.parametrize(
+    ("count", "timeout", "fresh"),
+    [(1, 0, False), (1, 20, False), (300, 0, False), (1, 0, True), (1, 20, True)],
+)
+def test_a_cancelled_pop_gives_back(
+    opened: Opened, redis: Redis, run: Any, count: int, timeout: float, fresh: bool
+) -> None:
+    """Whatever a cancelled pop still gets is ready again, uncounted; connecting included."""
+    count = min(count, 300 if type(redis) is Redis else 130)  # fakeredis is slow
+
+    async def work() -> None:
+        async with opened as q:
+
+            async def prepare() -> Queue:
+                await q.push_many(Push(payload=n) for n in range(count))
+                return opened.queue() if fresh else q
+
+            async def pop(queue: Queue) -> None:
+                if count == 1:
+                    await queue.pop(timeout)
+                else:
+                    assert len(await queue.pop_many(count, timeout)) == count
+
+            async def after(queue: Queue, cancelled: bool) -> None:
+                await rest(queue)
+                if cancelled:
+                    await all_ready(q, count)
+                else:
+                    assert (await q.stats()).invisible == count
+                if fresh:
+                    await queue.close()
+                    await queue.redis.aclose()
+                    opened._queues.remove(queue)
+
+            await at_every_turn(q, prepare, pop, after)
+
+    run(work())
+
+
+@engines
+def test_a_cancelled_push_adds_once_or_not_at_all(opened: Opened, run: Any) -> None:
+    """Other calls of the same object go on, and see one task or none."""
+
+    async def work() -> None:
+        async with opened as q:
+
+            async def after(_: Any, cancelled: bool) -> None:
+                assert await q.size() in ((0, 1) if cancelled else (1,))
+
+            await at_every_turn(q, q.stats, lambda _: q.push("a"), after)
+
+    run(work())
+
+
+@engines
+def test_a_cancelled_ack_can_be_sent_again(opened: Opened, run: Any) -> None:
+    """The task is gone, or still leased to its holder, who may ack it."""
+
+    async def work() -> None:
+        async with opened as q:
+
+            async def prepare() -> Task[Any]:
+                await q.push("a")
+                return (await q.pop()).task
+
+            async def after(task: Task[Any], cancelled: bool) -> None:
+                left = await q.size()
+                assert left in ((0, 1) if cancelled else (0,))
+                assert await q.ack(task) is bool(left)
+
+            await at_every_turn(q, prepare, q.ack, after)
+
+    run(work())
+
+
+async def ends_well() -> None:
+    await asyncio.sleep(0)
+
+
+async def fails() -> None:
+    await asyncio.sleep(0)
+    raise ZeroDivisionError
+
+
+async def is_limited() -> None:
+    await asyncio.sleep(0)
+    raise RateLimited(60, scope="task")
+
+
+@engines
+@pytest.mark.parametrize("body", [ends_well, fails, is_limited], ids=lambda body: body.__name__)
+def test_a_cancelled_lease_is_settled(
+    opened: Opened, run: Any, body: Callable[[], Awaitable[None]]
+) -> None:
+    """Cancelled in its body, a lease is released uncounted; at its end, it is settled all the same.
+
+    No lease is left to run out.
+    """
+
+    async def work() -> None:
+        async with opened as q:
+
+            async def prepare() -> None:
+                await q.push(0)
+
+            async def lease(_: Any) -> None:
+                try:
+                    async with q.lease() as task:
+                        assert task.payload == 0
+                        await body()
+                except ZeroDivisionError:
+                    pass
+
+            async def after(_: Any, cancelled: bool) -> None:
+                stats = await q.stats()
+                assert stats.invisible == 0
+                if stats.ready:
+                    assert cancelled
+                    await all_ready(q, 1)
+                else:
+                    assert (body is ends_well, stats.delayed) in ((True, 0), (False, 1))
+                assert q._leases._held == {}
+
+            await at_every_turn(q, prepare, lease, after)
+
+    run(work())
+
+
+async def until_blocked(redis: Redis, count: int) -> None:
+    def blocked() -> int:
+        return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
+
+    async with asyncio.timeout(PATIENCE):
+        while count != blocked():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["one object", "two objects"])
+@pytest.mark.parametrize("delay", [0, 0.002])
+def test_a_cancelled_wait_hands_on(
+    opened: Opened, redis: Redis, run: Any, delay: float, shared: bool
+) -> None:
+    """What woke a waiter that is cancelled wakes the next one: it gets the task, uncounted."""
+
+    async def first_is_cancelled(q: Queue, other: Queue, turns: int) -> bool:
+        first = asyncio.ensure_future(q.pop(timeout=None))
+        await until_blocked(redis, 1)
+        second = asyncio.ensure_future(other.pop(timeout=None))
+        await until_blocked(redis, 2)
+        push = asyncio.ensure_future(other.push("a", delay=delay))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not first.done():
+            first.cancel()
+        await asyncio.wait((first, push))
+        if not first.cancelled():
+            await other.push("b")
+        async with asyncio.timeout(PATIENCE):
+            popped = await second
+        assert popped.task.attempt == 1
+        await rest(q)
+        await until_blocked(redis, 0)
+        assert await q.check() == []
+        assert (await q.stats()).invisible == (1 if first.cancelled() else 2)
+        await q.purge()
+        return first.cancelled()
+
+    async def work() -> None:
+        async with opened as q:
+            other = q if shared else opened.queue()
+            turns = 0
+            while await first_is_cancelled(q, other, turns):
+                turns += 1
+                assert turns < MOST_STEPS
+            assert turns > 2
+
+    run(work())
+
+
+def test_many_cancelled_at_once_lose_nothing(opened: Opened, run: Any) -> None:
+    """A hundred pops that are cancelled at different moments: each task is had once afterwards."""
+
+    async def work() -> None:
+        async with opened as q:
+            await q.push_many(Push(payload=n) for n in range(100))
+            pops = [asyncio.ensure_future(q.pop(timeout=n % 2)) for n in range(100)]
+            for n, pop in enumerate(pops):
+                if n % 7 == 0:
+                    await asyncio.sleep(0)
+                pop.cancel()
+            await asyncio.wait(pops)
+            await rest(q)
+            got = [pop.result().task.payload for pop in pops if not pop.cancelled()]
+            left = await q.pop_many(101)
+            assert sorted(got + [task.payload for task in left]) == list(range(100))
+            assert {task.attempt for task in left} <= {1}
+
+    run(work())
+
+
+def test_a_cancelled_call_does_not_disturb_the_others(opened: Opened, run: Any) -> None:
+    """Calls that travel with a cancelled one are answered over the same connection."""
+
+    async def work() -> None:
+        async with opened as q:
+            await q.push("a" * 500_000)  # so long that sending one takes several turns
+            wire = q._link._wire
+            for turns in range(30):
+                calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                calls[turns % 8].cancel()
+                await asyncio.wait(calls)
+                assert sum(not call.cancelled() for call in calls) >= 7
+                stored = (await q.stats()).pushed
+                await q.purge()
+                assert stored <= 1 + 8 * (turns + 1)
+            assert q._link._wire is wire
+            assert wire.usable()
+
+    run(work())
