@@ -181,13 +181,13 @@ def test_cron_in_a_zone(q, clock, probe):
 def calls(q, monkeypatch):
     """The scripts that a queue calls from now on, with their arguments."""
     sent = []
-    original = q._link.call_all
+    original = q._link.begin
 
-    def call_all(commands):
+    def begin(commands):
         sent.extend((command.script.name, *command.args[1:]) for command in commands)
         return original(commands)
 
-    monkeypatch.setattr(q._link, "call_all", call_all)
+    monkeypatch.setattr(q._link, "begin", begin)
     return sent
 
 
@@ -303,15 +303,15 @@ def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
     if when == "before":
         holder.pop()
     else:
-        original = q._link.call_all
+        original = q._link.begin
 
-        def call_all(commands):
-            replies = original(commands)
-            monkeypatch.setattr(q._link, "call_all", original)
+        def begin(commands):
+            replies = original(commands)()
+            monkeypatch.setattr(q._link, "begin", original)
             holder.pop()
-            return replies
+            return lambda: replies
 
-        monkeypatch.setattr(q._link, "call_all", call_all)
+        monkeypatch.setattr(q._link, "begin", begin)
     with pytest.raises(LeaseLostError) as caught:
         q.ack_many(tasks)
     assert len(caught.value.task_ids) == 1
