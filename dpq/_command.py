@@ -4,8 +4,9 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
-from dpq._arguments import MAX_NAME_BYTES, queue_label
+from dpq._arguments import MAX_NAME_BYTES, label, queue_label
 from dpq._keys import key_of
+from dpq._replies import TaskName
 from dpq._scripts import Script, script
 from dpq.errors import ConfigurationError
 from dpq.models import Task
@@ -42,6 +43,16 @@ def task_id(value: Any) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_BYTES or not value.isascii():
         raise ConfigurationError(f"id is {value!r}: it must be the string that push returned")
     return value
+
+
+def task_name(id_: Any, key: Any) -> TaskName:
+    """Check what names a task: its id or its key."""
+    if (id_ is None) == (key is None):
+        raise ConfigurationError(
+            f"task_id is {id_!r} and key is {key!r}: give one of them; task_id must be the string "
+            "that push returned"
+        )
+    return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
 def once(command: Command[T]) -> Steps[T]:

@@ -21,11 +21,12 @@ from dpq._arguments import (
     one_line,
     whole_number,
 )
-from dpq._command import Command, Steps, leased, once, same, task_id
+from dpq._command import Command, Steps, leased, once, same, task_id, task_name
 from dpq._crew_commands import CrewCommands
 from dpq._keys import STORAGE_FORMAT
 from dpq._limit_commands import LimitCommands
 from dpq._replies import Batch, Code
+from dpq._schedule import Later, claim, named_schedule, with_first
 from dpq._settings import agree, named_settings
 from dpq.codec import Codec
 from dpq.errors import (
@@ -182,11 +183,15 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         random_text = secrets.token_urlsafe(9 * len(batch))
         ids = [random_text[i : i + 12] for i in range(0, len(random_text), 12)]
         args: list[Any] = [self._now()]
-        for id_, (spec, body, _) in zip(ids, batch, strict=True):
+        now_ms = None
+        for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
+            if line:
+                if now_ms is None:  # the server's clock, since this machine's may be wrong
+                    now_ms = yield self._command("push", [self._now()], _replies.read_time)
+                spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
-        command = self._command(
-            "push", args, lambda reply: _replies.read_ids(ids, [key for _, _, key in batch], reply)
-        )
+        keys = [prepared[2] for prepared in batch]
+        command = self._command("push", args, lambda reply: _replies.read_ids(ids, keys, reply))
         while (yield command):  # the queue is new, or was dropped since this client opened it
             yield from self.open(create=True)
         return ids
@@ -202,6 +207,9 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         max_attempts: int | None,
         expires_in: float | None,
         cost: int,
+        every: float | None,
+        cron: str | None,
+        timezone: str,
     ) -> "_Prepared":
         text, residual = encode_priority(priority)
         delay_ms = milliseconds("delay", delay) if delay != 0 else 0
@@ -218,8 +226,12 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         key = "" if key is None else label("key", key)
         if cost != 1 or type(cost) is not int:
             whole_number("cost", cost, 1, MAX_COST)
+        line = ""
+        if every is not None or cron is not None or timezone != "UTC":
+            schedule, line = named_schedule(every, cron, timezone, delay, expires)
+            mode += schedule
         spec = f"{attempts} {cost} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
-        return spec, self.codec.encode(payload), key
+        return spec, self.codec.encode(payload), key, line
 
     # Taking
 
@@ -259,20 +271,34 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P]) -> Command[bool]:
-        """Finish a task."""
-        args = [self._now(), leased(task).id, task.token]
+    def ack(self, task: Task[P], later: Later | None = None) -> Command[bool | Later]:
+        """Finish a task; a cron task that runs longer than its period answers `Later`."""
+        args = [self._now(), leased(task).id, _token(task, later)]
         return self._command("ack", args, partial(_replies.read_ack, task.id))
+
+    def acked(self, task: Task[P], later: Later | None = None) -> Steps[bool]:
+        """Finish a task, and say when it comes back for as long as the answer is `Later`."""
+        done = yield self.ack(task, later)
+        while isinstance(done, Later):
+            done = yield self.ack(task, done)
+        return bool(done)
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
         """Finish tasks."""
         done: list[bool] = []
         lost: list[str] = []
         for batch in _batches(list(tasks), ACK_BATCH):
-            args: list[Any] = [self._now()]
-            for task in batch:
-                args += (leased(task).id, task.token)
-            codes = yield self._command("ack", args, partial(_replies.read_codes, len(batch)))
+            codes: list[Any] = [None] * len(batch)
+            todo: Sequence[int] = range(len(batch))
+            while todo:  # again for the cron tasks that want a later time
+                args: list[Any] = [self._now()]
+                for i in todo:
+                    args += (leased(batch[i]).id, _token(batch[i], codes[i]))
+                read = partial(_replies.read_codes, args[1::2])
+                found = yield self._command("ack", args, read)
+                for i, code in zip(todo, found, strict=True):
+                    codes[i] = code
+                todo = [i for i in todo if isinstance(codes[i], Later)]
             done += (code == _replies.DONE for code in codes)
             lost += (t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST)
         if lost:
@@ -310,13 +336,24 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             "release", "release", task, milliseconds("delay", delay), text, residual
         )
 
-    def fail(self, task: Task[P], error: object, delay: float | None) -> Command[int]:
+    def fail(self, task: Task[P], error: object, delay: float | None) -> Steps[int]:
         """Count a failed attempt."""
+        leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = self.backoff.delay(task.attempt, chance)
         message = "" if error is None else one_line(error)
-        return self._of_holder("fail", "fail", task, milliseconds("delay", delay), message)
+        tail = (milliseconds("delay", delay), message)
+        return self._failed(task, tail)
+
+    def _failed(self, task: Task[P], tail: tuple[int, str]) -> Steps[int]:
+        later = None
+        while True:
+            args = [self._now(), task.id, _token(task, later), *tail]
+            done = yield self._command("fail", args, _replies.read_fail(task.id))
+            if not isinstance(done, Later):
+                return int(done)
+            later = done
 
     def bury(self, task: Task[P], reason: object) -> Command[int]:
         """Give a task up."""
@@ -329,15 +366,15 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         a cancelled asyncio task say nothing about it: it is given back, uncounted.
         """
         if error is None:
-            return once(self.ack(task))
+            return self.acked(task)
         if isinstance(error, RateLimited):
             return once(self.rate_limited(task, error.retry_after, error.scope))
         if isinstance(error, Reject):
             return once(self.bury(task, error.reason))
         if isinstance(error, Retry):
-            return once(self.fail(task, error, error.delay))
+            return self.fail(task, error, error.delay)
         if isinstance(error, Exception):
-            return once(self.fail(task, f"{type(error).__name__}: {error}", None))
+            return self.fail(task, f"{type(error).__name__}: {error}", None)
         return once(self.release(task, 0, None))
 
     # Looking and changing
@@ -372,19 +409,24 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """Count."""
         return self._command("stats", [self._now()], _replies.read_stats)
 
-    def update(self, id_: str, priority: float | None, delay: float | None) -> Command[None]:
+    def update(
+        self, id_: str | None, key: str | None, priority: float | None, delay: float | None
+    ) -> Command[None]:
         """Change a live task in place."""
         if priority is None and delay is None:
             raise ConfigurationError("update changes nothing: give priority, delay or both")
         text, residual = ("", "") if priority is None else encode_priority(priority)
         wait = "" if delay is None else milliseconds("delay", delay)
-        read = _replies.read_change("update", id_, self.queue_name)
-        return self._command("update", [self._now(), task_id(id_), text, residual, wait], read)
+        name = task_name(id_, key)
+        read = _replies.read_change("update", name, self.queue_name)
+        args = [self._now(), name.id, text, residual, wait, name.key]
+        return self._command("update", args, read)
 
-    def cancel(self, id_: str) -> Command[None]:
+    def cancel(self, id_: str | None, key: str | None) -> Command[None]:
         """Remove a live task."""
-        read = _replies.read_change("cancel", id_, self.queue_name)
-        return self._command("cancel", [self._now(), task_id(id_)], read)
+        name = task_name(id_, key)
+        read = _replies.read_change("cancel", name, self.queue_name)
+        return self._command("cancel", [self._now(), name.id, name.key], read)
 
     # The whole queue
 
@@ -505,8 +547,18 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return done
 
 
-_Prepared = tuple[str, bytes, str]
-"""A checked push: its spec (see push.lua), its payload, its key."""
+_Prepared = tuple[str, bytes, str, str]
+"""A checked push: its spec (see push.lua), its payload, its key, its cron line."""
+
+
+def _token(task: Task[Any], later: Later | None = None) -> int | str:
+    """What proves a delivery to ack and fail: of a cron task, when it may come back as well."""
+    if later:
+        return claim(task.token, later, 4)  # a few, for a line of seconds on a slow network
+    if task.cron is None or task.scheduled_at is None:
+        return task.token
+    due_ms = round(task.scheduled_at.timestamp() * 1000)
+    return claim(task.token, Later(due_ms, task.cron), 1)
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

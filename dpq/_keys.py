@@ -1,6 +1,6 @@
 """The name of every Redis key, and nowhere else. Knows no Redis and no task."""
 
-STORAGE_FORMAT = 2
+STORAGE_FORMAT = 3
 """Raised by any change to a key, a field or a stored encoding; a queue keeps its own in `conf`."""
 
 REGISTRY = "{dpq}:queues"

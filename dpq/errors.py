@@ -84,15 +84,20 @@ class TaskNotFoundError(DPQError):
     """The queue holds no live task with this id.
 
     Attributes:
-        task_id: The id that was asked for.
+        task_id: The id that was asked for; "" when it was a key.
+        key: The key that was asked for, or None.
     """
 
-    def __init__(self, task_id: str, queue_name: str, action: str) -> None:
+    def __init__(
+        self, task_id: str, queue_name: str, action: str, *, key: str | None = None
+    ) -> None:
+        which = f"task {task_id!r}" if key is None else f"the task with key {key!r}"
         super().__init__(
-            f"cannot {action} task {task_id!r}: queue {queue_name!r} holds no such live task "
+            f"cannot {action} {which}: queue {queue_name!r} holds no such live task "
             "(acknowledged, cancelled, dead, or never pushed here)"
         )
         self.task_id = task_id
+        self.key = key
         self.action = action
 
 

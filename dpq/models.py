@@ -63,6 +63,9 @@ class Task(BaseModel, Generic[P]):
         state: Where it is.
         token: Proof of this delivery; grows with every delivery of the queue. 0 before the first.
         cost: Units that it takes of every limit.
+        every: Seconds from one run to the next of a recurring task, or None.
+        cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
+        scheduled_at: When this run of a recurring task was due, UTC, or None. Each run has another.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -82,6 +85,9 @@ class Task(BaseModel, Generic[P]):
     state: TaskState
     token: int
     cost: int = 1
+    every: float | None = None
+    cron: str | None = None
+    scheduled_at: datetime | None = None
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -129,6 +135,9 @@ class Push(NamedTuple, Generic[P]):
     max_attempts: int | None = None
     expires_in: float | None = None
     cost: int = 1
+    every: float | None = None
+    cron: str | None = None
+    timezone: str = "UTC"
 
 
 class QueueStats(BaseModel):

@@ -176,6 +176,9 @@ class DPQ(QueueFace[P]):
         max_attempts: int | None = None,
         expires_in: float | None = None,
         cost: int = 1,
+        every: float | None = None,
+        cron: str | None = None,
+        timezone: str = "UTC",
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -194,6 +197,15 @@ class DPQ(QueueFace[P]):
                 `expired`.
             cost: Units that it takes of every limit, from 1 to 1 000 000. One that costs more than
                 a window ever grants takes all of it.
+            every: Makes the task recurring: after each ack it comes back at the next of the times
+                that are so many seconds (0.001 to 10 years) apart, counted from the first due.
+            cron: Makes it recurring at the times of a cron expression of five fields (six: seconds
+                first); it is first due at the next one, so there is no `delay`.
+            timezone: In which zone `cron` is meant: an IANA name, as in `Europe/Berlin`.
+
+        Of a recurring task `expires_in` counts from each time it is due. A run whose attempts are
+        spent is given up, and the task waits for its next time. An `update` that names no `every`
+        or `cron` makes it a task of one run; see docs/recurring.md.
 
         Returns:
             The task's id, or that of the key's holder. A retry by the client library is harmless; a
@@ -209,7 +221,18 @@ class DPQ(QueueFace[P]):
         """
         return self._drive(
             self._commands.push(
-                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in, cost
+                payload,
+                priority,
+                delay,
+                group,
+                key,
+                on_duplicate,
+                max_attempts,
+                expires_in,
+                cost,
+                every,
+                cron,
+                timezone,
             )
         )
 
@@ -320,6 +343,8 @@ class DPQ(QueueFace[P]):
     def ack(self, task: Task[P]) -> bool:
         """Finish a task: it is gone, from whatever state it is in while its token is live.
 
+        A recurring task comes back at its next time, as a new one under the same id.
+
         Returns:
             False when it was gone already (a retried ack).
 
@@ -328,7 +353,8 @@ class DPQ(QueueFace[P]):
         """
         command = self._commands.ack(task)
         self._leases.let_go(task)
-        return self._run(command)
+        done = self._run(command)
+        return done if isinstance(done, bool) else self._drive(self._commands.acked(task, done))
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
@@ -388,6 +414,8 @@ class DPQ(QueueFace[P]):
     def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
         """Count a failed attempt: the task comes back, or is dead when its attempts are spent.
 
+        A recurring task does not die then: it waits for its next time, with all attempts before it.
+
         Args:
             task: What pop returned.
             error: Kept as `last_error`, up to 1000 characters.
@@ -397,9 +425,9 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        command = self._commands.fail(task, error, delay)
+        steps = self._commands.fail(task, error, delay)
         self._leases.let_go(task)
-        self._run(command)
+        self._drive(steps)
 
     def bury(self, task: Task[P], reason: object) -> None:
         """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
@@ -439,25 +467,35 @@ class DPQ(QueueFace[P]):
         return self._run(self._commands.stats())
 
     def update(
-        self, task_id: str, *, priority: float | None = None, delay: float | None = None
+        self,
+        task_id: str | None = None,
+        *,
+        key: str | None = None,
+        priority: float | None = None,
+        delay: float | None = None,
     ) -> None:
         """Change a live task in place. Of a running one only the priority can change, for its
         return.
 
+        The task is named by its id or its key. Of a recurring one `delay` moves the next run; the
+        times of `every` then count from there.
+
         Raises:
-            TaskNotFoundError: No live task has this id. Nothing changed.
+            TaskNotFoundError: No live task has this id or key. Nothing changed.
             ConfigurationError: An argument is out of its bounds, or a delay was given for a running
                 task.
         """
-        self._run(self._commands.update(task_id, priority, delay))
+        self._run(self._commands.update(task_id, key, priority, delay))
 
-    def cancel(self, task_id: str) -> None:
+    def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
 
+        The task is named by its id or its key. A recurring one does not come back.
+
         Raises:
-            TaskNotFoundError: No live task has this id.
+            TaskNotFoundError: No live task has this id or key.
         """
-        self._run(self._commands.cancel(task_id))
+        self._run(self._commands.cancel(task_id, key))
 
     # The whole queue
 

@@ -178,11 +178,25 @@ class AsyncDPQ(QueueFace[P]):
         max_attempts: int | None = None,
         expires_in: float | None = None,
         cost: int = 1,
+        every: float | None = None,
+        cron: str | None = None,
+        timezone: str = "UTC",
     ) -> str:
         """Async `DPQ.push`."""
         return await self._drive(
             self._commands.push(
-                payload, priority, delay, group, key, on_duplicate, max_attempts, expires_in, cost
+                payload,
+                priority,
+                delay,
+                group,
+                key,
+                on_duplicate,
+                max_attempts,
+                expires_in,
+                cost,
+                every,
+                cron,
+                timezone,
             )
         )
 
@@ -295,7 +309,10 @@ class AsyncDPQ(QueueFace[P]):
         """Async `DPQ.ack`."""
         command = self._commands.ack(task)
         await self._leases.end(task)
-        return await self._run(command)
+        done = await self._run(command)
+        if isinstance(done, bool):
+            return done
+        return await self._drive(self._commands.acked(task, done))
 
     async def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
         """Async `DPQ.ack_many`."""
@@ -323,9 +340,9 @@ class AsyncDPQ(QueueFace[P]):
 
     async def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
         """Async `DPQ.fail`."""
-        command = self._commands.fail(task, error, delay)
+        steps = self._commands.fail(task, error, delay)
         await self._leases.end(task)
-        await self._run(command)
+        await self._drive(steps)
 
     async def bury(self, task: Task[P], reason: object) -> None:
         """Async `DPQ.bury`."""
@@ -351,14 +368,19 @@ class AsyncDPQ(QueueFace[P]):
         return await self._run(self._commands.stats())
 
     async def update(
-        self, task_id: str, *, priority: float | None = None, delay: float | None = None
+        self,
+        task_id: str | None = None,
+        *,
+        key: str | None = None,
+        priority: float | None = None,
+        delay: float | None = None,
     ) -> None:
         """Async `DPQ.update`."""
-        await self._run(self._commands.update(task_id, priority, delay))
+        await self._run(self._commands.update(task_id, key, priority, delay))
 
-    async def cancel(self, task_id: str) -> None:
+    async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Async `DPQ.cancel`."""
-        await self._run(self._commands.cancel(task_id))
+        await self._run(self._commands.cancel(task_id, key))
 
     async def pause(self, seconds: float | None = None) -> None:
         """Async `DPQ.pause`."""

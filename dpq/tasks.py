@@ -148,7 +148,8 @@ class TaskFunction(Generic[Params, Result]):
         Args:
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
-                `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`.
+                `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
+                `cron`, `timezone`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

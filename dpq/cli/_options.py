@@ -66,6 +66,12 @@ Queue = Annotated[
     ),
 ]
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
+AnyTaskId = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="The task's id, or --key.", show_default=False)
+]
+Key = Annotated[
+    str | None, typer.Option(help="The task's unique key, instead of its id.", show_default="none")
+]
 TaskIds = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of dead tasks.")]
 Token = Annotated[
     int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")

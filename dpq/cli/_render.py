@@ -73,6 +73,11 @@ def _costs(tasks: Sequence[Task[Any]]) -> list[int | None]:
     return [None for _ in tasks] if set(costs) == {1} else [*costs]
 
 
+def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:
+    """How the recurring ones come back."""
+    return [task.cron or (f"{task.every:g} s" if task.every else None) for task in tasks]
+
+
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
     """Tasks that are not dead."""
     return _tasks(
@@ -83,6 +88,7 @@ def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
             "cost": _costs(tasks),
             "group": [task.group for task in tasks],
             "key": [task.key for task in tasks],
+            "every": _schedules(tasks),
             "attempt": [f"{task.attempt}/{task.max_attempts}" for task in tasks],
             "until (UTC)": [task.visible_until for task in tasks],
             "last error": [task.last_error for task in tasks],
@@ -103,6 +109,7 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
             "last error": [task.last_error for task in tasks],
             "priority": [task.priority for task in tasks],
             "cost": _costs(tasks),
+            "every": _schedules(tasks),
             "group": [task.group for task in tasks],
             "payload": [_json(task.payload) for task in tasks],
         },

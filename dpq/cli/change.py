@@ -9,9 +9,10 @@ from dpq._commands import UPKEEP_BATCH
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
+    AnyTaskId,
+    Key,
     NewPriority,
     Queue,
-    TaskId,
     Url,
     Yes,
 )
@@ -19,7 +20,8 @@ from dpq.cli._shell import talk
 
 
 def update(
-    task_id: TaskId,
+    task_id: AnyTaskId = None,
+    key: Key = None,
     priority: NewPriority = None,
     delay: Annotated[
         float | None,
@@ -32,15 +34,20 @@ def update(
 ) -> None:
     """Change a live task in place; of a running one only the priority, for its return."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.update(task_id, priority=priority, delay=delay)
-    talk(f"updated {task_id}")
+        q.update(task_id, key=key, priority=priority, delay=delay)
+    talk(f"updated {task_id or key}")
 
 
-def cancel(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Remove a live task; its holder, if it runs, finds it gone."""
+def cancel(
+    task_id: AnyTaskId = None,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Remove a live task; its holder, if it runs, finds it gone, and a recurring one ends."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.cancel(task_id)
-    talk(f"cancelled {task_id}")
+        q.cancel(task_id, key=key)
+    talk(f"cancelled {task_id or key}")
 
 
 def pause(

@@ -44,8 +44,8 @@ def push(
         typer.Option(
             "--full",
             help="Each line is an object with push's arguments: payload, and if need be priority, "
-            "delay, group, key, on_duplicate, max_attempts, expires_in, cost. "
-            "The options are defaults.",
+            "delay, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
+            "timezone. The options are defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -74,6 +74,23 @@ def push(
     cost: Annotated[
         int, typer.Option(metavar="UNITS", help="Units that it takes of every limit, 1 to 1000000.")
     ] = 1,
+    every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Comes back so often, after each ack.", show_default="once"
+        ),
+    ] = None,
+    cron: Annotated[
+        str | None,
+        typer.Option(
+            metavar="'M H D M W'",
+            help="Comes back at the times of a cron expression.",
+            show_default="once",
+        ),
+    ] = None,
+    timezone: Annotated[
+        str, typer.Option(metavar="ZONE", help="Of --cron, as in Europe/Berlin.")
+    ] = "UTC",
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -85,6 +102,7 @@ def push(
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
     options |= {"expires_in": expires_in, "cost": cost}
+    options |= {"every": every, "cron": cron, "timezone": timezone}
     with _source(payload, file, full) as stream, DPQ[Any].from_url(url, queue) as q:
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options))

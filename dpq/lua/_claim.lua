@@ -1,7 +1,7 @@
 -- _claim: a push with a key meets the holder of the key, or claims it.
 -- Wants: i, spec, ids, claims, holders, fresh, met, keys, meta. Sets holders[i], fresh and met, or claims
 -- the key. Returns from the script: a refusal.
-local mode, group, key = string.match(spec, '(%l)\t([^\t]*)\t(.*)$')
+local mode, group, key = string.match(spec, '^%S+ %S+ %S+ %S+ %d+ %d+ (%l)[^\t]*\t([^\t]*)\t(.*)$')
 local claim = claims[key]
 local holder = claim and claim.id or redis.call('HGET', keys, key)
 local record = not claim and holder and redis.call('HGET', meta, holder)

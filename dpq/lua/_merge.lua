@@ -1,13 +1,13 @@
 -- _merge: what a push does to the task that holds its key.
--- Wants: now, invisible, payload, meta, dead, conf; read (_record); renew (_renew); revise (_revise).
+-- Wants: now, invisible, payload, meta, dead, conf; read (_record); renew (_renew); revise (_revise); begin (_begin).
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
   if not task then
     return
   end
-  local max, cost, wait, priority, expires, residual, mode = string.match(spec,
-    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)\t')
+  local max, cost, wait, priority, expires, residual, mode, schedule = string.match(spec,
+    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t]*)')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then
@@ -20,6 +20,12 @@ local function merge(id, spec, body)
     task.cost = cost
     if cost ~= '1' then
       redis.call('HSET', conf, 'heavy', '1')
+    end
+    if schedule ~= '' then
+      task.schedule, wait, expires = begin(schedule, wait, mode == 'u' and not died and task.schedule)
+      task.expires = wait and expires or task.expires
+    elseif mode == 'u' then
+      task.schedule = ''
     end
     if mode == 'a' and redis.call('ZSCORE', invisible, id) then
       task.again, task.max, task.expires = string.format('%.0f', now + wait), max, expires

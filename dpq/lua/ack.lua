@@ -18,12 +18,13 @@
 -- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2..]            a task: id, token, ...
+-- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back
 --
 -- Returns {index, code, ...} for the tasks that this call did not finish: 0 it was gone already (a
--- retried ack), -1 another delivery has it. {} when all are done. A task that was asked to run again
--- (push, mode a) comes back as a new one.
--- Lost reply: the second call finds the tasks gone, and answers 0 for them.
+-- retried ack), -1 another delivery has it; or a text: the cron task stays as it is, since none of the times that
+-- came with the token will do: "ms TAB schedule" says after when it must be. {} when all are done. A recurring
+-- task, and one that was asked to run again (push, mode a), come back as new ones.
+-- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
@@ -36,13 +37,14 @@ for i = 2, #args, 2 do
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  local token, rerun, group, key = string.match(raws[i] or '',
-    '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t([^\t]*)\t([^\t]*)')
-  if token ~= args[2 * i + 1] or token == '0' then
+  local token, rerun, group, key, recurs = string.match(raws[i] or '',
+    '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t([^\t]*)\t([^\t]*)\t[^\t]*\t[^\t]*(\t?)')
+  local claim = args[2 * i + 1]
+  if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
-  elseif rerun ~= '0' then
-    again[#again + 1] = id
+  elseif rerun ~= '0' or recurs ~= '' then
+    again[#again + 1] = i
   else
     gone[#gone + 1] = id
     finished[id], group_of[id] = raws[i], group
@@ -65,28 +67,29 @@ if strays or awaited or #again > 0 then
   -- @include _place
   -- @include _back
   -- @include _renew
+  -- @include _anew
+  -- @include _recur
   for id, group in pairs(awaited and group_of or {}) do
     ended(id, group)
   end
   for id, raw in pairs(strays and finished or {}) do
     leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
   end
-  for _, id in ipairs(again) do
+  for _, i in ipairs(again) do
+    local id = ids[i]
     local task = read(redis.call('HGET', meta, id))
-    leave(id, task)
-    local due = math.max(task.again - now, 0)
-    local place = redis.call('HINCRBY', stats, 'pushed', '1')
-    local settings = redis.call('HMGET', conf, 'order', 'fairness')
-    if settings[1] == 'lifo' then
-      place = 999999999999999 - place
-    elseif settings[2] == 'round_robin' then
-      place = redis.call('HINCRBY', conf, 'turns', '1')
+    local at, after = next_due(task, args[2 * i + 1])
+    if task.token == '0' or task.deliveries == '0' then -- it is in this call twice, or this run has failed for good
+      reply[#reply + 1], reply[#reply + 2] = i, 0
+    elseif not at then
+      reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
+    else
+      leave(id, task)
+      local wait = anew(task, at)
+      redis.call('HSET', meta, id, write(task))
+      redis.call('HINCRBY', stats, 'acked', '1')
+      back(id, task, wait)
     end
-    task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
-    renew(task, due)
-    redis.call('HSET', meta, id, write(task))
-    redis.call('HINCRBY', stats, 'acked', '1')
-    back(id, task, due)
   end
   admit()
 end

@@ -18,14 +18,15 @@
 -- KEYS[16] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
+-- ARGV[3]  key        instead of the id, or ""
 --
--- Returns 1; -2 when no live task has this id (nothing changed).
+-- Returns 1; -2 when no live task has this id or key (nothing changed).
 -- Lost reply: the second call answers -2.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local conf, wake, tick, limits, gates = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local tracked = KEYS[16]
-local now, id = ARGV[1], ARGV[2]
+local now, id, key = ARGV[1], ARGV[2], ARGV[3]
 
 -- @include _now
 -- @include _record
@@ -35,6 +36,7 @@ local now, id = ARGV[1], ARGV[2]
 -- @include _keep
 -- @include _settle
 -- @include _place
+id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2

@@ -59,6 +59,10 @@ local function look_at_task(id, raw)
   if redis.call('HEXISTS', payload, id) == 0 then
     problem('no payload', id)
   end
+  if task.schedule ~= '' and not string.match(task.schedule, '^\te %d+ %d+ %d+$')
+    and not string.match(task.schedule, '^\tc %d+ %d+ %S+ %S+ %S+ %S+ %S+ .*%S$') then
+    problem('bad schedule', id, task.schedule)
+  end
   if task.key ~= '' and redis.call('HGET', keys, task.key) ~= id then
     problem('key lost', id, task.key)
   end

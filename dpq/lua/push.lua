@@ -19,12 +19,13 @@
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
---                     mode", TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
---                     r(aise_priority), a(gain, for rerun) or e(rror)
+--                     mode", the schedule if it has one (see _recur; of a cron task `first` says when,
+--                     of others the delay), TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
+--                     r(aise_priority), a(gain, for rerun) or e(rror). None: only the time is asked for
 --
 -- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
--- -3 the key is taken (mode e), -4 the key's holder is in another group; all but 0 change nothing. Each
--- index names a push that met a holder of its key, with the holder's id.
+-- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; all but 0 change
+-- nothing. Each index names a push that met a holder of its key, with the holder's id.
 -- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -33,11 +34,15 @@ local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], 
 local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
+-- @include _now
+if #args == 1 then
+  return { 2, stamp }
+end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until')
 if not settings[1] then
   return { 1 }
 end
--- @include _now
+-- @include _begin
 local ids, holders, claims, fresh, met = {}, {}, {}, 0, false
 for i = 2, #args, 3 do
   ids[#ids + 1] = args[i]
@@ -63,33 +68,7 @@ end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
   if not known[i] and not holders[i] then
-    local head, cost, wait, priority, expires, residual, tail, group = string.match(args[3 * i],
-      '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l\t(([^\t]*)\t.*)$')
-    place, light = place + 1, light and cost == '1'
-    local order = residual .. string.format('%015d', lifo and 999999999999999 - place or place)
-    if expires ~= '0' then
-      expires = string.format('%.0f', now + expires)
-    end
-    local n = #metas
-    metas[n + 1], payloads[n + 1] = id, id
-    metas[n + 2] = '0 0 0 0 - 0 ' .. head .. now_text .. expires .. ' ' .. aging .. ' ' .. order .. '\t' .. tail
-      .. '\t\t'
-    payloads[n + 2] = args[3 * i + 1]
-    if wait ~= '0' then
-      delays[#delays + 1] = string.format('%.0f', now + wait)
-      delays[#delays + 1] = id
-    elseif group == '' and static then
-      n = #plain
-      if string.byte(priority) == 45 then -- minus the priority, as text
-        plain[n + 1] = string.sub(priority, 2)
-      else
-        plain[n + 1] = priority == '0' and priority or '-' .. priority
-      end
-      plain[n + 2] = order .. id
-    else
-      others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0,
-        priority = priority }
-    end
+    -- @include _fresh
   end
 end
 if fresh > 0 then

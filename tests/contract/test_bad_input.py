@@ -63,6 +63,9 @@ def durations(call: Callable[[DPQ[Any], Any, Any], Any], values: list[Any]) -> l
 
 
 REFUSED: list[tuple[Call, Any, str]] = [
+    *pushes("every", [0, -1, 315_360_001, math.nan, "5", True], "0.001 to 315360000"),
+    *pushes("cron", ["", "* * * *", "61 * * * *", 5], "five fields"),
+    *pushes("timezone", ["Europe/Berlin", None], "give cron"),
     *pushes(
         "priority",
         [math.nan, math.inf, -math.inf, 2**63, -(2**63) - 1, 10**400, True, False, "1", None],

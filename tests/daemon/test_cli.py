@@ -121,6 +121,36 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
     assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        (("--every", 3600), "3600 s"),
+        (("--cron", "*/5 * * * *"), "*/5 * * * * UTC"),
+        (("--cron", "0 3 * * *", "--timezone", "Europe/Berlin"), "0 3 * * * Europe/Berlin"),
+    ],
+)
+def test_push_of_a_recurring_task(run: Run, q: DPQ, options: tuple[Any, ...], shown: str) -> None:
+    """A schedule reaches the task and is shown; it ends by its key."""
+    task_id = run("push", "1", "--key", "k", *options).stdout.strip()
+    task = q.get(task_id)
+    assert (task.every, task.cron) == ((3600, None) if task.every else (None, shown))
+    state = "ready" if task.every else "delayed"
+    assert shown in run("peek", "--state", state).stdout
+    run("update", "--key", "k", "--priority", 3)
+    assert q.get(task_id).priority == 3
+    assert "cancelled k" in run("cancel", "--key", "k").stderr
+    assert q.size() == 0
+
+
+def test_a_wrong_schedule_is_wrong_usage(run: Run, q: DPQ) -> None:
+    """What is wrong with it is said, with the exit code 2, and so is a task without a name."""
+    assert "cron is '61 * * * *'" in told(run("push", "1", "--cron", "61 * * * *", code=2))
+    assert "give one of them" in told(run("push", "1", "--every", 5, "--cron", "* * * * *", code=2))
+    assert "give one of them" in told(run("cancel", code=2))
+    assert "give one of them" in told(run("cancel", "x", "--key", "k", code=2))
+    assert q.size() == 0
+
+
 @pytest.mark.parametrize("priority", ["-5", "1.5", "-9223372036854775808"])
 def test_a_priority_keeps_its_type_and_sign(run: Run, q: DPQ, priority: str) -> None:
     """A priority may be negative, a fraction, or longer than a double."""

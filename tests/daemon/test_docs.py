@@ -18,6 +18,7 @@ from dpq.cli import app
 from dpq.server import Server
 
 ROOT = Path(dpq.__file__).parents[1]
+RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
 NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
@@ -115,6 +116,22 @@ def test_every_block_of_the_guide_runs(url, host, session, capsys):
     printed = capsys.readouterr().out
     assert "its group 'api.example' is closed (by hand) for another " in printed
     assert "False closed by hand " in printed
+
+
+def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):
+    """Its blocks run one after the other: a task runs, comes back, is changed, and ends."""
+    begin, change = blocks(RECURRING, "python")
+    run(begin, session, url)
+    assert "{'do': 'poll'} was due at 20" in capsys.readouterr().out
+    queue = session["q"]
+    assert [task.key for task in queue.peek(state="delayed")] in (
+        ["poll", "report"],
+        ["report", "poll"],
+    )
+    run(change, session, url)
+    [left] = queue.peek(state="delayed")
+    assert left.cron == "0 3 * * 1-5 Europe/Berlin"
+    assert queue.check() == []
 
 
 def test_every_block_is_python_or_shown_as_what_it_is():

@@ -28,7 +28,7 @@ def test_used_again(q, clock, probe):
     q.drop()
     other.push("y")
     assert probe.redis.sismember(REGISTRY, q.queue_name)
-    assert probe.stored()["conf"][b"format"] == b"2"
+    assert probe.stored()["conf"][b"format"] == b"3"
     assert probe.record(q.peek()[0].id)["order"].endswith("1")
 
 

@@ -160,6 +160,39 @@ def test_beat(server, q, clock, lossy, lose):
     assert q.workers() == []
 
 
+@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "* * * * *"}])
+def test_ack_of_a_recurring_task(server, q, clock, probe, lossy, lose, how):
+    """The second call leaves the next run alone, whether it has come or not."""
+    q.push("x", **how)
+    clock.advance(60)
+    task = probe.pop()
+    clock.advance(0 if "every" in how else 60)  # with cron: it is refused, and the refusal lost
+    with lose("ack"):
+        assert lossy.ack(task) is ("cron" in how)
+    before = q.get(task.id)
+    with lose("ack"):
+        assert lossy.ack_many([task]) == [False]
+    assert q.get(task.id) == before
+    assert (before.state, q.stats().acked) == ("delayed", 1)
+
+
+def test_last_fail_of_a_recurring_task(server, q, clock, probe, lossy, lose):
+    """The failure is counted once, and no run is passed over."""
+    task_id = q.push("x", every=60, max_attempts=1)
+    task = probe.pop()
+    with lose("fail"):
+        lossy.fail(task, "error")
+    assert (q.stats().failed, q.next_event(), q.get(task_id).attempt) == (1, 60, 1)
+
+
+@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "* * * * *"}])
+def test_push_of_a_recurring_task(server, q, clock, lossy, lose, how):
+    """It is there once, with the times of the first call; a lost look at the time costs nothing."""
+    with lose("push"):
+        task_id = lossy.push("x", **how)
+    assert (q.size(), q.get(task_id).every is None) == (1, "cron" in how)
+
+
 def test_bury(server, q, probe, lossy, lose):
     """The task is buried once."""
     q.push("x")
@@ -454,6 +487,14 @@ def test_unregister(server, q, probe, lossy, lose):
     with lose("unregister"):
         lossy.drop()
     assert not probe.redis.sismember(REGISTRY, q.queue_name)
+
+
+def test_update_of_a_recurring_task(server, q, lossy, lose):
+    """The next run is moved once more, to the same moment."""
+    q.push("x", every=60, key="k")
+    with lose("update"):
+        lossy.update(key="k", delay=9)
+    assert q.next_event() == 9
 
 
 def test_update(server, q, lossy, lose):

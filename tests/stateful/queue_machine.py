@@ -63,6 +63,9 @@ WEIGHTED: dict[str, list[Any]] = {
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3],
 }
+EVERY = (None, 5, None, 0.25, 30, None, 5)
+"""The periods of the tasks of a machine whose tasks come back, one after the other."""
+
 push_arguments = st.fixed_dictionaries(
     {
         "priority": st.tuples(tame, st.one_of(small, small, wild)),
@@ -100,7 +103,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     redis: Redis
     name_prefix: str
-    always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, windows
+    always: ClassVar[dict[str, Any]] = {}  # what is not left to chance: kind, limited, recurring
 
     @initialize(
         kind=st.sampled_from(
@@ -216,7 +219,12 @@ class QueueMachine(RuleBasedStateMachine):
             "state": state,
             "token": entry.token,
             "cost": entry.cost,
+            "every": entry.every and entry.every / 1000,
+            "cron": None,
+            "scheduled_at": None,
         }
+        if entry.every:
+            expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)
         if state == DEAD:
             expected |= {"reason": entry.reason, "attempts": entry.attempts, "died_at": until}
         assert isinstance(task, DeadTask) is (state == DEAD)
@@ -237,6 +245,7 @@ class QueueMachine(RuleBasedStateMachine):
     def arguments(self, drawn: dict[str, Any], strange_group: bool) -> dict[str, Any]:
         self.pushed += 1
         push = {**drawn, "priority": self.priority(drawn["priority"]), "payload": self.pushed}
+        push["every"] = EVERY[self.pushed % len(EVERY)] if self.always.get("recurring") else None
         if push["key"] and not strange_group:
             push["group"] = GROUP_OF_KEY[push["key"]]
         return push
@@ -372,7 +381,8 @@ class QueueMachine(RuleBasedStateMachine):
         wanted_again: list[Task[Any]] = []
         for task in list(chosen.values()):
             entry = self.model.tasks.get(task.id)
-            if entry and entry.token == task.token and entry.rerun is not None:
+            again = entry and (entry.rerun is not None or entry.every)
+            if again and entry.token == task.token:
                 wanted_again.append(task)
         for task in wanted_again[1:]:  # the order among several new places is nobody's promise
             del chosen[task.id]

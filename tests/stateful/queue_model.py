@@ -35,6 +35,9 @@ class Entry:
     first_due: int
     expires: int | None
     cost: int = 1
+    every: int | None = None  # ms from one run to the next
+    grid: int = 0  # the first of its times
+    slack: int | None = None  # ms from each time in which it must start
     turn: int = 0  # when it was pushed, in calls
     state: str = "new"
     until: int = 0  # due, lease end or time of death
@@ -344,6 +347,10 @@ class Model:
         wait = round(push["delay"] * 1000)
         expires = None if push["expires_in"] is None else now + round(push["expires_in"] * 1000)
         most = push["max_attempts"] or default_max
+        every = None if push["every"] is None else round(push["every"] * 1000)
+        slack = None if expires is None else expires - now
+        if every and slack is not None:
+            expires = now + wait + slack
         held = self.holder(push["key"])
         if held is None:
             self.last_place += 1
@@ -359,6 +366,9 @@ class Model:
                 first_due=now + wait,
                 expires=expires,
                 cost=push["cost"],
+                every=every,
+                grid=now + wait,
+                slack=slack,
                 turn=self.turn,
             )
             self.tasks[new_id] = entry
@@ -368,7 +378,17 @@ class Model:
         mode = push["on_duplicate"]
         if mode == "raise_priority" and held.state != DEAD and push["priority"] > held.priority:
             self.revise(held, now, push["priority"], None)
-        if mode in ("update", "rerun"):
+        same = every is not None and held.every == every and not wait and held.state != DEAD
+        if mode in ("update", "rerun") and every:
+            held.slack = slack
+            if mode == "rerun" or not same:
+                held.every, held.grid, held.expires = every, now + wait, expires
+        elif mode == "update":
+            held.every = None
+        if mode == "update" and same:
+            held.payload, held.cost = push["payload"], push["cost"]
+            self.revise(held, now, push["priority"], None)
+        elif mode in ("update", "rerun"):
             self.lift(held, wait)
             held.priority = push["priority"]
             held.payload, held.cost = push["payload"], push["cost"]
@@ -471,20 +491,34 @@ class Model:
             return "gone"
         if entry.token != token:
             return "lost"
+        if entry.deliveries == 0:  # its run has failed for good
+            return "gone"
         self.totals["acked"] += 1
-        if entry.rerun is None:
+        if entry.rerun is None and entry.every is None:
             self.remove(entry)
-            return "done"
-        wait = max(entry.rerun - now, 0)
+        else:
+            self.come_again(entry, now, None)
+        return "done"
+
+    def come_again(self, entry: Entry, now: int, error: str | None) -> None:
+        """As a new task: at the moment that a `rerun` wanted, or at its next time."""
+        if entry.rerun is not None:
+            wait = max(entry.rerun - now, 0)
+        else:
+            assert entry.every
+            at, after = entry.grid, max(now, entry.first_due)
+            while at <= after:
+                at += entry.every
+            wait = at - now
+            entry.expires = None if entry.slack is None else at + entry.slack
         self.start_over(entry, now)
         self.last_place += 1
         if entry.state == FREE:
             self.vacate(entry)
         entry.turn = self.turn
-        entry.place, entry.first_due, entry.error = self.last_place, now + wait, None
+        entry.place, entry.first_due, entry.error = self.last_place, now + wait, error
         self.put(entry, now, wait)
         self.totals["pushed"] += 1
-        return "done"
 
     def extend(self, entry: Entry, now: int, lease: int) -> None:
         """The lease now ends `lease` ms from now."""
@@ -534,7 +568,11 @@ class Model:
             entry.attempts, entry.counted = entry.attempts + 1, True
         entry.settled, entry.error = "fail", error
         self.totals["failed"] += 1
-        if entry.attempts >= entry.max_attempts:
+        if entry.attempts >= entry.max_attempts and entry.every:
+            token = entry.token
+            self.come_again(entry, now, error)
+            entry.token, entry.settled = token, "fail"
+        elif entry.attempts >= entry.max_attempts:
             self.bury(entry, now, "attempts spent")
         else:
             self.come_back(entry, now, wait)
@@ -555,6 +593,9 @@ class Model:
             return "missing"
         if entry.state == INVISIBLE and wait is not None:
             return "running"
+        if entry.every and wait is not None:
+            entry.grid = now + wait
+            entry.expires = None if entry.slack is None else entry.grid + entry.slack
         self.revise(entry, now, priority, wait)
         return None
 

@@ -20,3 +20,13 @@ def test_every_sequence_of_operations_agrees_with_the_model(
     run_state_machine_as_test(
         machine_on(redis, queue_name), settings=settings(max_examples=examples)
     )
+
+
+def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: str) -> None:
+    """So it is when half of the tasks come back, and half of the updates change their periods."""
+    always = {"limited": False, "kind": {}, "recurring": True}
+    with Redis.from_url(first_server.url) as redis:
+        run_state_machine_as_test(
+            machine_on(redis, queue_name, **always),
+            settings=settings(max_examples=max(1, settings().max_examples // 2)),
+        )

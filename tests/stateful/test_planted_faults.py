@@ -34,6 +34,7 @@ AGING = {**RESERVES, "kind": {"aging": 0.5}}
 LEARNS = {"limited": True, "windows": LEARNING}
 FULL = {"limited": True, "windows": [[]], "concurrency": [1, 2]}
 PLAIN = {"limited": False, "kind": {}}
+RECURRING = {**PLAIN, "recurring": True}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
@@ -53,12 +54,36 @@ FAULTS = [
     ),
     Fault(
         "fail counts what the end of the lease has counted",
-        "if task.delivery == '-' or task.delivery == 'd' then -- else",
-        "if true then -- else",
+        "local counts = task.delivery == '-' or task.delivery == 'd'",
+        "local counts = true",
         ("fail",),
     ),
     Fault("any token will do", "task.token ~= token", "false"),
-    Fault("any token acks", "token ~= args[2 * i + 1]", "not token", ("ack",)),
+    Fault(
+        "any token acks",
+        "token ~= claim and token ~= string.match(claim, '^%d+')",
+        "not token",
+        ("ack",),
+    ),
+    Fault(
+        "a missed time is not passed over",
+        "math.max(now, task.enqueued + task.wait)",
+        "task.enqueued + task.wait",
+        always=RECURRING,
+    ),
+    Fault(
+        "times drift",
+        "math.max(first + math.floor((after - first) / period + 1) * period, first)",
+        "after + period",
+        always=RECURRING,
+    ),
+    Fault(
+        "a run that fails for good has no next one",
+        "if spent and task.schedule ~= '' then",
+        "if false then",
+        ("fail",),
+        RECURRING,
+    ),
     Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     Fault(
         "a closed group keeps its head in ready",

@@ -92,6 +92,9 @@ def test_push_defaults():
         "on_duplicate": "keep",
         "max_attempts": None,
         "expires_in": None,
+        "every": None,
+        "cron": None,
+        "timezone": "UTC",
     }
 
 

@@ -15,6 +15,7 @@ from dpq import (
     TaskState,
 )
 from dpq import _replies as replies
+from dpq._schedule import Later
 from dpq.codec import Codec
 
 CODEC: Codec[Any] = Codec(Any, 1000)
@@ -54,10 +55,21 @@ def test_batch_with_unreadable_payloads():
     assert (task.id, task.token, error.task_id) == ("one", 12, "one")
 
 
-def test_error_with_tabs():
-    """A last error with a tab in it is read whole."""
-    batch = replies.read_batch(CODEC, [1, b"id", RECORD + b"\tmore", b"1"])
-    assert batch.tasks[0].last_error == "bad page\tmore"
+@pytest.mark.parametrize(
+    ("schedule", "every", "cron"),
+    [
+        ("e 0 1700000000500 60000", 60, None),
+        ("e 5 1700000000500 1", 0.001, None),
+        ("c 0 1 */5 * * * * UTC", None, "*/5 * * * * UTC"),
+        ("somebody wrote this", None, None),
+    ],
+)
+def test_schedule(schedule, every, cron):
+    """Behind the last error stands the schedule of a recurring task; one that is none is None."""
+    reply = [1, b"id", RECORD + b"\t" + schedule.encode(), b"1"]
+    task = replies.read_batch(CODEC, reply).tasks[0]
+    assert (task.last_error, task.every, task.cron) == ("bad page", every, cron)
+    assert task.scheduled_at == START + timedelta(milliseconds=500)
 
 
 def test_stored_states():
@@ -113,12 +125,25 @@ def test_ids_refused():
 
 def test_acks():
     """Each task has its code; of one task, a lost lease is an error."""
-    assert replies.read_codes(2, []) == [1, 1]
-    assert replies.read_codes(3, [1, 0, 3, -1]) == [0, 1, -1]
+    assert replies.read_codes("ab", []) == [1, 1]
+    assert replies.read_codes("abc", [1, 0, 3, -1]) == [0, 1, -1]
     assert [replies.read_ack("a", reply) for reply in ([], [1, 0])] == [True, False]
     with pytest.raises(LeaseLostError) as caught:
         replies.read_ack("a", [1, -1])
     assert (caught.value.task_id, caught.value.task_ids) == ("a", ("a",))
+
+
+def test_later():
+    """A cron task that wants a later time says after when, and its line."""
+    text, later = b"1700000000000\tc 0 1 0 3 * * * UTC", Later(1_700_000_000_000, "0 3 * * * UTC")
+    assert replies.read_codes("ab", [2, text]) == [1, later]
+    assert replies.read_ack("a", [1, text]) == later
+    read = replies.read_fail("a")
+    assert (read(text), read(1), read(0)) == (later, 1, 0)
+    with pytest.raises(LeaseLostError, match="cannot fail"):
+        read(-1)
+    with pytest.raises(ConfigurationError, match=r"'c'.*cannot be read"):
+        replies.read_ack("a", [1, b"1\tc"])
 
 
 def test_lease():
@@ -132,11 +157,22 @@ def test_lease():
 
 def test_change():
     """A change of what is not live, or of what runs, is an error of its own."""
-    read = replies.read_change("update", "id", "queue")
+    read = replies.read_change("update", replies.TaskName("id", ""), "queue")
     read(1)
-    with pytest.raises(TaskNotFoundError, match=r"'id'.*'queue'"):
+    with pytest.raises(TaskNotFoundError, match=r"'id'.*'queue'") as caught:
         read(-2)
-    with pytest.raises(ConfigurationError, match="is running"):
+    assert (caught.value.task_id, caught.value.key) == ("id", None)
+    with pytest.raises(ConfigurationError, match="task id is running"):
+        read(-6)
+
+
+def test_change_by_key():
+    """A change of what is named by its key says the key."""
+    read = replies.read_change("update", replies.TaskName("", "nightly"), "queue")
+    with pytest.raises(TaskNotFoundError, match=r"update the task with key 'nightly'") as caught:
+        read(-2)
+    assert (caught.value.task_id, caught.value.key) == ("", "nightly")
+    with pytest.raises(ConfigurationError, match="the task with key 'nightly' is running"):
         read(-6)
 
 

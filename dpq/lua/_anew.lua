@@ -1,0 +1,18 @@
+-- _anew: a task begins anew, due at a moment, behind its equals.
+-- Wants: conf, stats, now; renew (_renew). Gives: anew(task, at), which says how many ms that is from now.
+local function anew(task, at)
+  local place = redis.call('HINCRBY', stats, 'pushed', '1')
+  local settings = redis.call('HMGET', conf, 'order', 'fairness')
+  if settings[1] == 'lifo' then
+    place = 999999999999999 - place
+  elseif settings[2] == 'round_robin' then
+    place = redis.call('HINCRBY', conf, 'turns', '1')
+  end
+  task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
+  local expires_in = string.match(task.schedule, '^\t%l (%d+)')
+  if expires_in and task.again == '0' then
+    task.expires = expires_in == '0' and '0' or string.format('%.0f', at + expires_in)
+  end
+  renew(task, at - now)
+  return at - now
+end

@@ -1,0 +1,757 @@
+"""Recurring tasks: what push, ack, fail, update and the others do with a schedule.
+
+The clock begins at 2023-11-14 22:13:20 UTC.
+"""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push, TaskNotFoundError
+
+START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+LINE = "*/5 * * * * UTC"
+
+
+def due(q, task_id):
+    """Seconds from the start until a delayed task is due."""
+    task = q.get(task_id)
+    assert task.state == "delayed"
+    return (task.visible_until - START).total_seconds()
+
+
+def at(clock, seconds):
+    """Let the time be so many seconds after the start."""
+    clock.ms = round((START.timestamp() + seconds) * 1000)
+
+
+def run(q, probe):
+    """One run, acked."""
+    task = probe.pop()
+    assert q.ack(task) is True
+    return task
+
+
+# every
+
+
+def test_every_comes_back(q, clock, probe):
+    """After its ack the task waits for its next time as a new one, under its id."""
+    task_id = q.push("x", every=60, group="g", key="k", priority=3, max_attempts=4)
+    q.fail(probe.pop(), "broken", delay=0)
+    task = probe.pop()
+    assert (task.every, task.cron, task.scheduled_at) == (60, None, START)
+    at(clock, 10)
+    assert q.ack(task) is True
+    again = q.get(task_id)
+    assert due(q, task_id) == 60
+    assert (again.payload, again.priority, again.group, again.key) == ("x", 3, "g", "k")
+    assert (again.attempt, again.max_attempts, again.deliveries, again.deferrals) == (1, 4, 0, 0)
+    assert (again.token, again.last_error, again.every) == (0, None, 60)
+    assert again.scheduled_at == START + timedelta(seconds=60)
+    assert (q.stats().acked, q.size()) == (1, 1)
+    assert q.pop().task is None
+    at(clock, 60)
+    assert probe.pop().token > task.token
+
+
+def test_every_does_not_drift(q, clock, probe):
+    """However late a run is popped and acked, its times are those of the first grid."""
+    task_id = q.push("x", every=60, delay=7)
+    for k, (popped, acked) in enumerate([(7, 20), (80, 126.999), (127.001, 150)]):
+        at(clock, popped)
+        task = probe.pop()
+        assert task.scheduled_at == START + timedelta(seconds=7 + 60 * k)
+        at(clock, acked)
+        q.ack(task)
+        assert due(q, task_id) == 67 + 60 * k
+
+
+@pytest.mark.parametrize(("acked", "following"), [(59.999, 60), (60, 120), (60.001, 120)])
+def test_every_is_later_than_now(q, clock, probe, acked, following):
+    """The next time is later than the ack, be it by a millisecond."""
+    task_id = q.push("x", every=60)
+    task = probe.pop(visibility=1000)
+    at(clock, acked)
+    q.ack(task)
+    assert due(q, task_id) == following
+
+
+def test_every_does_not_pile_up(q, clock, probe):
+    """After an outage the task runs once for all that was missed, and then at its times."""
+    task_id = q.push("x", every=60)
+    run(q, probe)
+    at(clock, 100_000)
+    task = run(q, probe)
+    assert task.scheduled_at == START + timedelta(seconds=60)
+    assert q.pop().task is None
+    assert due(q, task_id) == 100_020
+
+
+def test_every_when_the_clock_steps_back(q, clock, probe):
+    """A time that has had its run has no other one when the clock steps back."""
+    task_id = q.push("x", every=60)
+    run(q, probe)
+    at(clock, 60)
+    task = probe.pop()
+    at(clock, -500)
+    q.ack(task)
+    assert due(q, task_id) == 120
+
+
+@pytest.mark.parametrize("every", [0.001, 0.0019, 315_360_000])
+def test_every_from_a_millisecond_to_ten_years(q, clock, probe, every):
+    """The shortest and the longest are exact."""
+    task_id = q.push("x", every=every)
+    at(clock, 12.345)
+    run(q, probe)
+    ms = max(1, round(every * 1000))
+    assert due(q, task_id) * 1000 == 12345 - 12345 % ms + ms
+
+
+def test_place(q, clock, probe):
+    """A task that comes back stands behind its equals that were pushed meanwhile."""
+    q.push("recurring", every=10)
+    task = probe.pop()
+    q.push("other", delay=10)
+    q.ack(task)
+    at(clock, 10)
+    assert [task.payload for task in q.pop_many(2)] == ["other", "recurring"]
+
+
+def test_old_token(q, clock, probe):
+    """After its ack a delivery is over: nothing more can be done with it; a retry is harmless."""
+    q.push("x", every=60)
+    task = probe.pop()
+    q.ack(task)
+    before = probe.stored()
+    assert q.ack(task) is False
+    for verb in (q.fail, q.release):
+        with pytest.raises(LeaseLostError):
+            verb(task)
+    assert probe.stored() == before
+    at(clock, 60)
+    second = probe.pop()
+    with pytest.raises(LeaseLostError):
+        q.ack(task)
+    assert q.ack(second) is True
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "waiting"])
+def test_late_ack(q, clock, probe, state):
+    """A late ack counts from wherever the task is, and it does not run a second time."""
+    task_id = q.push("x", every=100, group="g")
+    task = probe.pop()
+    if state == "waiting":
+        q.push("better", priority=1, group="g")
+    if state == "delayed":
+        q.set_visibility(task, 50)
+    else:
+        at(clock, 40)
+        q.promote()
+    assert probe.state(task_id) == state
+    assert q.ack(task) is True
+    assert due(q, task_id) == 100
+
+
+# cron
+
+
+def test_cron(q, clock, probe):
+    """A cron task is first due at its next time, and then at each following one."""
+    task_id = q.push("x", cron="*/5 * * * *")
+    assert due(q, task_id) == 100  # 22:15:00
+    at(clock, 103)
+    task = probe.pop()
+    assert (task.cron, task.every) == (LINE, None)
+    assert task.scheduled_at == START + timedelta(seconds=100)
+    q.ack(task)
+    assert due(q, task_id) == 400
+    assert q.peek(state="delayed")[0].cron == LINE
+
+
+def test_cron_in_a_zone(q, clock, probe):
+    """The zone is the one that was named."""
+    task_id = q.push("x", cron="0 3 * * *", timezone="Europe/Berlin")
+    assert q.get(task_id).visible_until == datetime(2023, 11, 15, 2, tzinfo=UTC)
+    assert q.get(task_id).cron == "0 3 * * * Europe/Berlin"
+
+
+def calls(q, monkeypatch):
+    """The scripts that a queue calls from now on, with their arguments."""
+    sent = []
+    original = q._link.begin
+
+    def begin(commands):
+        sent.extend((command.script.name, *command.args[1:]) for command in commands)
+        return original(commands)
+
+    monkeypatch.setattr(q._link, "begin", begin)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("acked", "following", "trips"), [(399, 400, 1), (400, 700, 2), (9000, 9100, 2)]
+)
+def test_cron_round_trips(q, clock, probe, monkeypatch, acked, following, trips):
+    """An ack within the period is one round trip; a later one is two, and nothing piles up."""
+    task_id = q.push("x", cron="*/5 * * * *")
+    at(clock, 100)
+    task = probe.pop(visibility=10_000)
+    at(clock, acked)
+    sent = calls(q, monkeypatch)
+    assert q.ack(task) is True
+    assert len(sent) == trips
+    assert due(q, task_id) == following
+
+
+def test_cron_without_a_time(q, clock, probe):
+    """An ack that brings no time for a cron task changes nothing, and says what is wanted."""
+    task_id = q.push("x", cron="*/5 * * * *")
+    at(clock, 100)
+    task = probe.pop()
+    before = probe.stored()
+    first = round(START.timestamp() * 1000) + 100_000
+    wanted = f"{clock.ms}\tc 0 {first} {LINE}".encode()
+    late = f"{task.token}\t{LINE}\t1 2 {clock.ms}"
+    other = f"{task.token}\t* * * * * UTC\t{clock.ms + 9}"
+    for claim in (task.token, late, other, f"{task.token}\t{LINE}\t"):
+        assert probe.call("ack", clock.ms, task_id, claim) == [1, wanted]
+        assert probe.call("ack", clock.ms, task_id, claim, task_id, claim) == [1, wanted, 2, wanted]
+    assert probe.stored() == before
+    assert q.ack(task) is True
+
+
+def test_cron_that_changed_while_it_ran(q, clock, probe):
+    """The next time is that of the schedule as it is at the ack, whatever the holder has seen."""
+    task_id = q.push("x", key="k")
+    task = probe.pop()
+    assert task.cron is None
+    q.push("x", cron="0 * * * *", key="k", on_duplicate="update")
+    q.ack(task)
+    assert due(q, task_id) == 2800  # 23:00
+    at(clock, 2800)
+    task = probe.pop()
+    q.push("x", cron="30 * * * *", key="k", on_duplicate="update")
+    q.ack(task)
+    assert due(q, task_id) == 4600  # 23:30
+
+
+def test_cron_when_the_clock_steps_back(q, clock, probe):
+    """A time that has had its run has no other one when the clock steps back."""
+    task_id = q.push("x", cron="*/5 * * * *")
+    at(clock, 100)
+    task = probe.pop()
+    at(clock, 50)
+    q.ack(task)
+    assert due(q, task_id) == 400
+
+
+def test_the_clock_of_the_server(redis, q, probe):
+    """Without a clock by hand, times are the server's."""
+    own = DPQ(redis, q.queue_name)
+    task_id = own.push("x", cron="* * * * * *")
+    now = int(redis.time()[0])
+    assert now - 5 < own.get(task_id).visible_until.timestamp() <= now + 5
+    own.cancel(task_id)
+    own.close()
+
+
+def test_first_time_that_has_passed(q, clock, probe):
+    """A cron time that passes between the question for the time and the push is run at once."""
+    q.push("open")
+    spec = f"10 1 0 0 0 1 kc 0 {clock.ms - 1} {LINE}\t\t"
+    assert probe.call("push", clock.ms, "late", spec, b"1") == [0]
+    assert q.get("late").state == "ready"
+    assert q.get("late").scheduled_at == START
+
+
+def test_push_of_nothing(q, clock, probe):
+    """A push of nothing tells the time, whether the queue is there or not."""
+    assert probe.call("push", clock.ms) == [2, str(clock.ms).encode()]
+    assert probe.stored() == {}
+
+
+def test_many_at_once(q, clock, probe, monkeypatch):
+    """One batch may hold tasks of every kind; the time is asked for once, to push and to ack."""
+    pushes = [Push(0), Push(1, every=60), Push(2, cron="*/5 * * * *"), Push(3, cron="0 * * * *")]
+    q.push("open")
+    probe.drain()
+    sent = calls(q, monkeypatch)
+    ids = q.push_many(pushes)
+    assert [name for name, *_ in sent] == ["push", "push"]
+    at(clock, 2800)
+    tasks = sorted(q.pop_many(9, visibility=10_000), key=lambda task: task.payload)
+    assert [task.payload for task in tasks] == [0, 1, 2, 3]
+    at(clock, 3001)
+    assert q.ack_many([*tasks, tasks[1], tasks[2]]) == [True] * 4 + [False] * 2
+    assert [name for name, *_ in sent].count("ack") == 2
+    assert [due(q, task_id) for task_id in ids[1:]] == [3060, 3100, 6400]
+    assert q.size() == 3
+
+
+@pytest.mark.parametrize("when", ["before", "between"])
+def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
+    """A cron task of `ack_many` that somebody else has got, be it between the two round trips that
+    it takes, is named like any other; the others are finished."""
+    q.push_many([Push(i, cron="*/5 * * * *") for i in range(2)])
+    at(clock, 100)
+    tasks = q.pop_many(2)
+    at(clock, 9000)
+    holder = DPQ(redis, q.queue_name, clock=clock)
+    if when == "before":
+        holder.pop()
+    else:
+        original = q._link.begin
+
+        def begin(commands):
+            replies = original(commands)()
+            monkeypatch.setattr(q._link, "begin", original)
+            holder.pop()
+            return lambda: replies
+
+        monkeypatch.setattr(q._link, "begin", begin)
+    with pytest.raises(LeaseLostError) as caught:
+        q.ack_many(tasks)
+    assert len(caught.value.task_ids) == 1
+    assert (q.stats().acked, q.stats().invisible, q.stats().delayed) == (1, 1, 1)
+    holder.close()
+
+
+# Failure
+
+
+def test_spent_attempts(q, clock, probe):
+    """A run whose attempts are spent is given up: the task waits for its next time, all new."""
+    task_id = q.push("x", every=60, max_attempts=2, priority=5)
+    q.fail(probe.pop(), "first", delay=1)
+    at(clock, 1)
+    task = probe.pop()
+    q.fail(task, "second", delay=1)
+    assert due(q, task_id) == 60
+    again = q.get(task_id)
+    assert (again.attempt, again.deliveries, again.last_error) == (1, 0, "second")
+    stats = q.stats()
+    assert (stats.failed, stats.dead, stats.buried, stats.acked) == (2, 0, 0, 0)
+    before = probe.stored()
+    q.fail(task, "again", delay=1)  # a retry
+    assert q.ack(task) is False
+    with pytest.raises(LeaseLostError):
+        q.bury(task, "too late")
+    with pytest.raises(LeaseLostError):
+        q.extend(task, 5)
+    assert probe.stored() == before
+    at(clock, 60)
+    assert run(q, probe).last_error == "second"
+    assert q.get(task_id).last_error is None
+
+
+@pytest.mark.parametrize(("failed", "following"), [(110, 400), (500, 700)])
+def test_spent_attempts_of_cron(q, clock, probe, failed, following):
+    """With cron too, in two round trips when the run took longer than its period."""
+    task_id = q.push("x", cron="*/5 * * * *", max_attempts=1)
+    at(clock, 100)
+    task = probe.pop(visibility=1000)
+    at(clock, failed)
+    q.fail(task, "broken", delay=1)
+    assert due(q, task_id) == following
+    assert (q.stats().failed, q.stats().dead) == (1, 0)
+
+
+def test_fail_of_cron_without_a_time(q, clock, probe):
+    """The last failure of a cron task without a time changes nothing; an earlier needs none."""
+    task_id = q.push("x", cron="*/5 * * * *", max_attempts=2)
+    at(clock, 100)
+    assert probe.call("fail", clock.ms, task_id, probe.pop().token, 0, "e") == 1
+    task = probe.pop()
+    before = probe.stored()
+    assert probe.call("fail", clock.ms, task_id, task.token, 0, "e").endswith(LINE.encode())
+    assert probe.stored() == before
+
+
+def test_spent_attempts_in_a_group(q, clock, probe):
+    """A run that is given up lets the next of its group run."""
+    q.set_limit(concurrency=1, group="g")
+    q.push("x", every=60, max_attempts=1, group="g")
+    q.push("y", group="g")
+    task = probe.pop()
+    assert q.pop().task is None
+    q.fail(task, "broken")
+    assert probe.pop().payload == "y"
+
+
+def test_dead(q, clock, probe):
+    """A poison pill is loud: buried, or its lease run out for good, it is dead; replay revives its
+    schedule with it."""
+    task_id = q.push("x", every=60, max_attempts=1)
+    task = probe.pop(visibility=5)
+    at(clock, 5)
+    q.promote()
+    assert q.get(task_id).reason == "lease expired"
+    at(clock, 500)
+    assert q.dead.replay() == 1
+    task = probe.pop()
+    assert task.every == 60
+    q.bury(task, "bad")
+    assert q.get(task_id).reason == "bad"
+    at(clock, 1000)
+    q.dead.replay()
+    run(q, probe)
+    assert due(q, task_id) == 1020
+
+
+def test_ack_of_a_dead_run(q, clock, probe):
+    """An ack after the lease of the last attempt ran out takes the task out of the dead."""
+    task_id = q.push("x", every=60, max_attempts=1)
+    task = probe.pop(visibility=5)
+    at(clock, 7)
+    q.promote()
+    assert q.ack(task) is True
+    assert due(q, task_id) == 60
+    assert q.stats().dead == 0
+
+
+@pytest.mark.parametrize("how", [{"every": 100}, {"cron": "*/5 * * * *"}])
+def test_expires(q, clock, probe, how):
+    """`expires_in` counts from each time the task is due; a run not started by then is dead."""
+    task_id = q.push("x", expires_in=50, **how)
+    if "cron" in how:
+        at(clock, 149)
+    run(q, probe)
+    following = due(q, task_id)
+    at(clock, following + 49)
+    run(q, probe)
+    following = due(q, task_id)
+    at(clock, following + 50)
+    assert q.pop().task is None
+    assert q.get(task_id).reason == "expired"
+    q.dead.replay()
+    run(q, probe)
+    assert due(q, task_id) > following
+
+
+@pytest.mark.parametrize("verb", ["release", "set_visibility", "rate_limited", "fail"])
+def test_given_back(q, clock, probe, verb):
+    """What brings a run back later does not move the schedule."""
+    task_id = q.push("x", every=60, group="g")
+    task = probe.pop()
+    if verb == "fail":
+        q.fail(task, "e", delay=30)
+    else:
+        getattr(q, verb)(task, 30)
+    at(clock, 30)
+    again = probe.pop()
+    assert (again.id, again.scheduled_at) == (task_id, START)
+    q.ack(again)
+    assert due(q, task_id) == 60
+
+
+# Keys
+
+
+@pytest.mark.parametrize("mode", ["keep", "raise_priority"])
+def test_a_push_that_keeps(q, clock, probe, mode):
+    """These modes leave the schedule as it is."""
+    task_id = q.push("x", every=60, delay=5, key="k")
+    assert q.push("y", 3, every=7, key="k", on_duplicate=mode) == task_id
+    assert (q.get(task_id).every, due(q, task_id)) == (60, 5)
+    with pytest.raises(DuplicateTaskError):
+        q.push("y", every=60, key="k", on_duplicate="error")
+
+
+def test_another_schedule(q, clock, probe):
+    """An update replaces the schedule in place: every by every, by cron, and cron by every."""
+    task_id = q.push("x", every=60, delay=5, key="k")
+    q.push("y", every=7, delay=1, key="k", on_duplicate="update")
+    assert (due(q, task_id), q.get(task_id).every) == (1, 7)
+    at(clock, 1)
+    run(q, probe)
+    assert due(q, task_id) == 8
+    q.push("y", cron="*/5 * * * *", key="k", on_duplicate="update")
+    assert (due(q, task_id), q.get(task_id).cron, q.get(task_id).every) == (100, LINE, None)
+    q.push("z", every=50, delay=9, key="k", on_duplicate="update")
+    assert (due(q, task_id), q.get(task_id).cron) == (10, None)
+    at(clock, 10)
+    assert run(q, probe).payload == "z"
+    assert due(q, task_id) == 60
+
+
+@pytest.mark.parametrize("how", [{"every": 60}, {"cron": "*/5 * * * *"}])
+def test_the_same_schedule_again(q, clock, probe, how):
+    """An update that names the same schedule, and no delay, changes the payload and no time."""
+    task_id = q.push("x", **how, key="k")
+    at(clock, 120)
+    run(q, probe)
+    following = due(q, task_id)
+    at(clock, 130)
+    q.push("y", 4, **how, key="k", on_duplicate="update")
+    assert due(q, task_id) == following
+    at(clock, 1000)
+    q.promote()
+    q.push("z", 5, **how, key="k", on_duplicate="update")  # it is overdue, and stays so
+    task = run(q, probe)
+    assert (task.payload, task.priority) == ("z", 5)
+
+
+def test_the_same_every_with_a_delay(q, clock, probe):
+    """With a delay the same period begins anew."""
+    task_id = q.push("x", every=60, delay=30, key="k", expires_in=5)
+    q.push("x", every=60, delay=100, key="k", on_duplicate="update", expires_in=5)
+    at(clock, 104)
+    run(q, probe)
+    assert due(q, task_id) == 160
+
+
+def test_no_schedule_any_more(q, clock, probe):
+    """An update that names no schedule makes it a task of one run, even while it runs."""
+    task_id = q.push("x", every=60, delay=5, key="k")
+    q.push("y", key="k", on_duplicate="update")
+    task = probe.pop()
+    assert (task.payload, task.every) == ("y", None)
+    q.push("z", every=60, key="k", on_duplicate="update")
+    q.push("z", key="k", on_duplicate="update")
+    assert q.ack(task) is True
+    with pytest.raises(TaskNotFoundError):
+        q.get(task_id)
+
+
+def test_no_cron_any_more(q, clock, probe):
+    """So it is when the ack brings a time that is no longer wanted."""
+    q.push("x", cron="*/5 * * * *", key="k")
+    at(clock, 100)
+    task = probe.pop()
+    q.push("y", key="k", on_duplicate="update")
+    assert q.ack(task) is True
+    assert q.size() == 0
+
+
+def test_a_schedule_for_a_running_task(q, clock, probe):
+    """A schedule that a running task gets counts from that push, not from its ack."""
+    task_id = q.push("x", key="k")
+    task = probe.pop()
+    at(clock, 10)
+    q.push("y", every=60, delay=3, key="k", on_duplicate="update")
+    at(clock, 20)
+    q.ack(task)
+    assert due(q, task_id) == 73
+
+
+@pytest.mark.parametrize("delay", [0, 25])
+def test_rerun(q, clock, probe, delay):
+    """`rerun` of a running task runs it once more after its ack; then its schedule goes on."""
+    task_id = q.push("x", every=60, key="k")
+    task = probe.pop()
+    at(clock, 10)
+    q.push("y", key="k", delay=delay, on_duplicate="rerun")
+    q.ack(task)
+    at(clock, 10 + delay)
+    task = probe.pop()
+    assert (task.payload, task.every) == ("y", 60)
+    assert task.scheduled_at == START + timedelta(seconds=10 + delay)
+    q.ack(task)
+    assert due(q, task_id) == 60
+
+
+def test_rerun_after_spent_attempts(q, clock, probe):
+    """A run that is given up leaves the `rerun` that was asked of it."""
+    task_id = q.push("x", every=60, key="k", max_attempts=1)
+    task = probe.pop()
+    q.push("y", key="k", on_duplicate="rerun", max_attempts=1)
+    q.fail(task, "broken")
+    task = probe.pop()
+    assert (task.payload, task.last_error) == ("y", "broken")
+    q.ack(task)
+    assert due(q, task_id) == 60
+
+
+def test_rerun_of_one_that_waits(q, clock, probe):
+    """`rerun` of a task that waits for its time runs it now, and its schedule goes on."""
+    task_id = q.push("x", every=60, delay=60, key="k")
+    at(clock, 10)
+    q.push("y", key="k", on_duplicate="rerun")
+    run(q, probe)
+    assert due(q, task_id) == 60
+
+
+def test_rerun_with_a_schedule(q, clock, probe):
+    """`rerun` may bring another schedule."""
+    task_id = q.push("x", every=60, key="k")
+    task = probe.pop()
+    q.push("y", every=7, key="k", on_duplicate="rerun")
+    q.ack(task)
+    run(q, probe)
+    assert due(q, task_id) == 7
+
+
+def test_update_of_a_dead_one(q, clock, probe):
+    """An update revives a dead task with the schedule that it names."""
+    task_id = q.push("x", every=60, key="k")
+    q.bury(probe.pop(), "bad")
+    q.push("y", every=60, delay=9, key="k", on_duplicate="update")
+    assert due(q, task_id) == 9
+    at(clock, 9)
+    run(q, probe)
+    assert due(q, task_id) == 69
+
+
+def test_twice_in_one_batch(q, clock, probe):
+    """A push that meets an earlier one of its batch changes its schedule."""
+    ids = q.push_many(
+        [Push("x", every=60, key="k"), Push("y", every=9, delay=4, key="k", on_duplicate="update")]
+    )
+    assert ids[0] == ids[1]
+    assert (due(q, ids[0]), q.get(ids[0]).every) == (4, 9)
+
+
+# Change by hand
+
+
+@pytest.mark.parametrize("by", ["id", "key"])
+def test_update_moves_the_next_run(q, clock, probe, by):
+    """`update(delay=)` moves the next run, and the times of `every` count from there."""
+    task_id = q.push("x", every=60, key="k", expires_in=5)
+    run(q, probe)
+    at(clock, 10)
+    name = {"key": "k"} if by == "key" else {"task_id": task_id}
+    q.update(**name, priority=3)
+    assert due(q, task_id) == 60
+    q.update(**name, delay=15)
+    assert (due(q, task_id), q.get(task_id).priority) == (25, 3)
+    at(clock, 29)
+    assert run(q, probe).scheduled_at == START + timedelta(seconds=25)
+    assert due(q, task_id) == 85
+
+
+def test_update_of_one_that_is_due(q, clock, probe):
+    """So it does for a run that is due already."""
+    task_id = q.push("x", every=60)
+    q.update(task_id, delay=15)
+    at(clock, 20)
+    run(q, probe)
+    assert due(q, task_id) == 75
+
+
+def test_update_of_cron(q, clock, probe):
+    """With cron, the run that was moved is followed by the next time after it."""
+    task_id = q.push("x", cron="*/5 * * * *")
+    q.update(task_id, delay=130)
+    at(clock, 130)
+    run(q, probe)
+    assert due(q, task_id) == 400
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_cancel_by_key(q, clock, probe, running):
+    """A cancelled task does not come back, and leaves nothing behind."""
+    q.push("x", every=60, key="k")
+    task = probe.pop() if running else None
+    q.cancel(key="k")
+    if task:
+        assert q.ack(task) is False
+    stored = probe.stored()
+    assert not {"meta", "payload", "keys", "delayed", "invisible", "ready"} & set(stored)
+    for verb in (q.cancel, q.update):
+        with pytest.raises(TaskNotFoundError, match="the task with key 'k'") as caught:
+            verb(key="k", **({} if verb == q.cancel else {"priority": 1}))
+        assert caught.value.key == "k"
+
+
+def test_one_name(q):
+    """An id or a key, not both, and not neither."""
+    for names in ({}, {"task_id": "x", "key": "k"}, {"key": ""}, {"key": 5}, {"task_id": ""}):
+        for verb, more in ((q.cancel, {}), (q.update, {"priority": 1})):
+            with pytest.raises(ConfigurationError):
+                verb(**names, **more)
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "invisible", "dead"])
+def test_purge(q, clock, probe, state):
+    """Purged tasks do not come back."""
+    q.push("x", every=60, delay=5 if state == "delayed" else 0)
+    if state in ("invisible", "dead"):
+        task = probe.pop()
+        if state == "dead":
+            q.bury(task, "bad")
+    assert q.purge(state) == 1
+    assert not {"meta", "payload"} & set(probe.stored())
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize(
+    "text", ["e 0 1", "e 0 1 x", "e 0 -1 5", "c 0 1 * * * *", "d 0 1 5", "c 0 1 * * * * UTC"]
+)
+def test_check(q, clock, probe, text):
+    """`check` names a schedule that is none; an ack of it is refused and loses nothing."""
+    task_id = q.push("x", every=60)
+    task = probe.pop()
+    raw = probe.redis.hget(probe.key("meta"), task_id).decode()
+    head = raw.rsplit("\t", 1)[0]
+    probe.redis.hset(probe.key("meta"), task_id, f"{head}\t{text}")
+    assert [(p.kind, p.subject) for p in q.check()] == [("bad schedule", task_id)]
+    with pytest.raises(ConfigurationError):
+        q.ack(task)
+    assert probe.state(task_id) == "invisible"
+
+
+def test_conflicts(q):
+    """What a push may not say together is refused before anything is written."""
+    q.push("open")
+    before = len(q)
+    for wrong in (
+        {"every": 0},
+        {"every": 5, "cron": "* * * * *"},
+        {"cron": "x"},
+        {"timezone": "CET"},
+    ):
+        with pytest.raises(ConfigurationError):
+            q.push("x", **wrong)
+        with pytest.raises(ConfigurationError):
+            q.push_many([Push("y"), Push("x", **wrong)])
+    with pytest.raises(ConfigurationError):
+        q.push("x", delay=1, cron="* * * * *")
+    assert len(q) == before
+
+
+# Never twice
+
+
+@pytest.mark.parametrize("how", [{"every": 0.02}, {"cron": "* * * * * *"}])
+def test_no_run_is_taken_twice(server, redis, queue_name, how):
+    """Eight consumers and a scheduler never begin a run twice, and never two runs at once."""
+    queues = [DPQ(redis, queue_name) for _ in range(9)]
+    queues[0].push("x", **how)
+    times, busy, wanted = [], threading.Lock(), 40 if "every" in how else 3
+    overlaps = []
+
+    def consume(queue):
+        while len(times) < wanted:
+            with queue.lease(timeout=0.5) as task:
+                if task is None:
+                    continue
+                if not busy.acquire(blocking=False):
+                    overlaps.append(task)
+                    continue
+                times.append(task.scheduled_at)
+                busy.release()
+
+    def upkeep(queue):
+        while len(times) < wanted:
+            queue.promote()
+
+    threads = [threading.Thread(target=consume, args=(each,)) for each in queues[:8]]
+    threads.append(threading.Thread(target=upkeep, args=(queues[8],)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    assert overlaps == []
+    assert len(times) >= wanted
+    assert times == sorted(set(times))
+    period = timedelta(seconds=how.get("every", 1))
+    assert all((one - times[0]) % period == timedelta(0) for one in times)
+    assert queues[0].check() == []
+    assert queues[0].size() == 1
+    for queue in queues:
+        queue.close()

@@ -1,0 +1,169 @@
+"""_schedule: what a push may name, and the next times of a cron line."""
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from dpq import ConfigurationError
+from dpq._schedule import Later, claim, cron_line, named_schedule, next_times, with_first
+
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+def ms(text, zone=UTC):
+    return round(datetime.fromisoformat(text).replace(tzinfo=zone).timestamp() * 1000)
+
+
+def times(line, after_ms, count):
+    """The next times, as the clock on the wall shows them."""
+    zone = ZoneInfo(line.split()[-1])
+    found = next_times(line, after_ms, count)
+    return [datetime.fromtimestamp(at / 1000, zone).strftime("%d %H:%M %z") for at in found]
+
+
+def test_every():
+    """Seconds become milliseconds; there is no cron line."""
+    assert named_schedule(3600, None, "UTC", 5, 0) == ("e 0 0 3600000", "")
+    assert named_schedule(0.001, None, "UTC", 0, 70) == ("e 70 0 1", "")
+
+
+def test_cron():
+    """A cron expression becomes a line with its zone, and its first time comes with the clock."""
+    schedule, line = named_schedule(None, " */5  * * * * ", "Europe/Berlin", 0, 9)
+    assert line == "*/5 * * * * Europe/Berlin"
+    assert schedule == f"c 9 @ {line}"
+    spec = with_first(f"10 1 0 0 0 1 k{schedule}\tg @ \tkey", line, ms("2026-01-01T10:02"))
+    assert spec == f"10 1 0 0 0 1 kc 9 {ms('2026-01-01T10:05')} {line}\tg @ \tkey"
+
+
+@pytest.mark.parametrize("every", [0, -1, 315_360_001, float("nan"), "60", True, None])
+def test_bad_every(every):
+    """What is no duration from 1 ms to 10 years is refused, and named."""
+    with pytest.raises(ConfigurationError, match=r"every is .*: it must be seconds from 0.001"):
+        named_schedule(every, None, "UTC", 0, 0)
+
+
+@pytest.mark.parametrize(
+    "cron",
+    [
+        "",
+        "* * * *",
+        "* * * * * * *",
+        "@daily",
+        5,
+        b"* * * * *",
+        "60 * * * *",
+        "* 24 * * *",
+        "* * 0 * *",
+        "* * * 13 *",
+        "* * * * 8",
+        "*/0 * * * *",
+        "5-1 * * * *",
+        "a * * * *",
+        "\u00b2 * * * *",
+        "0 0 30 2 *",
+        "0 0 31 2,4,6 *",
+        "*," * 200 + "* * * * *",
+    ],
+)
+def test_bad_cron(cron):
+    """A cron expression that is none, or that nothing ever matches, is refused, and named."""
+    with pytest.raises(ConfigurationError) as caught:
+        cron_line(cron, "UTC")
+    assert str(caught.value).startswith(f"cron is {cron!r}: ")
+
+
+@pytest.mark.parametrize(
+    "zone",
+    [
+        *("", "Mars/Olympus", "Europe/Berlin UTC", "../../etc/passwd", "/etc/localtime", "Europe"),
+        *(None, 3, "Zürich", "a\tb", "a\0b"),
+    ],
+)
+def test_bad_zone(zone):
+    """A zone that is not known is refused, and named, with the way out."""
+    with pytest.raises(ConfigurationError, match=r"(must be|give) an IANA name") as e:
+        cron_line("* * * * *", zone)
+    assert str(e.value).startswith(f"timezone is {zone!r}: ")
+
+
+def test_what_excludes_each_other():
+    """Two schedules, cron and a delay, and a zone without cron are refused."""
+    with pytest.raises(ConfigurationError, match="give one of them"):
+        named_schedule(5, "* * * * *", "UTC", 0, 0)
+    with pytest.raises(ConfigurationError, match="leave out the delay"):
+        named_schedule(None, "* * * * *", "UTC", 5, 0)
+    with pytest.raises(ConfigurationError, match="without cron"):
+        named_schedule(5, None, "Europe/Berlin", 0, 0)
+
+
+def test_next_is_later():
+    """A time that is now is not the next one; fractions of a second do not matter."""
+    noon = ms("2026-01-01T12:00")
+    line = "*/5 * * * * UTC"
+    assert next_times(line, noon, 2) == [noon + 300_000, noon + 600_000]
+    assert next_times(line, noon - 1, 1) == [noon]
+    assert next_times(line, noon + 1, 1) == [noon + 300_000]
+    assert next_times("*/10 * * * * * UTC", noon + 9_999, 1) == [noon + 10_000]
+
+
+def test_zone():
+    """The same expression is another moment in another zone."""
+    midnight = ms("2026-06-01T00:00")
+    assert times("0 3 * * * Europe/Berlin", midnight, 1) == ["01 03:00 +0200"]
+    assert times("0 3 * * * Asia/Kolkata", midnight, 1) == ["02 03:00 +0530"]
+
+
+def test_an_hour_that_is_left_out():
+    """At the start of summer time a daily task in the missing hour runs once, right after it."""
+    before = ms("2026-03-28T12:00", BERLIN)
+    assert times("30 2 * * * Europe/Berlin", before, 2) == ["29 03:00 +0200", "30 02:30 +0200"]
+    assert times("*/30 * * * * Europe/Berlin", ms("2026-03-29T01:15", BERLIN), 3) == [
+        "29 01:30 +0100",
+        "29 03:00 +0200",
+        "29 03:30 +0200",
+    ]
+
+
+def test_an_hour_that_comes_twice():
+    """At its end a daily task runs in the first of the two hours only; */30 in both."""
+    before = ms("2026-10-24T12:00", BERLIN)
+    assert times("30 2 * * * Europe/Berlin", before, 2) == ["25 02:30 +0200", "26 02:30 +0100"]
+    first = ms("2026-10-25T00:30")  # 02:30, the first time
+    assert times("*/30 * * * * Europe/Berlin", first, 3) == [
+        "25 02:00 +0100",
+        "25 02:30 +0100",
+        "25 03:00 +0100",
+    ]
+    within = ms("2026-10-25T01:15")  # 02:15, the second time
+    assert times("30 2 * * * Europe/Berlin", within, 1) == ["26 02:30 +0100"]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Havana", "Australia/Lord_Howe"])
+@pytest.mark.parametrize("cron", ["30 2 * * *", "*/20 * * * *", "15,45 0-3 * * *", "0 0 * * 0"])
+def test_always_on(zone, cron):
+    """Through two changes of the clocks, each next time is later than the one before."""
+    line = cron_line(cron, zone)
+    at, end = ms("2026-01-01T00:00"), ms("2027-01-01T00:00")
+    runs = 0
+    while at < end:
+        [following] = next_times(line, at, 1)
+        assert following > at
+        at, runs = following, runs + 1
+    days = timedelta(milliseconds=end - ms("2026-01-01T00:00")).days
+    per_day = {"30 2 * * *": 1, "*/20 * * * *": 72, "15,45 0-3 * * *": 8, "0 0 * * 0": 1 / 7}[cron]
+    assert abs(runs - days * per_day) <= 8
+
+
+def test_rare():
+    """What matches once in 28 years is found."""
+    line = cron_line("0 0 * 2 MON#5", "UTC")
+    assert next_times(line, ms("2026-01-01T00:00"), 1) == [ms("2044-02-29T00:00")]
+
+
+def test_claim():
+    """A claim is the token, the line and the next times."""
+    later = Later(ms("2026-01-01T10:02"), "*/5 * * * * UTC")
+    first, second = ms("2026-01-01T10:05"), ms("2026-01-01T10:10")
+    assert claim(17, later, 2) == f"17\t*/5 * * * * UTC\t{first} {second}"
