@@ -212,7 +212,7 @@ def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[St
             operations.append(commands[place].settle(task, error))
         except Exception:  # an error whose text cannot be had is still an error
             reason = f"{type(error).__name__}: its text cannot be had"
-            operations.append(once(commands[place].fail(task, reason, None)))
+            operations.append(commands[place].fail(task, reason, None))
     return [commands[place].ack_many(tasks) for place, tasks in acks.items()] + operations
 
 
