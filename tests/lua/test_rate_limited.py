@@ -337,6 +337,18 @@ def test_probe_whose_lease_is_lost(q, clock, scope):
 
 
 @pytest.mark.damaged
+def test_a_lapsed_probe_is_kept_beside_groups_that_empty(q, clock):
+    """Upkeep that forgets idle gates does not forget that a group still owes its probe."""
+    q.push("best", 5, group="a")
+    q.push("next", 1, group="a", delay=1)
+    q.push("late", 3, group="b", expires_in=0.25)
+    q.rate_limited(q.pop(visibility=5).task, 0)
+    assert q.pop(visibility=5).task.payload == "best"  # the probe, whose lease will run out
+    clock.advance(5)
+    q.promote()  # buries what was too late; its group is empty then
+    assert [task.payload for task in q.pop_many(4)] == ["best"]
+
+
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
     """A probe that is gone without a word holds nobody up."""
