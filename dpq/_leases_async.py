@@ -35,7 +35,6 @@ class AsyncKeeper(Leases):
 
     async def aclose(self) -> None:
         """Extend nothing more."""
-        self._held.clear()
         keeping = self._keeping
         if keeping is not None and keeping.get_loop() is asyncio.get_running_loop():
             keeping.cancel()

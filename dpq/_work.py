@@ -19,7 +19,7 @@ from dpq._command import Steps, once
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
-from dpq.errors import ConfigurationError, LeaseLostError, RateLimited, Reject
+from dpq.errors import ConfigurationError, LeaseLostError, RateLimited, Reject, Signal
 from dpq.models import Task
 
 log = logging.getLogger(__name__)
@@ -207,12 +207,8 @@ def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[St
     for place, task, error in done:
         if error is None:
             acks.setdefault(place, []).append(task)
-            continue
-        try:
+        else:
             operations.append(commands[place].settle(task, error))
-        except Exception:  # an error whose text cannot be had is still an error
-            reason = f"{type(error).__name__}: its text cannot be had"
-            operations.append(commands[place].fail(task, reason, None))
     return [commands[place].ack_many(tasks) for place, tasks in acks.items()] + operations
 
 
@@ -386,6 +382,17 @@ class WorkerFace(Generic[Q]):
         if isinstance(error, Exception) and not isinstance(error, RateLimited):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
+
+    def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
+        """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
+        if isinstance(error, RateLimited) or not isinstance(error, Exception):
+            return  # not a failed attempt
+        log.warning(
+            "%s: task %s, attempt %d of %d: %s",
+            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            type(error).__name__,
+            exc_info=None if isinstance(error, Signal) else error,
+        )
 
     def _unsettled(self, done: list[Done], results: Sequence[Any]) -> list[Done]:
         """Look at how settling went: what may not have reached the server is settled once more."""

@@ -77,13 +77,17 @@ class _Patient(Waiter):
     """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
 
     def _block(self, seconds: float) -> None:
-        plain = type(self._client) is Redis  # no double, whose reads may end with the block only
-        super()._block(max(seconds, RECHECK_SECONDS) if plain else seconds)
+        super()._block(max(seconds, RECHECK_SECONDS) if self._plain else seconds)
 
     @property
     def waiting(self) -> bool:
-        """Whether it blocks now: not after a marker, or a fault."""
-        return self._blocked
+        """Whether it will be told: not after a marker, or a fault."""
+        return self._blocked and self._plain
+
+    @property
+    def _plain(self) -> bool:
+        """No double, such as fakeredis, whose blocks end late, or whose reads end early."""
+        return type(self._client) is Redis
 
 
 class _Run:
@@ -123,7 +127,7 @@ class Worker(WorkerFace[DPQ[Any]]):
 
         At the first SIGTERM or SIGINT it pops no more, gives back what it has not begun, lets
         handlers finish within `grace`, and then gives back, uncounted, what is left. A second
-        signal cuts the grace short. While the server is away it tries again, ever more slowly.
+        signal cuts the grace short. When the server goes away it tries again, ever more slowly.
 
         Args:
             until_empty: End, too, when no live task is left in any of the queues: delayed ones are
@@ -134,6 +138,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             How many handlers have ended since the worker was made.
 
         Raises:
+            ConnectionError: The server cannot be reached at the start.
             Exception: What no handler has raised: a setting that the queue contradicts, a fault of
                 DPQ itself.
         """
@@ -320,6 +325,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")  # noqa: TRY301
         except BaseException as raised:  # it says how the task goes on
             error = raised
+            self._report(place, task, error)
         if run.context and self._hooked:
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)

@@ -76,7 +76,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         await self._begin()
         names = [key_of(queue.queue_name, "wake") for queue in self.queues]
         redis = self.queues[0].redis
-        self._waiter = AsyncWaiter(redis, names, redis.execute_command)
+        self._waiter = AsyncWaiter(redis, names, self.queues[0]._link.execute)
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
             working = asyncio.create_task(self._work(until_empty))
@@ -264,7 +264,10 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         except BaseException:
             self._done = done + self._done
             raise
-        self._done += self._unsettled(done, results[: len(settling_them)])
+        again = self._unsettled(done, results[: len(settling_them)])
+        if again:
+            self._done += again
+            self._done_since = time.monotonic() + FIRST_PAUSE_SECONDS
         return results[-1] if results else None
 
     async def _settle(self) -> None:
@@ -334,6 +337,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             error = raised
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 error = TimeoutError(f"ran longer than {self.time_limit:g} s")
+            self._report(place, task, error)
         try:
             for hook, what in self._hooks_at_end(context, error) if self._hooked else ():
                 await self._tell_awaited(hook, *what)

@@ -7,7 +7,7 @@ import sys
 from contextlib import AsyncExitStack, ExitStack, closing, nullcontext
 from typing import Any, NamedTuple
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Tasks, Worker
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq._work import WorkerFace
 from dpq.cli._drain import metered, metered_async
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
@@ -15,7 +15,7 @@ from dpq.cli._shell import FAILED
 from dpq.cli._target import is_async, load
 from dpq.connect import open_url
 from dpq.connect_async import open_url_async
-from dpq.errors import ConfigurationError, Signal
+from dpq.errors import ConfigurationError
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
         for queue in queues:
             stack.callback(queue.close)
         _give(handlers, queues[0])
-        made = Worker(queues, handlers, on_error=_tell, **job.settings)
+        made = Worker(queues, handlers, **job.settings)
         _begin(made, job)
         with metered(queues) if job.drain and not job.quiet else nullcontext():
             made.run(until_empty=job.drain)
@@ -94,7 +94,7 @@ async def _run_async(job: Job, handlers: Any) -> WorkerFace[Any]:
         for queue in queues:
             stack.push_async_callback(queue.close)
         _give(handlers, queues[0])
-        made = AsyncWorker(queues, handlers, on_error=_tell, **job.settings)
+        made = AsyncWorker(queues, handlers, **job.settings)
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
             await made.run(until_empty=job.drain)
@@ -129,14 +129,3 @@ def _begin(made: WorkerFace[Any], job: Job) -> None:
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__
     log.info("%s: %s of %s on %s, %d at once", made.name, kind, job.target, names, made.concurrency)
-
-
-def _tell(context: Context[Any], error: BaseException) -> None:
-    """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
-    task = context.task
-    log.warning(
-        "%s: task %s, attempt %d of %d: %s: %s",
-        *(context.queue.queue_name, task.id, task.attempt, task.max_attempts),
-        *(type(error).__name__, error),
-        exc_info=None if isinstance(error, Signal) else error,
-    )
