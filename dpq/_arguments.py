@@ -86,3 +86,12 @@ def task_state(value: Any) -> TaskState:
         raise ConfigurationError(
             f"state is {value!r}: it must be one of {', '.join(TaskState)}"
         ) from None
+
+
+def error_line(error: BaseException) -> str:
+    """Say in one line what an error is."""
+    kind = type(error).__name__
+    try:
+        return one_line(f"{kind}: {error}")
+    except Exception:  # a fault of its own
+        return f"{kind}: its text cannot be had"

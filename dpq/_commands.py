@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from dpq import _replies
 from dpq._arguments import (
     MAX_BATCH,
+    error_line,
     label,
     milliseconds,
     number,
@@ -374,7 +375,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         if isinstance(error, Retry):
             return self.fail(task, error, error.delay)
         if isinstance(error, Exception):
-            return self.fail(task, _told(error), None)
+            return self.fail(task, error_line(error), None)
         return once(self.release(task, 0, None))
 
     # Looking and changing
@@ -559,14 +560,6 @@ def _token(task: Task[Any], later: Later | None = None) -> int | str:
         return task.token
     due_ms = round(task.scheduled_at.timestamp() * 1000)
     return claim(task.token, Later(due_ms, task.cron), 1)
-
-
-def _told(error: Exception) -> str:
-    kind = type(error).__name__
-    try:
-        return f"{kind}: {error}"
-    except Exception:  # its own fault, and still a failed attempt
-        return f"{kind}: its text cannot be had"
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from dpq._arguments import number, whole_number
+from dpq._arguments import error_line, number, whole_number
 from dpq._command import Steps, once
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
@@ -390,7 +390,7 @@ class WorkerFace(Generic[Q]):
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
             *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
-            type(error).__name__,
+            error_line(error),
             exc_info=None if isinstance(error, Signal) else error,
         )
 
