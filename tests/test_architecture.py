@@ -39,7 +39,7 @@ LAYERS = [
     {"_settings", "_limit_replies", "_command"},
     {"_limit_commands"},
     {"_commands"},
-    {"server", "_keeper", "_link", "_leases"},
+    {"server", "_keeper", "_link", "_leases", "_tls"},
     {"connect", "_wait", "_link_async", "_leases_async"},
     {"_face", "dead", "connect_async", "_wait_async"},
     {"queue", "dead_async"},
