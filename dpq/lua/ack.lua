@@ -30,6 +30,7 @@ local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], 
 local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
+local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
 local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
@@ -53,7 +54,6 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-local awaited = redis.call('EXISTS', tracked) == 1
 if strays or awaited or #again > 0 then
   -- @include _now
   -- @include _record
