@@ -129,7 +129,7 @@ def _wait(stage: Stage) -> None:
     with stage.queue() as q, stage.owner() as owner:
         assert q.pop(timeout=0.01).task is None
         owner.push(1, delay=0.1)
-        task, on_success, set_visibility = q.pop(timeout=PATIENCE_S)
+        task, _, set_visibility = q.pop(timeout=PATIENCE_S)
         assert task is not None
         set_visibility(0.05)
         with q.lease(timeout=PATIENCE_S) as again:
