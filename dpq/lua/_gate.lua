@@ -14,13 +14,19 @@ local function rules_of(field)
         { rate = tonumber(rate), per = tonumber(per), ms = per, burst = tonumber(burst), reserve = 0 } }
     elseif text then
       local slots, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
-      local floor, ceiling, step = string.match(learning, '^(%S+) (%S+) (%S+)$')
-      rules = { concurrency = tonumber(slots), floor = tonumber(floor or 0), step = tonumber(step or 0),
-        ceiling = tonumber(ceiling or 0) }
-      for units, ms, most, kept in string.gmatch(windows, '|(%S+) (%d+) (%d+) ?([^|]*)') do
+      local floor, ceiling, step = string.match(learning or '', '^(%S+) (%S+) (%S+)$')
+      rules = { concurrency = tonumber(slots or 0), floor = tonumber(floor or 0) or 0,
+        step = tonumber(step or 0) or 0, ceiling = tonumber(ceiling or 0) or 0 }
+      for units, ms, most, kept in string.gmatch(windows or '', '|(%S+) (%d+) (%d+) ?([^|]*)') do
         local reserve, rank = string.match(kept, '^(%d+) (%S+)$')
         rules[#rules + 1] = { rate = tonumber(units), per = tonumber(ms), ms = ms, burst = tonumber(most),
-          reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) }
+          reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) or 0 }
+      end
+    end
+    for i = rules and #rules or 0, 1, -1 do -- what grants nothing, or is no number, was not written by us
+      local rule = rules[i]
+      if not (rule.rate and rule.rate > 0 and rule.rate < math.huge and rule.per > 0 and rule.burst > 0) then
+        table.remove(rules, i)
       end
     end
     rules_seen[field] = rules or false
@@ -53,8 +59,9 @@ local function gate_of(scope)
   if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+) (.*)$')
-    gate.opens, gate.why, gate.probe = tonumber(opens), why, probe
-    gate.rate, gate.since, gate.used, text = tonumber(rate), tonumber(since), tonumber(used), ' ' .. paid
+    gate.opens, gate.why, gate.probe = tonumber(opens or 0) or 0, why or '-', probe or '-'
+    gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
+    text = paid and ' ' .. paid or '' -- a text that says nothing is as none
   end
   gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
     and tonumber(string.match(text, '([%d.]+) $') or 0) <= instant

@@ -85,13 +85,13 @@ if strays or awaited or #again > 0 then
     task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
     renew(task, due)
     redis.call('HSET', meta, id, write(task))
-    redis.call('HINCRBY', stats, 'acked', '1')
+    redis.pcall('HINCRBY', stats, 'acked', '1')
     back(id, task, due)
   end
   admit()
 end
 if #gone > 0 then
   redis.call('HDEL', payload, unpack(gone))
-  redis.call('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
+  redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
 return reply

@@ -49,7 +49,7 @@ if task.delivery == '-' or task.delivery == 'd' then -- else the end of the leas
   task.attempts = task.attempts + 1
 end
 task.delivery, task.error = verb, message
-redis.call('HINCRBY', stats, 'failed', 1)
+redis.pcall('HINCRBY', stats, 'failed', 1)
 if tonumber(task.attempts) >= tonumber(task.max) then
   bury(id, task, 'attempts spent')
   admit()
