@@ -313,7 +313,7 @@ class Commands(LimitCommands, Generic[P]):
         """Count a failed attempt."""
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self.backoff.delay(task.attempt, chance)
+            delay = self.backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
         return self._of_holder("fail", "fail", task, milliseconds("delay", delay), message)
 

@@ -27,9 +27,7 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
                 open=not why or everyone,
-                opens_at=_moment(float(opens))
-                if float(opens) and not everyone
-                else None,
+                opens_at=_moment(float(opens)) if float(opens) and not everyone else None,
                 reason=None if everyone else reason_of(why),
                 waiting=0 if everyone else int(waiting),
                 in_flight=sum(running.values()) if group is None else running.get(group, 0),

@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from dpq._arguments import number, whole_number
@@ -246,7 +246,8 @@ class WorkerFace(Generic[Q]):
             ConfigurationError: An argument is out of its bounds.
         """
         weighted = isinstance(queues, Mapping)
-        named = [queues] if isinstance(queues, QueueFace) else list(queues)
+        several = queues if isinstance(queues, Iterable) else ()
+        named = [queues] if isinstance(queues, QueueFace) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
         if not named or not all(isinstance(queue, self._kind()) for queue in named):
             raise ConfigurationError(

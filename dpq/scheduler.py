@@ -47,15 +47,14 @@ class Scheduler:
 
     def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
         self._redis = redis
-        self._named = None if queue_names is None else tuple(dict.fromkeys(queue_names))
+        named = None if queue_names is None else [queue_label(name) for name in queue_names]
+        self._named = None if named is None else tuple(dict.fromkeys(named))
         self._queues: dict[str, DPQ[Any]] = {}
         self._known: tuple[str, ...] = ()
         self._link = Link(redis)
         self._waiter: Waiter | None = None
         self._wait_seconds = 0.0
         self._stopping = threading.Event()
-        for name in self._named or ():
-            queue_label(name)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.

@@ -3,7 +3,7 @@
 -- Wants: bodies, metas, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
 --        invisible, conf, stats, wake, reply; watch, notice (_notice). Fills reply.
 local token = redis.pcall('HINCRBY', stats, 'popped', #bodies)
-if type(token) ~= 'number' or token < #bodies or token > 9e14 then -- damaged: above all before, surely
+if not tonumber(token) or token < #bodies or token > 9e14 then -- damaged: above all before, surely
   token = now + #bodies
   redis.call('HSET', stats, 'popped', string.format('%.0f', token))
 end

@@ -58,19 +58,8 @@ local static = not (rate > 0 and rate < math.huge)
 local aging = static and '0' or settings[3] .. '@' .. (string.match(settings[4] or '', '^%d+$') or '0')
 local now_text = ' ' .. stamp .. ' '
 local place, light = 0, true
-local function draw(hash, field)
-  local reached = redis.pcall('HINCRBY', hash, field, fresh)
-  if type(reached) ~= 'number' or reached < fresh or reached > 9e14 then -- damaged: behind all, surely
-    reached = now + fresh
-    redis.call('HSET', hash, field, string.format('%.0f', reached))
-  end
-  place = reached - fresh
-end
 if fresh > 0 then
-  draw(stats, 'pushed')
-end
-if fresh > 0 and settings[5] == 'round_robin' then
-  draw(conf, 'turns')
+  -- @include _draw
 end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do

@@ -136,11 +136,11 @@ def damage(redis: Redis, kind: str, part: str, where: Any, what: Any) -> bytes |
     if kind == "empty":
         redis.delete(key)
         return all_or_none
-    elif kind == "type":
+    if kind == "type":
         redis.delete(key)
         redis.set(key, what)
         return all_or_none
-    elif kind == "registry":
+    if kind == "registry":
         redis.sadd(REGISTRY, where)
     elif redis.type(key) == b"string":
         return None
@@ -190,14 +190,20 @@ def every_call(q: DPQ[Any], held: list[Any]) -> list[Any]:
         q.limits,
         q.groups,
         lambda: q.group("g0"),
-        *(lambda state=state: q.peek(50, state) for state in ("ready", "delayed", "waiting", "dead")),
+        *(
+            lambda state=state: q.peek(50, state)
+            for state in ("ready", "delayed", "waiting", "dead")
+        ),
         lambda: q.peek(50, "invisible"),
         q.dead.list,
         q.next_event,
         lambda: q.get(first.id),
         lambda: q.why(first.id),
         lambda: q.extend(first, 30),
-        *(lambda n=n: q.push(n, n, group=f"g{n}", key=f"k{n}", on_duplicate="update") for n in (0, 1)),
+        *(
+            lambda n=n: q.push(n, n, group=f"g{n}", key=f"k{n}", on_duplicate="update")
+            for n in (0, 1)
+        ),
         lambda: q.push(1, key="k2", on_duplicate="rerun"),
         lambda: q.push(1, 5, key="k3", on_duplicate="raise_priority"),
         lambda: q.update(first.id, priority=4),
@@ -235,7 +241,7 @@ def test_a_damaged_queue_goes_on(redis, what, when):
     bystanders = without_group(q)
     for one in what:
         hit = damage(redis, *one)
-        bystanders = [id_ for id_ in bystanders if hit is None or hit and id_.encode() not in hit]
+        bystanders = [id_ for id_ in bystanders if hit is None or (hit and id_.encode() not in hit)]
     for number, call in enumerate(every_call(q, held)):
         make(call)
         if number % 9 == when:
@@ -244,7 +250,11 @@ def test_a_damaged_queue_goes_on(redis, what, when):
     for call in (q.resume, q.clear_limit, lambda: q.clear_limit("*"), q.check):
         call()
     # Tasks that nobody has touched: three of the highest priorities, one in a group of its own.
-    pushes = [Push("new-3", 2**63 - 3), Push("new-1", 2**63 - 1), Push("new-2", 2**63 - 2, group="n")]
+    pushes = [
+        Push("new-3", 2**63 - 3),
+        Push("new-1", 2**63 - 1),
+        Push("new-2", 2**63 - 2, group="n"),
+    ]
     q.push_many(pushes)
     got: list[Any] = []
     asked = time.monotonic()
@@ -261,7 +271,9 @@ def test_a_damaged_queue_goes_on(redis, what, when):
         q.promote()
         q.ack_many(q.pop_many(100))
     left = {id_ for id_ in bystanders if is_left(q, id_)}
-    if any(kind == "type" for kind, *_ in what):  # scripts break off in their middle: named, not lost
+    if any(
+        kind == "type" for kind, *_ in what
+    ):  # scripts break off in their middle: named, not lost
         left -= {problem.subject for problem in q.check() if problem.kind == "in 0 states"}
     assert not left, (what, q.check())
     assert isinstance(q.check(), list)
