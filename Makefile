@@ -28,8 +28,8 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(VENV)/.test ## the long version of the model-based tests
-	$(BIN)/python -m pytest tests/stateful --hypothesis-profile=soak --timeout=3600 $(ARGS)
+soak: $(VENV)/.test ## the long version of the model-based tests and of the fuzzers
+	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security --hypothesis-profile=soak --timeout=3600 $(ARGS)
 
 clean: ## remove the virtual environment and all caches
 	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
