@@ -7,7 +7,15 @@ import pytest
 from dpq import DPQ, DPQError, Push, Scheduler
 from dpq._keys import REGISTRY, key_of
 
-JUNK = [b"", b"nan", b"inf", b"no number", b"99999999999999999999999", b"-5", b"9007199254740993000"]
+JUNK = [
+    b"",
+    b"nan",
+    b"inf",
+    b"no number",
+    b"99999999999999999999999",
+    b"-5",
+    b"9007199254740993000",
+]
 
 
 @pytest.fixture
@@ -15,9 +23,11 @@ def key(queue_name):
     return lambda part: key_of(queue_name, part)
 
 
-@pytest.mark.parametrize("field", ["pushed", "popped", "acked", "buried", "expired_leases", "failed"])
+@pytest.mark.parametrize(
+    "field", ["pushed", "popped", "acked", "buried", "expired_leases", "failed"]
+)
 def test_a_damaged_total_loses_no_task(redis, q, key, clock, field):
-    """Totals are sequences too: with any of them damaged, tasks go on in order, fenced as before."""
+    """Totals are sequences too: with any of them damaged, tasks go on, in order and fenced."""
     for junk in JUNK:
         first = q.push("first")
         held = q.pop().task
@@ -50,7 +60,7 @@ def test_a_damaged_total_loses_no_task(redis, q, key, clock, field):
 )
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
 def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record, state):
-    """A record that cannot be read goes to the dead letters; those beside it come as they should."""
+    """A record that cannot be read goes to the dead letters; those beside it come."""
     ids = q.push_many([Push(n, -n, 5 if state == "delayed" else 0) for n in range(5)])
     if state == "invisible":
         q.pop_many(5)
@@ -75,7 +85,14 @@ def test_a_damaged_limit_is_as_none(redis, q, key, part, clock):
         q.push(1, group="g")
         q.ack(q.pop().task)
         for name in redis.hkeys(key(part)):
-            if name in (b"queue_rules", b"queue_gate", b"paused_until", b"shut_until", b"g", b"group:g"):
+            if name in (
+                b"queue_rules",
+                b"queue_gate",
+                b"paused_until",
+                b"shut_until",
+                b"g",
+                b"group:g",
+            ):
                 redis.hset(key(part), name, junk)
         if part == "conf":
             redis.hset(key(part), "paused_until", "junk")
@@ -125,7 +142,7 @@ def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
 
 
 def test_what_comes_by_hand_beyond_the_bounds_breaks_nothing(redis, q, queue_name, clock):
-    """Names and payloads beyond the client's bounds, sent to the script by hand, are popped whole."""
+    """Names and payloads beyond the bounds, sent to the script by hand, are popped whole."""
     from dpq._scripts import script
 
     q.push("before")
@@ -140,11 +157,13 @@ def test_what_comes_by_hand_beyond_the_bounds_breaks_nothing(redis, q, queue_nam
 
 
 def test_the_server_bounds_every_argument(server, redis, q):
-    """`proto-max-bulk-len` refuses what is longer, whatever the client allows; nothing is stored."""
+    """`proto-max-bulk-len` refuses what is longer, whatever the client allows."""
     before = redis.config_get("proto-max-bulk-len")["proto-max-bulk-len"]
     redis.config_set("proto-max-bulk-len", 1024 * 1024)
     try:
-        with pytest.raises(Exception, match=r"invalid bulk length|[Cc]onnection|Broken pipe|closed"):
+        with pytest.raises(
+            Exception, match=r"invalid bulk length|[Cc]onnection|Broken pipe|closed"
+        ):
             DPQ(redis, q.queue_name, max_payload_bytes=8 * 2**20).push("x" * (2 * 2**20))
     finally:
         redis.config_set("proto-max-bulk-len", before)

@@ -14,7 +14,7 @@ from roles import CALLS, ROLES, Stage, furnished
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ, known_queues
+from dpq import DPQ
 from dpq._keys import REGISTRY, key_of
 from dpq.cli import app
 from dpq.server import Server
@@ -306,4 +306,3 @@ def test_what_a_refused_call_leaves_behind(login):
                     if owner.check():
                         found.add((role, call))
     assert found == HALF_DONE
-    assert known_queues(stage.root) == [stage.name]
