@@ -28,8 +28,8 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(VENV)/.test ## the long versions: model-based tests, and workers under faults
-	$(BIN)/python -m pytest tests/stateful tests/daemon/test_worker_faults.py \
+soak: $(VENV)/.test ## the long versions: model-based tests, fuzzers, workers under faults
+	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/daemon/test_worker_faults.py \
 		--hypothesis-profile=soak --timeout=3600 $(ARGS)
 
 clean: ## remove the virtual environment and all caches

@@ -8,7 +8,7 @@ from dpq._arguments import MAX_NAME_BYTES, label, queue_label
 from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._scripts import Script, script
-from dpq.errors import ConfigurationError
+from dpq.errors import ConfigurationError, DPQError
 from dpq.models import Task
 
 T = TypeVar("T")
@@ -24,6 +24,24 @@ class Command(NamedTuple, Generic[T]):
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
+
+
+def parsed(command: Command[T], reply: Any) -> T:
+    """Read a reply.
+
+    Raises:
+        DPQError: What the command's reader raises; and when what is stored cannot be read, because
+            somebody else wrote into Redis.
+    """
+    try:
+        return command.parse(reply)
+    except DPQError:
+        raise
+    except Exception as error:
+        raise DPQError(
+            f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
+            "Somebody has written into the queue's keys: check() names what is damaged"
+        ) from error
 
 
 def same(reply: Any) -> Any:
@@ -90,7 +108,7 @@ def together(
         for (index, command), reply in zip(answered, replies, strict=True):
             if not isinstance(reply, Exception):
                 try:
-                    reply = command.parse(reply)
+                    reply = parsed(command, reply)
                 except Exception as error:
                     reply = error
             steps = operations[index]

@@ -342,7 +342,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self.backoff.delay(task.attempt, chance)
+            delay = self.backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
         tail = (milliseconds("delay", delay), message)
         return self._failed(task, tail)

@@ -1,11 +1,10 @@
 """What the scripts say about limits and groups, as data, and why a task waits as a sentence."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from dpq._replies import read_texts
-from dpq.limits import EVERY_GROUP, LimitState, read_rules, reason_of
+from dpq._replies import _moment, read_texts
+from dpq.limits import EVERY_GROUP, LimitState, RateLimit, read_rules, reason_of
 from dpq.models import TaskState
 
 
@@ -17,7 +16,7 @@ def read_limits(
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, _ = texts[7 * i : 7 * i + 7]
         own, _, rules = rules.partition("\t")
-        windows, concurrency = read_rules(rules) if rules else ((), None)
+        windows, concurrency = _rules(rules)
         everyone = group == EVERY_GROUP
         states.append(
             LimitState(
@@ -28,15 +27,21 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
                 open=not why or everyone,
-                opens_at=datetime.fromtimestamp(float(opens) / 1000, UTC)
-                if float(opens) and not everyone
-                else None,
+                opens_at=_moment(float(opens)) if float(opens) and not everyone else None,
                 reason=None if everyone else reason_of(why),
                 waiting=0 if everyone else int(waiting),
                 in_flight=sum(running.values()) if group is None else running.get(group, 0),
             )
         )
     return states
+
+
+def _rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
+    """What a limit says; nothing when its text cannot be read: so the scripts take it, too."""
+    try:
+        return read_rules(text) if text else ((), None)
+    except (ValueError, TypeError, IndexError):
+        return (), None
 
 
 class Waiting(NamedTuple):

@@ -27,6 +27,9 @@ OLDEST_SERVER = (6, 2)
 """The oldest server that the suite runs on; older ones cannot block for fractions of a second."""
 
 
+MAX_DIGITS = 20
+"""Of a number that the server can count in."""
+
 _INVISIBLE = TaskState.INVISIBLE
 
 
@@ -72,8 +75,17 @@ class Batch(NamedTuple, Generic[P]):
     now_ms: float = 0
 
 
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+_EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+
+_NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
+"""Shown for a record that cannot be read; pop and upkeep bury such a task."""
+
+
+def _moment(milliseconds: float) -> datetime:
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):  # somebody wrote into Redis
+        return _EVER if milliseconds > 0 else _LONG_AGO
 
 
 def _task(
@@ -129,7 +141,11 @@ def stored_task(
     codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
     """A task that is looked at, in any state; a payload that cannot be read comes as its text."""
-    when = _moment(int(float(until)))
+    when = _moment(float(until))
+    try:
+        _task(Task, task_id, record, None, state, when)
+    except (ValueError, IndexError):
+        record = _NO_RECORD
     try:
         payload: Any = codec.decode(body, task_id)
     except PayloadError:
@@ -169,7 +185,7 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     until = _moment(first)
     size = 0
     for i in range(1, len(reply), 3):
-        task_id = reply[i].decode()
+        task_id = reply[i].decode("utf-8", "replace")
         size += len(reply[i + 2])
         try:
             payload = codec.decode(reply[i + 2], task_id)
@@ -282,7 +298,7 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
     """The reply of peek."""
     return [
-        stored_task(codec, task_id.decode(), state, until, record, body)
+        stored_task(codec, task_id.decode("utf-8", "replace"), state, until, record, body)
         for task_id, until, record, body in _in_fours(reply)
     ]
 
@@ -295,7 +311,8 @@ def read_stats(reply: list[Any]) -> QueueStats:
     """The reply of stats."""
     ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
     totals = {
-        name.decode(): int(count) for name, count in zip(reply[6::2], reply[7::2], strict=True)
+        name.decode("utf-8", "replace"): _count(count)
+        for name, count in zip(reply[6::2], reply[7::2], strict=True)
     }
     return QueueStats(
         ready=ready,
@@ -308,6 +325,11 @@ def read_stats(reply: list[Any]) -> QueueStats:
     )
 
 
+def _count(text: bytes) -> int:
+    """A running total; 0 for one that is no number any more."""
+    return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
+
+
 def read_wait(reply: int) -> int | None:
     """Milliseconds until the next event, or None."""
     return None if reply < 0 else int(reply)
@@ -315,7 +337,7 @@ def read_wait(reply: int) -> int | None:
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:
     """The reply of configure."""
-    texts = [text.decode() for text in reply]
+    texts = read_texts(reply)
     return dict(zip(texts[::2], texts[1::2], strict=True))
 
 

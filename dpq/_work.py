@@ -280,7 +280,8 @@ class WorkerFace(Generic[Q]):
             ConfigurationError: An argument is out of its bounds.
         """
         weighted = isinstance(queues, Mapping)
-        named = [queues] if isinstance(queues, QueueFace) else list(queues)
+        several = queues if isinstance(queues, Iterable) else ()
+        named = [queues] if isinstance(queues, QueueFace) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
         if not named or not all(isinstance(queue, self._kind()) for queue in named):
             raise ConfigurationError(

@@ -2,7 +2,7 @@
 
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dpq.errors import ConfigurationError, PayloadError
@@ -42,7 +42,7 @@ class Codec(Generic[P]):
         if payload_type is not Any:
             try:
                 self._adapter = TypeAdapter(payload_type)
-            except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            except Exception as error:  # pydantic fails in many ways at what is no type
                 raise ConfigurationError(
                     f"payload_type is {payload_type!r}: pydantic has no schema for it"
                 ) from error

@@ -36,6 +36,7 @@ from redis.exceptions import RedisError
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
+from ._tls import check_certificates
 from .errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def open_url(url: str) -> Opened:
 
     Args:
         url: One of the forms in `SCHEMES`. redis-py's query parameters override the defaults of
-            this module, such as `?socket_timeout=3` (seconds); `decode_responses` stays off.
+            this module, such as `?socket_timeout=3` (seconds); `decode_responses` stays off. Those
+            of TLS (`ssl_ca_certs`, `ssl_certfile`, ...) are in docs/security.md.
 
     Raises:
         ConfigurationError: The URL is malformed, or the embedded server does not start.
@@ -170,6 +172,8 @@ def url_options(url: str) -> dict[str, Any]:
         # whether an idle connection was closed meanwhile only with them off.
         options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
         options.setdefault("socket_keepalive", True)
+    if options.get("connection_class") is SSLConnection:
+        check_certificates(options)
     if options.get("db", 0) < 0:
         raise ConfigurationError("db is a number from 0")
     for name in ("socket_connect_timeout", "socket_timeout"):

@@ -1,6 +1,5 @@
 """Pure decisions: no clock, no server. Randomness is passed in."""
 
-import math
 from dataclasses import dataclass, fields
 
 from dpq.errors import ConfigurationError
@@ -36,7 +35,7 @@ class Backoff:
         for name in (field.name for field in fields(self)):
             value, (low, high) = getattr(self, name), _BOUNDS[name]
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and math.isfinite(value) and low <= value <= high):
+            if not (number and low <= value <= high):
                 raise ConfigurationError(
                     f"Backoff {name} is {value!r}: it must be a number from {low} to {high}"
                 )

@@ -19,7 +19,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, together
+from dpq._command import Command, Steps, parsed, together
 from dpq._face import QueueFace
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
@@ -112,7 +112,7 @@ class DPQ(QueueFace[P]):
 
     def _run(self, command: Command[T]) -> T:
         self._ready()
-        return command.parse(self._link.call(command))
+        return parsed(command, self._link.call(command))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         result = self._drive_all([steps], opened=opened)[0]

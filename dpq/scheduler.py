@@ -47,14 +47,14 @@ class Scheduler:
 
     def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
         self._redis = redis
-        self._named = None if queue_names is None else tuple(dict.fromkeys(queue_names))
+        named = None if queue_names is None else [queue_label(name) for name in queue_names]
+        self._named = None if named is None else tuple(dict.fromkeys(named))
         self._queues: dict[str, DPQ[Any]] = {}
+        self._known: tuple[str, ...] = ()
         self._link = Link(redis)
         self._waiter: Waiter | None = None
         self._wait_seconds = 0.0
         self._stopping = threading.Event()
-        for name in self._named or ():
-            queue_label(name)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
@@ -110,17 +110,23 @@ class Scheduler:
 
     def _look_for_queues(self) -> None:
         known = self._named if self._named is not None else tuple(known_queues(self._redis))
-        if known == tuple(self._queues) and self._waiter:
+        if known == self._known and self._waiter:
             return
-        self._queues = {name: self._queues.get(name) or self._open(name) for name in known}
+        self._known = known
+        found = ((name, self._queues.get(name) or self._open(name)) for name in known)
+        self._queues = {name: queue for name, queue in found if queue}
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
-        markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in known)]
+        markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in self._queues)]
         self._waiter = Waiter(self._redis, markers)
 
-    def _open(self, name: str) -> DPQ[Any]:
-        queue = DPQ[Any](self._redis, name)
+    def _open(self, name: str) -> DPQ[Any] | None:
+        try:
+            queue = DPQ[Any](self._redis, name)
+        except ConfigurationError as error:  # whoever may write to the registry may write anything
+            log.error("left alone: %s", error)  # noqa: TRY400 - no fault of ours
+            return None
         queue._link = self._link  # one daemon needs one connection, not one for each queue
         log.info("%s: found", name)
         return queue

@@ -101,6 +101,7 @@ app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 
 _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
+_add()(change.scripts)
 _add()(daemon.scheduler)
 _add()(demo.demo)
 

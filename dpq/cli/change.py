@@ -1,11 +1,13 @@
 """Commands that change stored tasks or the whole queue: update, cancel, pause, purge and more."""
 
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
 
 from dpq import DPQ, TaskState
 from dpq._commands import UPKEEP_BATCH
+from dpq._scripts import script, script_names
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -17,6 +19,7 @@ from dpq.cli._options import (
     Yes,
 )
 from dpq.cli._shell import talk
+from dpq.connect import open_url
 
 
 def update(
@@ -105,3 +108,11 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
         while (step := q.promote()) >= UPKEEP_BATCH:
             moved += step
     print(moved + step)
+
+
+def scripts(url: Url = DEFAULT_URL) -> None:
+    """Load every script into the server, for users without EVAL; prints how many."""
+    with closing(open_url(url)) as opened:
+        for name in script_names():
+            opened.client.script_load(script(name).text)
+    print(len(script_names()))

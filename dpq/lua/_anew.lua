@@ -1,12 +1,12 @@
 -- _anew: a task begins anew, due at a moment, behind its equals.
 -- Wants: conf, stats, now; renew (_renew). Gives: anew(task, at), which says how many ms that is from now.
 local function anew(task, at)
-  local place = redis.call('HINCRBY', stats, 'pushed', '1')
+  local place = tonumber(redis.pcall('HINCRBY', stats, 'pushed', '1')) or now
   local settings = redis.call('HMGET', conf, 'order', 'fairness')
   if settings[1] == 'lifo' then
     place = 999999999999999 - place
   elseif settings[2] == 'round_robin' then
-    place = redis.call('HINCRBY', conf, 'turns', '1')
+    place = tonumber(redis.pcall('HINCRBY', conf, 'turns', '1')) or now
   end
   task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
   local expires_in = string.match(task.schedule, '^\t%l (%d+)')

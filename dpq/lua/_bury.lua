@@ -12,8 +12,8 @@ end
 
 local function trim(most)
   local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
-  local surplus = redis.call('ZCARD', dead) - (caps[1] or 100000)
-  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (caps[2] or 7776000000), 'LIMIT', 0, most)
+  local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)
+  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (tonumber(caps[2]) or 7776000000), 'LIMIT', 0, most)
   if surplus > #drop then
     drop = redis.call('ZRANGE', dead, 0, math.min(surplus, most) - 1)
   end
@@ -23,7 +23,7 @@ local function trim(most)
     forget(id, raw and read(raw) or { key = '' })
   end
   if #drop > 0 then
-    redis.call('HINCRBY', stats, 'dropped', #drop)
+    redis.pcall('HINCRBY', stats, 'dropped', #drop)
   end
   return #drop
 end
@@ -32,13 +32,13 @@ end
 local function rescue(id)
   redis.call('HSET', meta, id, '0 0 0 0 b 0 1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
   redis.call('ZADD', dead, stamp, id)
-  redis.call('HINCRBY', stats, 'buried', '1')
+  redis.pcall('HINCRBY', stats, 'buried', '1')
 end
 
 local function bury(id, task, reason)
   task.reason = reason
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
-  redis.call('HINCRBY', stats, 'buried', 1)
+  redis.pcall('HINCRBY', stats, 'buried', 1)
   trim(2)
 end

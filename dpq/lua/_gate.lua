@@ -8,19 +8,19 @@ local function rules_of(field)
   local rules = rules_seen[field]
   if rules == nil then
     local text = field == 'queue' and queue_texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
-    local concurrency, rate, per, burst = string.match(text or '', '^(%d+)|(%S+) (%d+) (%d+)$')
+    local concurrency, rate, per, burst = string.match(text or '', '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
     if rate then
       rules = { concurrency = tonumber(concurrency), ceiling = 0,
         { rate = tonumber(rate), per = tonumber(per), ms = per, burst = tonumber(burst), reserve = 0 } }
     elseif text then
       local slots, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
-      local floor, ceiling, step = string.match(learning, '^(%S+) (%S+) (%S+)$')
-      rules = { concurrency = tonumber(slots), floor = tonumber(floor or 0), step = tonumber(step or 0),
-        ceiling = tonumber(ceiling or 0) }
-      for units, ms, most, kept in string.gmatch(windows, '|(%S+) (%d+) (%d+) ?([^|]*)') do
-        local reserve, rank = string.match(kept, '^(%d+) (%S+)$')
-        rules[#rules + 1] = { rate = tonumber(units), per = tonumber(ms), ms = ms, burst = tonumber(most),
-          reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) }
+      local floor, ceiling, step = string.match(learning or '', '^(%S+) (%S+) (%S+)$')
+      rules = { concurrency = tonumber(slots or 0), floor = tonumber(floor or 0) or 0,
+        step = tonumber(step or 0) or 0, ceiling = tonumber(ceiling or 0) or 0 }
+      for units, ms, most, kept in string.gmatch(windows or '', '|(%S+) ([1-9]%d*) ([1-9]%d*) ?([^|]*)') do
+        local most_units, reserve, rank = tonumber(units) or 0, string.match(kept, '^(%d+) (%S+)$')
+        rules[#rules + 1] = most_units > 0 and { rate = most_units, per = tonumber(ms), ms = ms,
+          burst = tonumber(most), reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) or 0 } or nil
       end
     end
     rules_seen[field] = rules or false
@@ -53,8 +53,8 @@ local function gate_of(scope)
   if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+) (.*)$')
-    gate.opens, gate.why, gate.probe = tonumber(opens), why, probe
-    gate.rate, gate.since, gate.used, text = tonumber(rate), tonumber(since), tonumber(used), ' ' .. paid
+    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '')
+    gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
     and tonumber(string.match(text, '([%d.]+) $') or 0) <= instant

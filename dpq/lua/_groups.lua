@@ -32,6 +32,10 @@ local function heir_of(group)
     return
   end
   local sign, high, low, member = string.match(heir, '^(%x)(%x%x%x)(%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.*)$', #group + 2)
+  if not member or #member < 17 then -- no member that we write: it would stand before all others for ever
+    redis.call('ZREM', waiting, heir)
+    return heir_of(group)
+  end
   high, low = tonumber(high, 16), tonumber(low, 16)
   if sign == '8' then
     return math.ldexp(low, high - 1153), member, heir

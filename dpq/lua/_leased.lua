@@ -2,7 +2,12 @@
 -- leaves was to watch for, the next one is told.
 -- Wants: bodies, metas, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
 --        invisible, conf, stats, wake, reply; watch, notice (_notice). Fills reply.
-local token = redis.call('HINCRBY', stats, 'popped', #bodies) - #bodies
+local token = redis.pcall('HINCRBY', stats, 'popped', #bodies)
+if not tonumber(token) or token < #bodies or token > 9e14 then -- damaged: above all before, surely
+  token = now + #bodies
+  redis.call('HSET', stats, 'popped', string.format('%.0f', token))
+end
+token = token - #bodies
 local leases, lease_end = {}, string.format('%.0f', now + visibility)
 for i, body in ipairs(bodies) do
   local id, raw, n = metas[2 * i - 1], string.format('%d ', token + i) .. metas[2 * i], #reply

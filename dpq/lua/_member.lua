@@ -3,6 +3,7 @@ local function split(set, member)
   local group
   if set == waiting then
     group, member = string.match(member, '^([^\t]*)\t%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x(.*)$')
+    member = member or ''
   end
   if set == waiting or set == ready then
     local length = string.byte(member) == 49 and 16 or 19

@@ -66,10 +66,11 @@ local function admit(quiet)
     end
   elseif admitted > 0 and not quiet then
     local shut_until = redis.call('HGET', conf, 'shut_until')
-    if not shut_until or tonumber(shut_until) <= instant then
+    shut_until = tonumber(shut_until or 0) or 0
+    if shut_until <= instant then
       redis.call('ZADD', wake, '0', 'w')
     else
-      watch(tonumber(shut_until))
+      watch(shut_until)
     end
   end
   return admitted

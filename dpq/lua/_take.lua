@@ -14,7 +14,7 @@ for i, id in ipairs(ids) do
     redis.call('ZADD', ready, score, member)
   elseif raw then
     local attempts, deliveries, deferrals, rest, cost, expires, group = string.match(raw,
-      '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ %S+ %d+ (%d+) %S+ %d+\t([^\t]*).*)$')
+      '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ %-?%d[%d.e+-]* %d+ (%d+) %S+ %d+\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)$')
     local may, reason = true, not body and 'payload missing'
       or expires ~= '0' and deliveries == '0' and tonumber(expires or 0) <= now and 'expired'
     if not attempts or reason then

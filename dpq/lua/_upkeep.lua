@@ -44,7 +44,7 @@ local function upkeep(most, quiet)
     end
   end
   if #ids > 0 then
-    redis.call('HINCRBY', stats, 'expired_leases', #ids)
+    redis.pcall('HINCRBY', stats, 'expired_leases', #ids)
   end
   if #records > 0 then
     redis.call('HSET', meta, unpack(records))

@@ -31,6 +31,7 @@ local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], 
 local gates, tracked = KEYS[16], KEYS[17]
 local now, args = ARGV[1], ARGV
 
+local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
 local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
@@ -55,7 +56,6 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-local awaited = redis.call('EXISTS', tracked) == 1
 if strays or awaited or #again > 0 then
   -- @include _now
   -- @include _record
@@ -87,7 +87,7 @@ if strays or awaited or #again > 0 then
       leave(id, task)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
-      redis.call('HINCRBY', stats, 'acked', '1')
+      redis.pcall('HINCRBY', stats, 'acked', '1')
       back(id, task, wait)
     end
   end
@@ -95,6 +95,6 @@ if strays or awaited or #again > 0 then
 end
 if #gone > 0 then
   redis.call('HDEL', payload, unpack(gone))
-  redis.call('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
+  redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
 return reply

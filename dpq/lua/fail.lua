@@ -59,7 +59,7 @@ if spent and task.schedule ~= '' then
   end
 end
 leave(id, task)
-redis.call('HINCRBY', stats, 'failed', 1)
+redis.pcall('HINCRBY', stats, 'failed', 1)
 if at then
   ms = anew(task, at)
   task.token = token -- so that the same call again finds it settled

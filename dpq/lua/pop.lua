@@ -42,7 +42,7 @@ local batch, waiter = tonumber(ARGV[5]), ARGV[6]
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
   'queue_gate', 'shut_until')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
-if paused and (paused == 'inf' or tonumber(paused) > now) then
+if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
   -- @include _rest
 end
@@ -116,6 +116,10 @@ elseif passed > 0 then
 end
 -- @include _next
 local event, at, least = next_event(), nil, nil
+if event and event <= instant and (not soonest or soonest > instant) then -- `next_event` was lost
+  redis.call('HSET', conf, 'next_event', '0')
+  return { -5 }
+end
 if at_last then
   at, least = at_last()
 end

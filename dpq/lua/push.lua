@@ -58,12 +58,13 @@ for i = 1, #ids do
   end
 end
 
-local lifo, static = settings[2] == 'lifo', tonumber(settings[3] or 0) == 0
-local aging = static and '0' or settings[3] .. '@' .. settings[4]
+local lifo, rate = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0
+local static = not (rate > 0 and rate < math.huge)
+local aging = static and '0' or settings[3] .. '@' .. (string.match(settings[4] or '', '^%d+$') or '0')
 local now_text = ' ' .. stamp .. ' '
-local place, light = fresh > 0 and redis.call('HINCRBY', stats, 'pushed', fresh) - fresh, true
-if settings[5] == 'round_robin' and fresh > 0 then
-  place = redis.call('HINCRBY', conf, 'turns', fresh) - fresh
+local place, light = 0, true
+if fresh > 0 then
+  -- @include _draw
 end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do
@@ -114,7 +115,7 @@ if #delays > 0 or met or next(others) then
     end
   end
 end
-if #plain > 0 and (not settings[6] or tonumber(settings[6]) <= instant) then
+if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
 elseif #plain > 0 then -- the queue's limit lets nothing run before that
   -- @include _notice

@@ -48,7 +48,7 @@ if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
   redis.call('HSET', meta, id, write(task))
-  redis.call('HINCRBY', stats, 'deferred', 1)
+  redis.pcall('HINCRBY', stats, 'deferred', 1)
 end
 if scope ~= 'task' then
   local gate = gate_of(scope == 'group' and task.group or '')

@@ -9,8 +9,9 @@
 local queues, queues_tick = KEYS[1], KEYS[2]
 local name = ARGV[1]
 
-local new = redis.call('SADD', queues, name)
-if new == 1 then
-  redis.call('ZADD', queues_tick, '0', 'w')
+if redis.call('SISMEMBER', queues, name) == 1 then -- a user who may only read comes here too
+  return 0
 end
-return new
+redis.call('SADD', queues, name)
+redis.call('ZADD', queues_tick, '0', 'w')
+return 1

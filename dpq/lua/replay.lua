@@ -49,7 +49,7 @@ for i = 4, #args do
   end
 end
 if replayed > 0 then
-  redis.call('HINCRBY', stats, 'replayed', replayed)
+  redis.pcall('HINCRBY', stats, 'replayed', replayed)
 end
 admit()
 return replayed

@@ -43,6 +43,6 @@ if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of th
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
   redis.call('HSET', meta, id, write(task))
-  redis.call('HINCRBY', stats, 'deferred', 1)
+  redis.pcall('HINCRBY', stats, 'deferred', 1)
 end
 -- @include _return

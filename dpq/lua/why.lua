@@ -53,4 +53,4 @@ end
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local held = opens_at(gate_of(''), tonumber(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
-  (paused == 'inf' or paused ~= '' and tonumber(paused) > now) and paused or '', string.format('%.0f', held) }
+  (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held) }

@@ -1139,7 +1139,7 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
             monkeypatch.setattr(asyncio, "wait", wait)
             q._drive_all = drive  # type: ignore[method-assign]
             await until(stats_say(q, acked=1))
-            assert len(waits) < 30
+            assert len(waits) < 200  # a loop that spins makes thousands
 
     play(scene)
 

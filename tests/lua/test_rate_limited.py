@@ -336,7 +336,6 @@ def test_probe_whose_lease_is_lost(q, clock, scope):
     assert payloads(q) == [1, 2]
 
 
-@pytest.mark.damaged
 def test_a_lapsed_probe_is_kept_beside_groups_that_empty(q, clock):
     """Upkeep that forgets idle gates does not forget that a group still owes its probe."""
     q.push("best", 5, group="a")
@@ -349,6 +348,7 @@ def test_a_lapsed_probe_is_kept_beside_groups_that_empty(q, clock):
     assert [task.payload for task in q.pop_many(4)] == ["best"]
 
 
+@pytest.mark.damaged
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
     """A probe that is gone without a word holds nobody up."""

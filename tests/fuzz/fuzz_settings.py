@@ -1,0 +1,18 @@
+"""The fuzzers' settings: a few seconds in the suite, always the same; long with `make soak`."""
+
+from hypothesis import HealthCheck, Phase, settings
+
+SOAK = settings.get_current_profile_name() == "soak"
+
+
+def examples(quick: int) -> settings:
+    """So many examples in the suite, and a hundred times as many in a soak."""
+    return settings(
+        max_examples=quick * 100 if SOAK else quick,
+        derandomize=not SOAK,
+        database=None,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+    )

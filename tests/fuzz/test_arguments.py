@@ -1,0 +1,205 @@
+"""Every public argument with anything in it: a clear error, or a call that works."""
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fuzz_settings import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+from redis.exceptions import RedisError
+from typer.testing import CliRunner
+
+from dpq import (
+    DPQ,
+    Adaptive,
+    Backoff,
+    DPQError,
+    Push,
+    RateLimit,
+    RateLimited,
+    Reserve,
+    Retry,
+    Scheduler,
+    Worker,
+)
+from dpq.cli import app
+from dpq.connect import open_url
+from dpq.server import Server
+
+ALLOWED = (DPQError, RedisError)
+
+NAME = "fuzz"
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([0, 1, -1, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 10**400]),
+    st.floats(),
+    st.sampled_from([math.nan, math.inf, -math.inf, 1e308, 5e-324, -0.0]),
+    st.text(max_size=20),
+    st.text(alphabet=st.characters(categories=["Cs", "Cc", "Lu"]), max_size=5),
+    st.sampled_from(["", "*", "\t", "a\tb", "{}", "é" * 101, "x" * 201, "\ud800", "keep", "rerun"]),
+    st.binary(max_size=9),
+    st.lists(st.integers(), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.builds(object),
+    st.just(int),
+)
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+def some(names: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Some of these keyword arguments, with anything in them."""
+    return st.fixed_dictionaries({}, optional=dict.fromkeys(names.split(), anything))
+
+
+PUSHES = "priority delay group key on_duplicate max_attempts expires_in cost"
+
+# A method, its positional arguments, its keyword arguments. A wait is never long.
+calls = st.one_of(
+    st.tuples(st.just("push"), st.tuples(json_like | anything), some(PUSHES)),
+    st.tuples(st.just("pop"), st.tuples(), some("visibility")),
+    st.tuples(st.just("pop_many"), st.tuples(anything), some("visibility")),
+    *(
+        st.tuples(st.just(name), st.tuples(st.just("TASK") | anything, anything), st.just({}))
+        for name in ("extend", "set_visibility", "release", "fail", "bury")
+    ),
+    st.tuples(st.just("rate_limited"), st.tuples(st.just("TASK"), anything), some("scope")),
+    st.tuples(st.just("release"), st.tuples(st.just("TASK")), some("delay priority")),
+    st.tuples(st.just("fail"), st.tuples(st.just("TASK")), some("error delay")),
+    *(
+        st.tuples(st.just(name), st.tuples(anything), st.just({}))
+        for name in (
+            "ack",
+            "get",
+            "peek",
+            "cancel",
+            "pause",
+            "group",
+            "why",
+            "clear_limit",
+            "purge",
+        )
+    ),
+    st.tuples(st.just("peek"), st.tuples(anything, anything), st.just({})),
+    st.tuples(st.just("update"), st.tuples(st.just("ID") | anything), some("priority delay")),
+    st.tuples(st.just("delay_group"), st.tuples(anything, anything), st.just({})),
+    st.tuples(
+        st.just("set_limit"),
+        st.tuples(),
+        some("rate per burst group concurrency adaptive reserve"),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def redis(fuzzed_server: Server) -> Iterator[Redis]:
+    with Redis.from_url(fuzzed_server.url) as client:
+        yield client
+        client.flushall()
+
+
+def goes_on(redis: Redis) -> None:
+    """A queue that anything was said to is whole, and hands out what is pushed."""
+    q: DPQ[Any] = DPQ(redis, NAME)
+    assert q.check() == []
+    q.resume()
+    for state in (None, "*", *(limit.group for limit in q.limits() if limit.group)):
+        q.clear_limit(state)
+    q.purge()
+    q.push("after")
+    assert q.pop().task.payload == "after"
+    q.drop()
+
+
+@examples(150)
+@given(st.lists(calls, min_size=1, max_size=6))
+def test_any_call(redis, made):
+    """Any arguments to any method: a DPQError, or the call works; and the queue goes on."""
+    q: DPQ[Any] = DPQ(redis, NAME)
+    q.push_many([Push(n, group="g") for n in range(3)])
+    task = q.pop().task
+    known = {"TASK": task, "ID": task.id}
+    for name, arguments, named in made:
+        plain = [known.get(a, a) if isinstance(a, str) else a for a in arguments]
+        with contextlib.suppress(*ALLOWED):
+            getattr(q, name)(*plain, **named)
+    goes_on(redis)
+
+
+@examples(200)
+@given(
+    anything,
+    some(
+        "default_visibility default_max_attempts order aging fairness backoff max_payload_bytes "
+        "dead_max_tasks dead_max_age payload_type"
+    ),
+)
+def test_any_queue(redis, name, settings):
+    """Any arguments to the constructor: a DPQError, or a queue that works."""
+    with contextlib.suppress(*ALLOWED):
+        q: DPQ[Any] = DPQ(redis, name, **settings)
+        with contextlib.suppress(*ALLOWED):
+            q.push(1)
+            q.pop()
+        q.drop()
+
+
+@examples(200)
+@given(st.lists(anything, min_size=3, max_size=3))
+def test_any_value(redis, values):
+    """The small values, signals, workers and URLs refuse what they cannot take with a DPQError."""
+    q: DPQ[Any] = DPQ(redis, NAME)
+    first, second, third = values
+    for make in (
+        lambda: RateLimit(first, second, third),
+        lambda: Reserve(first, second),
+        lambda: Adaptive(first, second, third),
+        lambda: Backoff(first, second),
+        lambda: RateLimited(first, second),
+        lambda: Retry(first),
+        lambda: Scheduler(redis, [first]),
+        lambda: Worker(first, lambda task: None),
+        lambda: Worker(q, lambda task: None, concurrency=first, prefetch=second, order=third),
+        lambda: Worker(q, lambda task: None, visibility=first, time_limit=second, grace=third),
+        lambda: open_url(first) if "embedded" not in str(first) else None,
+    ):
+        with contextlib.suppress(*ALLOWED):
+            make()
+
+
+SPOKEN = (
+    "push pop ack fail release rate-limited bury extend peek get why stats queues check update "
+    "cancel pause resume promote limit group dead set list clear show close open replay {} [] null "
+    "--priority --delay --group --key --json -n --state --cost 10/s 5/m 1 -1 1e9 nan inf "
+    "--visibility --reason --rate --per --burst --help --yes"
+)
+words = st.lists(
+    st.one_of(
+        st.sampled_from(SPOKEN.split()),
+        st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8),
+    ),
+    max_size=6,
+)
+
+
+@examples(60)
+@given(words, st.binary(max_size=60))
+def test_any_command_line(fuzzed_server, redis, line, stdin):
+    """Any words after `dpq`, with any input: it ends with 0, 1 or 2, and without a traceback."""
+    if {"--wait", "--watch", "scheduler", "demo", "--url"} & set(line):
+        return
+    where = ["--url", fuzzed_server.url, "--queue", NAME]
+    result = CliRunner().invoke(app, [*where, *line], input=stdin)
+    assert result.exit_code in (0, 1, 2), (line, result.exception)
+    assert result.exception is None or isinstance(result.exception, SystemExit), line
+    assert "Traceback" not in result.stderr

@@ -1,0 +1,170 @@
+"""What the fuzzers have found, each planted by hand: the damage hits itself, and nothing else."""
+
+import time
+
+import pytest
+
+from dpq import DPQ, DPQError, Push, Scheduler
+from dpq._keys import REGISTRY, key_of
+
+JUNK = [
+    b"",
+    b"nan",
+    b"inf",
+    b"no number",
+    b"99999999999999999999999",
+    b"-5",
+    b"9007199254740993000",
+]
+
+
+@pytest.fixture
+def key(queue_name):
+    return lambda part: key_of(queue_name, part)
+
+
+@pytest.mark.parametrize(
+    "field", ["pushed", "popped", "acked", "buried", "expired_leases", "failed"]
+)
+def test_a_damaged_total_loses_no_task(redis, q, key, clock, field):
+    """Totals are sequences too: with any of them damaged, tasks go on, in order and fenced."""
+    for junk in JUNK:
+        first = q.push("first")
+        held = q.pop().task
+        redis.hset(key("stats"), field, junk)
+        q.push_many([Push("second"), Push("third", group="g"), Push("spent", 9, max_attempts=1)])
+        q.fail(q.pop().task, "no")
+        q.bury(q.pop().task, "no")
+        later = q.pop().task
+        assert (held.id, later.payload) == (first, "third")
+        assert later.token > held.token
+        clock.advance(31)
+        q.promote()
+        assert q.check() == []
+        assert {task.payload for task in q.pop_many(9)} == {"first", "third"}
+        q.stats()
+        q.purge()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        b"",
+        b"junk",
+        b"1 0 1 0 - 0 10 1 0 nan 1700000000000 0 0 1000000000000001\t\t\t\t",
+        b"1 0 1 0 - 0 10 1 0 1e999 1700000000000 0 0 1000000000000001\t\t\t\t",
+        b"1 0 1 0 - 0 10 1 0 x 1700000000000 0 0 1000000000000001\t\t\t\t",
+        b"1 0 1 0 - 0 10 1 0 5 1700000000000 0 x@5 1000000000000001\t\t\t\t",
+        b"1 0 1 0 - 0 10 1 0 5 1700000000000 0 0 1\t\t\t\t",
+    ],
+)
+@pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
+def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record, state):
+    """A record that cannot be read goes to the dead letters; those beside it come."""
+    ids = q.push_many([Push(n, -n, 5 if state == "delayed" else 0) for n in range(5)])
+    if state == "invisible":
+        q.pop_many(5)
+    redis.hset(key("meta"), ids[2], record)
+    clock.advance(60)
+    q.promote()
+    got = q.pop_many(9)
+    clock.advance(60)
+    q.promote()
+    assert [task.payload for task in got if task.id != ids[2]] == [0, 1, 3, 4]
+    assert [(task.id, task.reason) for task in q.dead.list()] == [(ids[2], "bad record")]
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("part", ["conf", "limits", "gates"])
+def test_a_damaged_limit_is_as_none(redis, q, key, part, clock):
+    """What a limit says or has granted, and nobody can read, holds no task back."""
+    for junk in (*JUNK, b"0|0 1000 1", b"0|nan 1000 1", b"0|1 0 1", b"x|y", b"1 l p 0 0 0 1000:x "):
+        clock.advance(3600)
+        q.set_limit(1, 60)
+        q.set_limit(1, 60, group="g")
+        q.push(1, group="g")
+        q.ack(q.pop().task)
+        for name in redis.hkeys(key(part)):
+            if name in (
+                b"queue_rules",
+                b"queue_gate",
+                b"paused_until",
+                b"shut_until",
+                b"g",
+                b"group:g",
+            ):
+                redis.hset(key(part), name, junk)
+        if part == "conf":
+            redis.hset(key(part), "paused_until", "junk")
+        q.limits()
+        q.groups()
+        q.check()
+        q.clear_limit()
+        q.clear_limit("g")
+        q.push(2, group="g", priority=5)
+        assert q.pop().task.payload == 2
+        q.purge()
+
+
+def test_no_waiter_spins_when_the_next_event_is_lost(redis, q, key, clock):
+    """A due task is found though `conf` names a moment that is too late."""
+    q.push(1, delay=5)
+    redis.hset(key("conf"), "next_event", "1e18")
+    clock.advance(6)
+    started = time.monotonic()
+    assert q.pop(timeout=5).task.payload == 1
+    assert time.monotonic() < started + 4
+
+
+def test_a_strange_name_in_the_registry_stops_no_daemon(redis, q, queue_name, clock):
+    """The scheduler leaves names alone that no queue can have, and looks after all others."""
+    q.push(1, delay=5)
+    redis.sadd(REGISTRY, b"{", b"", b"\xff\xfe", b"a\tb", b"x" * 300)
+    scheduler = Scheduler(redis)
+    scheduler.run_once()
+    assert queue_name in scheduler._queues
+    assert q.stats().ready == 1  # by the server's clock it is long due
+    redis.delete(REGISTRY)
+
+
+def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
+    """get and peek show a damaged task as such; a reply that makes no sense is a DPQError."""
+    id_ = q.push(1)
+    redis.hset(key("meta"), id_, b"\xff")
+    assert (q.get(id_).last_error, q.peek(1)[0].last_error) == ("bad record", "bad record")
+    redis.hset(key("meta"), id_, b"1 0 1 0 - 0 10 1 0 1 99999999999999999999 0 0 1" + b"\t" * 4)
+    assert q.get(id_).enqueued_at.year == 9999
+    redis.zadd(key("waiting"), {b"junk": 0})
+    assert q.peek(5, "waiting")[0].last_error == "bad record"
+    redis.hset(key("conf"), "format", b"\xff")
+    with pytest.raises(DPQError, match="format"):
+        DPQ(redis, q.queue_name, order="fifo")
+
+
+def test_what_comes_by_hand_beyond_the_bounds_breaks_nothing(redis, q, queue_name, clock):
+    """Names and payloads beyond the bounds, sent to the script by hand, are popped whole."""
+    from dpq._scripts import script
+
+    q.push("before")
+    called = script("push")
+    keys = [key_of(queue_name, part) for part in called.parts]
+    spec = f"3 1 0 5 0 1 k\t{'g' * 5000}\t{'k' * 5000}"
+    redis.eval(called.text, len(keys), *keys, clock.ms, "i" * 500, spec, b'"%b"' % (b"x" * 2**21))
+    task = q.pop().task
+    assert (len(task.group), len(task.key), len(task.id)) == (5000, 5000, 500)
+    q.ack(task)
+    assert (q.pop().task.payload, q.check()) == ("before", [])
+
+
+def test_the_server_bounds_every_argument(server, redis, q):
+    """`proto-max-bulk-len` refuses what is longer, whatever the client allows."""
+    before = redis.config_get("proto-max-bulk-len")["proto-max-bulk-len"]
+    redis.config_set("proto-max-bulk-len", 1024 * 1024)
+    try:
+        with pytest.raises(
+            Exception, match=r"invalid bulk length|[Cc]onnection|Broken pipe|closed"
+        ):
+            DPQ(redis, q.queue_name, max_payload_bytes=8 * 2**20).push("x" * (2 * 2**20))
+    finally:
+        redis.config_set("proto-max-bulk-len", before)
+    assert q.size() == 0

@@ -1,0 +1,282 @@
+"""TLS: `rediss://` with a CA and client certificates, on real servers that speak it."""
+
+import asyncio
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from support import wait_for
+from typer.testing import CliRunner
+
+from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, Push, Scheduler, Worker
+from dpq.cli import app
+from dpq.connect import mask, open_url
+from dpq.server import Server, find_all_binaries
+
+BINARIES = {f"{b.family}-{b.version.rpartition('.')[0]}": b for b in find_all_binaries()}
+
+SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
+
+
+class Certificates(NamedTuple):
+    """Where the files are."""
+
+    directory: Path
+
+    def path(self, name: str) -> str:
+        return str(self.directory / name)
+
+    def query(self, certificate: str = "client", **more: str) -> str:
+        """The URL parameters of a client with a certificate."""
+        words = {
+            "ssl_ca_certs": self.path("ca.pem"),
+            "ssl_certfile": self.path(f"{certificate}.pem"),
+            "ssl_keyfile": self.path(f"{certificate}.key"),
+            **more,
+        }
+        return "&".join(f"{name}={value}" for name, value in words.items() if value)
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """A CA, a server and a client that it vouches for, and a stranger with a CA of its own."""
+    program = shutil.which("openssl")
+    if program is None:
+        pytest.skip("no openssl to make certificates with")
+    directory = tmp_path_factory.mktemp("tls")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+
+    def openssl(*words: str) -> None:
+        subprocess.run([program, *words], cwd=directory, check=True, capture_output=True)
+
+    for name in ("ca", "strange"):
+        openssl(
+            *("req", "-x509", *key, "-nodes", "-days", "2", "-subj", f"/CN={name}"),
+            *("-addext", "keyUsage=keyCertSign,cRLSign"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
+        )
+    (directory / "names").write_text("subjectAltName=DNS:localhost\n")
+    for name, ca in (("server", "ca"), ("client", "ca"), ("stranger", "strange")):
+        openssl(
+            *("req", *key, "-nodes", "-subj", f"/CN={name}"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.csr"),
+        )
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-days", "2", "-extfile", "names"),
+            *("-CA", f"{ca}.pem", "-CAkey", f"{ca}.key", "-CAcreateserial", "-out", f"{name}.pem"),
+        )
+    openssl(
+        "ec", "-aes256", "-passout", f"pass:{SECRET}", "-in", "client.key", "-out", "locked.key"
+    )
+    shutil.copy(directory / "client.pem", directory / "locked.pem")
+    return Certificates(directory)
+
+
+class Tls(NamedTuple):
+    """A server that speaks TLS on a port, and plain text on its own socket."""
+
+    base: str
+    server: Server
+    certificates: Certificates
+
+    def url(self, **more: str) -> str:
+        return f"{self.base}?{self.certificates.query(**more)}"
+
+
+@pytest.fixture(scope="module", params=list(BINARIES))
+def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Tls]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["--bind", "127.0.0.1", "--tls-port", str(port)]
+    words += ["--tls-ca-cert-file", certificates.path("ca.pem")]
+    words += ["--tls-cert-file", certificates.path("server.pem")]
+    words += ["--tls-key-file", certificates.path("server.key")]
+    try:
+        server = Server.start(BINARIES[request.param], extra_args=words)
+    except ConfigurationError as error:
+        told = str(error)
+        assert "tls" in told.lower(), told
+        pytest.skip(f"{request.param} was built without TLS")
+    with server:
+        yield Tls(f"rediss://localhost:{port}/0", server, certificates)
+
+
+def blocked(tls: Tls) -> Callable[[], bool]:
+    """Does a client block at the server now?"""
+    return lambda: bool(Redis.from_url(tls.server.url).info("clients")["blocked_clients"])
+
+
+def test_a_queue_works_over_tls(tls, queue_name):
+    """Every kind of call goes over TLS: batches, large payloads, settling, looking, a scheduler."""
+    with DPQ.from_url(tls.url(), queue_name) as q:
+        large = [{"n": n, "text": "x" * 200_000} for n in range(12)]
+        q.push_many([Push(body) for body in large])
+        tasks = q.pop_many(12)
+        assert [task.payload for task in tasks] == large
+        assert q.ack_many(tasks) == [True] * 12
+        q.push("later", delay=0.001)
+        scheduler = Scheduler(q.redis, [queue_name])
+        wait_for(lambda: scheduler.run_once() or q.stats().ready, q.stats)
+        with q.lease() as task:
+            assert task.payload == "later"
+        assert (q.size(), q.check()) == (0, [])
+        q.drop()
+
+
+def test_a_waiting_pop_wakes_over_tls(tls, queue_name):
+    """A pop that blocks over TLS wakes at a push, and at the exact moment of a delay."""
+    with DPQ.from_url(tls.url(), queue_name) as q, DPQ.from_url(tls.url(), queue_name) as other:
+        got: list[Any] = []
+        thread = threading.Thread(target=lambda: got.append(q.pop(timeout=30).task))
+        thread.start()
+        wait_for(blocked(tls), lambda: got)
+        other.push("now")
+        thread.join(30)
+        assert [task.payload for task in got] == ["now"]
+        other.push("soon", delay=0.2)
+        assert q.pop(timeout=30).task.payload == "soon"
+        q.drop()
+
+
+def test_asyncio_works_over_tls(tls, queue_name):
+    """AsyncDPQ sends, waits and settles over TLS."""
+
+    async def scene() -> Any:
+        async with AsyncDPQ.from_url(tls.url(), queue_name) as q:
+            waiting = asyncio.create_task(q.pop(timeout=30))
+            await asyncio.to_thread(wait_for, blocked(tls), waiting.done)
+            await q.push({"n": 1})
+            popped = await waiting
+            await popped.on_success()
+            for n in range(20):
+                await q.push(n)
+            seen: list[int] = []
+
+            async def handle(task: Any) -> None:
+                seen.append(task.payload)
+
+            await AsyncWorker(q, handle, concurrency=4).run(until_empty=True, signals=False)
+            await q.drop()
+            return popped.task.payload, sorted(seen)
+
+    assert asyncio.run(scene()) == ({"n": 1}, list(range(20)))
+
+
+def test_a_worker_works_over_tls(tls, queue_name):
+    """Worker threads, with acks that travel with the next pop, work over TLS."""
+    with DPQ.from_url(tls.url(), queue_name) as q:
+        for n in range(30):
+            q.push(n)
+        seen: list[int] = []
+        worker = Worker(q, lambda task: seen.append(task.payload), concurrency=3, prefetch=4)
+        assert worker.run(until_empty=True, signals=False) == 30
+        assert (sorted(seen), q.size()) == (list(range(30)), 0)
+        q.drop()
+
+
+def test_the_program_works_over_tls(tls, queue_name):
+    """`dpq --url rediss://...` works, in a process of its own."""
+    where = ["--url", tls.url(), "--queue", queue_name]
+    command = [sys.executable, "-m", "dpq", *where]
+    subprocess.run([*command, "push", '"hello"'], check=True, capture_output=True)
+    done = subprocess.run([*command, "pop", "--wait"], check=True, capture_output=True, text=True)
+    assert '"payload":"hello"' in done.stdout
+    with DPQ.from_url(tls.url(), queue_name) as q:
+        q.drop()
+
+
+def test_the_server_wants_to_know_the_client(tls, queue_name):
+    """Without a certificate, or with one of another CA, nothing is stored, and an error says so."""
+    for query in (
+        f"ssl_ca_certs={tls.certificates.path('ca.pem')}",
+        tls.certificates.query("stranger"),
+    ):
+        with (
+            DPQ.from_url(f"{tls.base}?{query}", queue_name) as q,
+            pytest.raises(RedisConnectionError, match=r"cannot reach rediss://localhost:\d+/0"),
+        ):
+            q.push(1)
+    with DPQ.from_url(tls.url(), queue_name) as q:
+        assert q.stats().pushed == 0
+
+
+def test_the_client_wants_to_know_the_server(tls, queue_name):
+    """A server that no trusted CA vouches for, or of another name, is refused before anything."""
+    for base, query in (
+        (tls.base, ""),
+        (tls.base, tls.certificates.query(ssl_ca_certs=tls.certificates.path("strange.pem"))),
+        (tls.base.replace("localhost", "127.0.0.1"), tls.certificates.query()),
+    ):
+        with (
+            DPQ.from_url(f"{base}?{query}", queue_name) as q,
+            pytest.raises(RedisConnectionError, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            q.push(1)
+
+
+def test_a_key_may_have_a_password(tls, queue_name):
+    """`ssl_password` opens a key; without it the URL is refused, and nobody is asked for it."""
+    with DPQ.from_url(tls.url(certificate="locked", ssl_password=SECRET), queue_name) as q:
+        q.push(1)
+        q.drop()
+    for wrong in ("", "another"):
+        with pytest.raises(ConfigurationError, match="ssl_password is wrong"):
+            DPQ.from_url(tls.url(certificate="locked", ssl_password=wrong), queue_name)
+
+
+def test_plain_text_is_refused(tls, queue_name):
+    """A client that speaks plain text to the TLS port gets a clear end, not a hang."""
+    url = tls.base.replace("rediss", "redis")
+    with (
+        DPQ.from_url(url, queue_name) as q,
+        pytest.raises(RedisConnectionError, match="cannot reach"),
+    ):
+        q.push(1)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ({"ssl_ca_certs": "/no/such.pem"}, "ssl_ca_certs is not a file"),
+        ({"ssl_ca_certs": "{}/client.key"}, "ssl_ca_certs holds no certificates"),
+        ({"ssl_ca_path": "/no/such"}, "ssl_ca_path is not a directory"),
+        ({"ssl_certfile": "/no/such.pem"}, "ssl_certfile is not a file"),
+        ({"ssl_keyfile": "/no/such.key"}, "ssl_keyfile is not a file"),
+        ({"ssl_certfile": ""}, "ssl_keyfile needs ssl_certfile"),
+        ({"ssl_keyfile": "{}/stranger.key"}, "are no certificate and its key"),
+        ({"ssl_cert_reqs": "maybe"}, "one of none, optional, required"),
+        ({"ssl_certs": "x"}, "parameter that redis-py does not know"),
+    ],
+)
+def test_a_bad_parameter_is_refused_at_once(certificates, words, why):
+    """What is wrong with the TLS of a URL shows when it is opened, in all shells, without I/O."""
+    words = {name: value.format(certificates.directory) for name, value in words.items()}
+    url = f"rediss://localhost:1/0?{certificates.query(**words)}"
+    for opened in (DPQ.from_url, AsyncDPQ.from_url):
+        with pytest.raises(ConfigurationError, match=why):
+            opened(url, "q")
+    result = CliRunner().invoke(app, ["--url", url, "stats"])
+    assert (result.exit_code, why in result.stderr) == (2, True)
+
+
+def test_no_password_is_shown(certificates):
+    """The password of a key is masked wherever the URL is shown."""
+    query = certificates.query("locked", ssl_password=SECRET)
+    url = f"rediss://user:{SECRET}@localhost:1/0?{query}"
+    opened = open_url(url)
+    assert SECRET not in mask(url) + opened.label + repr(opened)
+    with pytest.raises(ConfigurationError) as refused:
+        open_url(url.replace("locked.key", "stranger.key"))
+    assert SECRET not in str(refused.value)
+    with DPQ.from_url(url, "q") as q, pytest.raises(RedisConnectionError) as away:
+        q.push(1)
+    assert SECRET not in str(away.value)
+    opened.close()
