@@ -601,6 +601,21 @@ class DPQ(QueueFace[P]):
         """
         return self._drive(self._commands.check())
 
+    def repair(self) -> list[Problem]:
+        """Mend what `check` finds, in bounded steps, while the queue is in use.
+
+        No task is lost: one without its record or its payload goes to the dead letters, with the
+        reason `bad record` or `payload missing`; one that is in no set is due again. Safe to call
+        twice, and from several places at once. A repair whose reply is lost has mended all the
+        same, and names less.
+
+        Returns:
+            What it has mended, as `check` names it; one cause may have several names.
+
+        Source: docs/operations.md, "Repair".
+        """
+        return self._drive(self._commands.repair())
+
 
 def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server, in alphabetical order."""

@@ -417,6 +417,10 @@ class AsyncDPQ(QueueFace[P]):
         """Async `DPQ.check`."""
         return await self._drive(self._commands.check())
 
+    async def repair(self) -> list[Problem]:
+        """Async `DPQ.repair`."""
+        return await self._drive(self._commands.repair())
+
     @property
     def dead(self) -> "AsyncDeadLetters[P]":
         """Async `DPQ.dead`."""

@@ -1,8 +1,10 @@
--- _member: what a member of ready or waiting says. Gives: split(set, member) -> id, order, group.
+-- _member: what a member of ready or waiting says. Gives: split(set, member) -> id, order, group; the id of
+-- what is no such member is empty.
 local function split(set, member)
   local group
   if set == waiting then
     group, member = string.match(member, '^([^\t]*)\t%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x(.*)$')
+    member = member or ''
   end
   if set == waiting or set == ready then
     local length = string.byte(member) == 49 and 16 or 19
