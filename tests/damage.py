@@ -196,7 +196,14 @@ def lease_not_counted(probe, ids) -> set[tuple[str, str, str]]:
     return {("lease not counted", ids["counted"], "counted")}
 
 
+def lease_with_a_score(probe, ids) -> set[tuple[str, str, str]]:
+    member = f"counted\t{ids['counted']}"
+    probe.redis.zadd(probe.key("tracked"), {member: 1})
+    return {("lease not counted", member, "in tracked")}
+
+
 LIMIT_DAMAGES = [
+    lease_with_a_score,
     bad_gate,
     gate_with_an_exponent,
     bad_gate_of_the_queue,

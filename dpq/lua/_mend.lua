@@ -6,6 +6,9 @@
 
 -- Its payload, if it is there, goes to the dead letters.
 local function salvage(id)
+  for _, set in ipairs({ delayed, invisible, dead }) do
+    redis.call('ZREM', set, id)
+  end
   if redis.call('HEXISTS', payload, id) == 1 then
     rescue(id)
   end
@@ -50,10 +53,8 @@ local function mend(id, raw)
   local task = read(raw)
   if not task then
     problem('bad record', id, raw)
-    for _, set in ipairs({ delayed, invisible, dead }) do
-      redis.call('ZREM', set, id)
-    end
-    rescue(id)
+    redis.call('HSETNX', payload, id, '')
+    salvage(id)
     task = read(redis.call('HGET', meta, id))
   end
   local states, placed, filled, holds = diagnose(id, task)

@@ -1,8 +1,9 @@
 -- _sound: what is wrong with what limits keep.
 -- Wants: invisible, meta, tracked; read (_record); gate_of (_gate).
 -- Gives: problem(kind, subject, detail), which adds to reply; and whether something is wrong, told by it:
---        gate_fault(scope, text), "bad gate" or "probe without a lease"; lease_ended(member), of tracked;
---        lease_uncounted(id), the member that is missing there.
+--        gate_fault(scope, text), "bad gate" or "probe without a lease"; lease_fault(member,
+--        score), "lease that has ended" or "lease not counted", as one with a score is not; and
+--        lease_uncounted(id), the member that is missing in tracked.
 local reply = {}
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
@@ -18,11 +19,12 @@ local function gate_fault(scope, text)
   end
 end
 
-local function lease_ended(member)
+local function lease_fault(member, score)
   local group, id = string.match(member, '^([^\t]*)\t(.*)$')
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
   local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
-  return member ~= '\t' and not holds and problem('lease that has ended', member, 'in tracked')
+  local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'
+  return fault and problem(fault, member, 'in tracked')
 end
 
 local function lease_uncounted(id)

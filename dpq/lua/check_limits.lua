@@ -31,7 +31,7 @@ for i = 1, #page[2], 2 do
   if set == gates then
     gate_fault(page[2][i], page[2][i + 1])
   elseif set == tracked then
-    lease_ended(page[2][i])
+    lease_fault(page[2][i], page[2][i + 1])
   else
     lease_uncounted(page[2][i])
   end

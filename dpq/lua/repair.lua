@@ -91,7 +91,8 @@ local function mend_entry(name, value)
   elseif set == keys and task and task.key ~= name then
     problem('key of another task', id, name)
     redis.call('HDEL', keys, name)
-  elseif order and not heads and not (task and place_of(set, id, task) == name) then
+  elseif order and not heads and not (task and place_of(set, id, task) == name
+    and (set == ready or value == '0')) then
     if task then -- else the walk through meta tells of it
       problem('stale place', id, name)
     end

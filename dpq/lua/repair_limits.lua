@@ -68,9 +68,14 @@ for i = 1, #page[2], 2 do
     if member then
       redis.call('ZADD', tracked, '0', member)
     end
-  elseif lease_ended(name) then
-    redis.call('ZREM', tracked, name)
-    stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
+  else
+    local fault = lease_fault(name, page[2][i + 1])
+    if fault == 'lease not counted' then
+      redis.call('ZADD', tracked, '0', name)
+    elseif fault then
+      redis.call('ZREM', tracked, name)
+      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
+    end
   end
 end
 admit()
