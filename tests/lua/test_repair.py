@@ -326,7 +326,9 @@ class Vandal:
         if part == "conf":
             redis.hdel(key, "next_event")
             return "conf"
-        if redis.type(key) == b"hash":
+        if part in ("groups", "payload", "meta", "keys", "gates"):
+            if not redis.exists(key):
+                return part
             field = chance.choice(redis.hkeys(key))
             if part == "payload" or chance.random() < 0.5:
                 redis.hdel(key, field)
@@ -347,7 +349,7 @@ class Vandal:
         return part
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", range(15))
 @pytest.mark.parametrize("fairness", ["none", "round_robin"])
 def test_any_damage(server, redis, queue_name, clock, probe, seed, fairness):
     """After any few damages one repair leaves a sound queue that gives out every task it has."""
@@ -376,12 +378,12 @@ def test_any_damage(server, redis, queue_name, clock, probe, seed, fairness):
         assert before - kept(probe) == Counter(), struck
         assert q.repair() == [], struck
         q.dead.replay()
-        for _ in range(300):
-            clock.advance(10**10 if _ == 299 else 60)
+        clock.advance(10**10)
+        for _ in range(60):
+            clock.advance(60)
             q.ack_many(q.pop_many(100))
-        assert q.stats().dead + q.size() == 0 or all(
-            dead.payload in ("", "nonsense") for dead in q.dead.list()
-        ), struck
+        assert q.size() == 0, struck
+        assert {dead.payload for dead in q.dead.list(1000)} <= {""}, struck
 
 
 # How it walks
