@@ -14,6 +14,7 @@ from dpq.errors import (
     RateLimited,
     Reject,
     Retry,
+    ServerWarning,
     Signal,
     TaskNotFoundError,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "Reserve",
     "Retry",
     "Scheduler",
+    "ServerWarning",
     "Signal",
     "Task",
     "TaskFunction",

@@ -36,7 +36,7 @@ LAYERS = [
     {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
     {"limits"},
     {"_replies"},
-    {"_settings", "_limit_replies", "_command"},
+    {"_settings", "_limit_replies", "_command", "_problems"},
     {"_limit_commands"},
     {"_commands"},
     {"server", "_keeper", "_link", "_leases"},

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, limits, look, produce
+from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
-from dpq.cli._shell import BareNumber, Program, log_to_stderr
+from dpq.cli._shell import BareNumber, Program, log_to_stderr, tell_warnings
 
 __all__ = ["app", "main"]
 
@@ -64,6 +64,7 @@ def root(
     Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.
     """
     log_to_stderr(ctx, verbose + (ctx.invoked_subcommand == "scheduler"))
+    tell_warnings(ctx)
 
 
 _command: Callable[..., None]
@@ -96,6 +97,7 @@ app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(daemon.scheduler)
+_add()(doctor.doctor)
 _add()(demo.demo)
 
 

@@ -212,7 +212,7 @@ def test_dead_without_a_reason_and_ready(q, probe, clock):
 
 
 def test_malformed_members(q, probe):
-    """What is no member at all goes from ready and waiting, and so does a second place of a head."""
+    """What is no member at all goes from ready and waiting, and nothing else does."""
     for i in range(2):
         q.push(i, group="g")
     for part in ("ready", "waiting"):
