@@ -1,6 +1,8 @@
 """`dpq doctor`: what it finds, explains and mends, and how it ends."""
 
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +11,7 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ, _face
+from dpq import DPQ
 from dpq._keys import key_of
 from dpq.cli import app
 from dpq.server import Server
@@ -77,7 +79,7 @@ def test_json(run: Run, q: DPQ) -> None:
         assert "payload missing" in told["way_out"]
 
 
-def test_the_server(run: Run, private: Server, tmp_path: Path, monkeypatch: object) -> None:
+def test_the_server(run: Run, private: Server, tmp_path: Path) -> None:
     """What endangers tasks on the server is told with its fix, remains after --repair, and is 1."""
     link = tmp_path / "s.sock"  # beside it, nothing says that the server is a private one
     link.symlink_to(Path(private.directory) / "server.sock")
@@ -95,15 +97,13 @@ def test_the_server(run: Run, private: Server, tmp_path: Path, monkeypatch: obje
             redis.config_set("maxmemory-policy", "noeviction")
 
 
-def test_other_commands_warn(
-    run: Run, private: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every other command says it in one line on stderr."""
-    monkeypatch.setattr(_face, "_looked_at", set())
+def test_other_commands_warn(private: Server, q: DPQ, tmp_path: Path) -> None:
+    """Every other command says it in one line on stderr, and does its work."""
     link = tmp_path / "s.sock"
     link.symlink_to(Path(private.directory) / "server.sock")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONWARNINGS", "default")
-        result = run("check", url=f"unix://{link}")
-    assert result.stdout == ""
-    assert "ServerWarning" not in result.stderr
+    words = [sys.executable, "-m", "dpq", "--url", f"unix://{link}", "push", "1"]
+    words += ["--queue", q.queue_name]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == q.pop().task.id
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"warning: unix://{link}: The server keeps nothing on disk")
