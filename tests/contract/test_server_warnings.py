@@ -80,7 +80,9 @@ def test_eviction(redis: Redis, server: Server, policy: Any, first_call: First) 
     assert "noeviction" in told
 
 
-def test_a_private_server_is_meant_to_be_so(redis: Redis, server: Server, first_call: First) -> None:
+def test_a_private_server_is_meant_to_be_so(
+    redis: Redis, server: Server, first_call: First
+) -> None:
     """A throw-away server is not warned of, and is asked for nothing but INFO."""
     redis.config_resetstat()
     assert first_call(redis.connection_pool.connection_kwargs["path"]) == []
@@ -121,12 +123,12 @@ def test_what_may_not_be_asked(
 
 def test_as_an_error(elsewhere: str, queue_name: str) -> None:
     """Where warnings are errors the first call raises it, and the next one works."""
-    with Redis(unix_socket_path=elsewhere) as client, DPQ(client, queue_name) as q:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            with pytest.raises(ServerWarning, match="keeps nothing"):
-                q.size()
-            assert q.size() == 0
+    client = Redis(unix_socket_path=elsewhere)
+    with client, DPQ(client, queue_name) as q, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ServerWarning, match="keeps nothing"):
+            q.size()
+        assert q.size() == 0
 
 
 def test_inspect(redis: Redis, elsewhere: str, policy: Any) -> None:
