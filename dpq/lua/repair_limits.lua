@@ -48,7 +48,7 @@ local function mend_gate(scope, text)
     end
   elseif fault then
     local gate = gate_of(scope)
-    gate.probe, gate.changed = 'p', true
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- _prune counts from then
     stirred[scope] = true
   end
 end
