@@ -14,6 +14,7 @@ from dpq.errors import (
     RateLimited,
     Reject,
     Retry,
+    ServerWarning,
     Signal,
     TaskNotFoundError,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Reserve",
     "Retry",
     "Scheduler",
+    "ServerWarning",
     "Signal",
     "Task",
     "TaskFunction",

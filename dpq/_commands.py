@@ -81,19 +81,20 @@ PAGE = 100
 MAX_ATTEMPTS = 1_000_000
 
 CHECKED_PARTS = (
-    "meta",
-    "ready",
-    "delayed",
-    "invisible",
-    "waiting",
-    "dead",
-    "closed",
-    "payload",
-    "keys",
-    "groups",
+    *(("check", part) for part in ("meta", "ready", "delayed", "invisible", "waiting", "dead")),
+    *(("check", part) for part in ("closed", "payload", "keys", "groups")),
+    *(("check_limits", part) for part in ("tracked", "gates", "invisible")),
 )
 
-CHECKED_LIMITS = ("tracked", "gates", "invisible")
+REPAIRED_PARTS = (
+    ("repair", "waiting"),  # first what does not belong there: the heirs of groups are found there
+    ("repair_limits", "gates"),  # and what could not be read when a group is opened
+    *(("repair", part) for part in ("ready", "groups", "meta", "payload")),
+    *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
+    ("repair_limits", "tracked"),
+    ("repair_limits", "invisible"),
+)
+"""What is mended in which order; see lua/repair.lua."""
 
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
@@ -470,13 +471,19 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored."""
+        return self._walk(CHECKED_PARTS)
+
+    def repair(self) -> Steps[list[Problem]]:
+        """Mend everything that is stored."""
+        return self._walk(REPAIRED_PARTS)
+
+    def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
         problems: list[Problem] = []
-        walks: list[tuple[str, list[Any]]] = [("check", [part]) for part in CHECKED_PARTS]
-        walks += [("check_limits", [self._now(), part]) for part in CHECKED_LIMITS]
-        for name, what in walks:
+        for name, part in parts:
             cursor = "0"
             while True:
-                args = [*what, cursor, PAGE]
+                timed = [] if name == "check" else [self._now()]
+                args = [*timed, part, cursor, PAGE]
                 cursor, found = yield self._command(name, args, _replies.read_problems)
                 problems += found
                 if cursor == "0":

@@ -1,12 +1,16 @@
 """What both shells have in common: a queue's arguments, checked once and readable after."""
 
 import inspect
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dpq._commands import Commands
+from dpq._problems import explain, server_problems, wants_save
+from dpq._replies import require_version
 from dpq.codec import DEFAULT_MAX_PAYLOAD_BYTES
-from dpq.errors import ConfigurationError
+from dpq.errors import ConfigurationError, ServerWarning
 from dpq.models import Fairness, Order
 from dpq.policy import Backoff
 
@@ -17,6 +21,21 @@ DEFAULT_VISIBILITY = 30.0
 
 DEFAULT_MAX_ATTEMPTS = 10
 """Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
+
+
+_looked_at: set[str] = set()
+"""The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
+
+
+def keeps_nothing_on_purpose(redis: Any) -> bool:
+    """Is this a client of a private server, which says itself what it keeps?"""
+    pool = getattr(redis, "connection_pool", None)
+    path = getattr(pool, "connection_kwargs", {}).get("path")
+    if not path:
+        return False
+    from dpq.server import MARKER  # here: only a POSIX system can run a private server
+
+    return Path(path).with_name(MARKER).exists()
 
 
 class QueueFace(Generic[P]):
@@ -101,6 +120,25 @@ class QueueFace(Generic[P]):
 
     def _start(self) -> None:
         """What a shell sets up after its arguments are checked."""
+
+    def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
+        """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
+        require_version(info)
+        known = self._run_id(info) in _looked_at
+        return not known and wants_save(info) and not keeps_nothing_on_purpose(self._redis)
+
+    def _warn(self, info: Mapping[str, Any], save: str | None) -> None:
+        """Say once what endangers tasks on this server."""
+        if self._run_id(info) in _looked_at:
+            return
+        _looked_at.add(self._run_id(info))
+        for problem in server_problems(info, save):
+            if problem.kind in ("eviction", "no persistence"):
+                told = " ".join(explain(problem))
+                warnings.warn(f"{self._server_label()}: {told}", ServerWarning, stacklevel=3)
+
+    def _run_id(self, info: Mapping[str, Any]) -> str:
+        return str(info.get("run_id") or self._server_label())
 
     def _server_label(self) -> str:
         if self._opened:

@@ -3,7 +3,7 @@
 Everything that comes in is what the client returned for a script: ints, bytes and lists of them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -159,8 +159,8 @@ def stored_task(
     return _task(DeadTask, task_id, record, payload, state, None, **more)
 
 
-def require_version(info: dict[str, Any]) -> None:
-    """Check what `INFO server` says.
+def require_version(info: Mapping[str, Any]) -> None:
+    """Check what INFO says.
 
     Raises:
         ConfigurationError: The server is older than Redis 6.2.

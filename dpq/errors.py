@@ -12,6 +12,8 @@
       Retry                             this attempt failed: come back after so long
       Reject                            no attempt will do: to the dead letters
 
+    ServerWarning (UserWarning)         the server is set up so that tasks may get lost
+
 Errors of the Redis client pass through unwrapped: callers already handle them.
 """
 
@@ -30,6 +32,7 @@ __all__ = [
     "RateLimited",
     "Reject",
     "Retry",
+    "ServerWarning",
     "Signal",
     "TaskNotFoundError",
 ]
@@ -122,6 +125,14 @@ class LeaseLostError(DPQError):
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action
+
+
+class ServerWarning(UserWarning):
+    """The server is set up so that tasks may get lost; said once per process and server.
+
+    It evicts keys, or keeps nothing on disk. A private throw-away server (`embedded:`) is meant to
+    be so. To accept it: `warnings.simplefilter("ignore", dpq.ServerWarning)`.
+    """
 
 
 class Signal(Exception):

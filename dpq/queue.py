@@ -20,11 +20,11 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
 from dpq._command import Command, Steps, parsed, together
-from dpq._face import QueueFace
+from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
 from dpq._link import Link
-from dpq._replies import require_version
+from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, Watch, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
@@ -155,7 +155,8 @@ class DPQ(QueueFace[P]):
     def _open(self) -> None:
         """Check the server, and agree with the queue on its settings, once."""
         try:
-            require_version(self._redis.info("server"))
+            info = self._redis.info()
+            self._warn(info, save_points(self._redis) if self._asks_for_save(info) else None)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
@@ -647,6 +648,39 @@ class DPQ(QueueFace[P]):
         Each step sees one moment, so a busy queue gives no false alarms.
         """
         return self._drive(self._commands.check())
+
+    def repair(self) -> list[Problem]:
+        """Mend what `check` finds, in bounded steps, while the queue is in use.
+
+        No task is lost: one without its record or its payload goes to the dead letters, with the
+        reason `bad record` or `payload missing`; one that is in no set is due again. Safe to call
+        twice, and from several places at once. A repair whose reply is lost has mended all the
+        same, and names less.
+
+        Returns:
+            What it has mended, as `check` names it; one cause may have several names.
+
+        Source: docs/operations.md, "Repair".
+        """
+        return self._drive(self._commands.repair())
+
+
+def save_points(redis: Any) -> str | None:
+    """Read when the server writes an RDB file: "" for never, None when it does not say."""
+    try:
+        return str(redis.config_get("save").get("save"))
+    except ResponseError:  # forbidden, as by many providers
+        return None
+
+
+def inspect_server(redis: Any) -> list[Problem]:
+    """Look at how the server is set up; what it does not say is taken for good."""
+    try:
+        info = redis.info()
+    except ResponseError:
+        return []
+    asks = wants_save(info) and not keeps_nothing_on_purpose(redis)
+    return server_problems(info, save_points(redis) if asks else None)
 
 
 def known_queues(redis: Any) -> list[str]:

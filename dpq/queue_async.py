@@ -29,7 +29,6 @@ from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import AsyncLink, Shared
-from dpq._replies import require_version
 from dpq._wait import Watch, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
@@ -159,12 +158,20 @@ class AsyncDPQ(QueueFace[P]):
 
     async def _open(self) -> None:
         try:
-            require_version(await self._redis.info("server"))
+            info = await self._redis.info()
+            save = await self._save_points() if self._asks_for_save(info) else None
+            self._warn(info, save)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
         self._settings = await self._drive(self._commands.open(), opened=False)
+
+    async def _save_points(self) -> str | None:
+        try:
+            return str((await self._redis.config_get("save")).get("save"))
+        except ResponseError:  # forbidden, as by many providers
+            return None
 
     async def push(
         self,
@@ -461,6 +468,10 @@ class AsyncDPQ(QueueFace[P]):
     async def check(self) -> list[Problem]:
         """Async `DPQ.check`."""
         return await self._drive(self._commands.check())
+
+    async def repair(self) -> list[Problem]:
+        """Async `DPQ.repair`."""
+        return await self._drive(self._commands.repair())
 
     @property
     def dead(self) -> "AsyncDeadLetters[P]":

@@ -36,7 +36,7 @@ LAYERS = [
     {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
     {"limits", "_schedule"},
     {"_replies"},
-    {"_settings", "_limit_replies", "_command"},
+    {"_settings", "_limit_replies", "_command", "_problems"},
     {"_limit_commands", "_crew_commands"},
     {"_commands"},
     {"server", "_keeper", "_link", "_leases", "_tls"},
@@ -387,7 +387,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")
     clock.advance(100)
-    done |= {"lease": None, "promote": q.promote(), "check": q.check()}
+    done |= {"lease": None, "promote": q.promote(), "check": q.check(), "repair": q.repair()}
     clock.advance(100)
     q.pop(timeout=0.01)
     q.dead.list()

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, limits, look, produce, worker
+from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
-from dpq.cli._shell import BareNumber, Program, log_to_stderr
+from dpq.cli._shell import BareNumber, Program, log_to_stderr, tell_warnings
 
 __all__ = ["app", "main"]
 
@@ -68,6 +68,7 @@ def root(
     Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.
     """
     log_to_stderr(ctx, verbose + (ctx.invoked_subcommand in DAEMONS))
+    tell_warnings(ctx)
 
 
 _command: Callable[..., None]
@@ -103,6 +104,7 @@ _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
 _add()(daemon.scheduler)
+_add()(doctor.doctor)
 _add()(demo.demo)
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from typing import Any, NoReturn
 
 import typer
@@ -60,6 +61,12 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     logger.addHandler(handler)
     ctx.call_on_close(lambda: logger.removeHandler(handler))
     ctx.call_on_close(lambda: logger.setLevel(before))
+
+
+def tell_warnings(ctx: typer.Context) -> None:
+    """Say warnings in one line each, until the program ends."""
+    ctx.with_resource(warnings.catch_warnings())
+    warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
 
 
 class Program(TyperGroup):

@@ -1,4 +1,5 @@
--- _member: what a member of ready or waiting says. Gives: split(set, member) -> id, order, group.
+-- _member: what a member of ready or waiting says. Gives: split(set, member) -> id, order, group; the id of
+-- what is no such member is empty.
 local function split(set, member)
   local group
   if set == waiting then

@@ -26,53 +26,8 @@ local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
 -- @include _record
 -- @include _groups
 -- @include _member
-local reply = {}
-local function problem(kind, subject, detail)
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
-end
-
-local function look_at_task(id, raw)
-  local task = read(raw)
-  if not task then
-    return problem('bad record', id, raw)
-  end
-  local states, member = {}, task.order .. id
-  for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
-    states[#states + 1] = redis.call('ZSCORE', set, id) and name or nil
-  end
-  local _, first, shown = head_of(task.group)
-  local score = redis.call('ZSCORE', ready, first == member and shown or member)
-  if score then
-    states[#states + 1] = 'ready'
-    if tonumber(score) ~= score_of(task) then
-      problem('wrong score', id, score)
-    elseif task.group ~= '' and first ~= member then
-      problem('not the head', id, task.group)
-    end
-  end
-  if task.group ~= '' and redis.call('ZSCORE', waiting, behind(task.group, score_of(task), member)) then
-    states[#states + 1] = 'waiting'
-  end
-  if #states ~= 1 then
-    problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
-  end
-  if redis.call('HEXISTS', payload, id) == 0 then
-    problem('no payload', id)
-  end
-  if task.schedule ~= '' and not string.match(task.schedule, '^\te %d+ %d+ %d+$')
-    and not string.match(task.schedule, '^\tc %d+ %d+ %S+ %S+ %S+ %S+ %S+ .*%S$') then
-    problem('bad schedule', id, task.schedule)
-  end
-  if task.key ~= '' and redis.call('HGET', keys, task.key) ~= id then
-    problem('key lost', id, task.key)
-  end
-end
-
-local function is_head(group, member)
-  local _, _, shown = head_of(group)
-  return shown == member
-end
-
+-- @include _diagnose
+-- @include _page
 local function look_at_group(group, head)
   local score, _, shown = head_of(group)
   if tonumber(redis.call('ZSCORE', ready, shown or '') or 'nan') ~= score then
@@ -82,26 +37,23 @@ local function look_at_group(group, head)
   end
 end
 
-local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
-local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
-  closed = closed, meta = meta, payload = payload, keys = keys, groups = groups })[part]
-local hash = set == meta or set == payload or set == keys or set == groups
-if set == payload then -- each record was seen to have one; a page of payloads would be a lot
-  if redis.call('HLEN', payload) <= redis.call('HLEN', meta) then
-    return { '0' }
-  end
-  count = '1'
-end
-local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 reply[1] = page[1]
-local first = redis.call('ZRANGE', hash and dead or set, 0, 0, 'WITHSCORES')
-if (set == delayed or set == invisible or set == closed) and first[2] and tonumber(first[2]) < (bound or 1 / 0) then
-  problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
+if set == delayed or set == invisible or set == closed then
+  local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
+  local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
+  if first[2] and tonumber(first[2]) < (bound or 1 / 0) then
+    problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
+  end
 end
 for i = 1, #page[2], 2 do
   local name, value = page[2][i], page[2][i + 1]
   if set == meta then
-    look_at_task(name, value)
+    local task = read(value)
+    if task then
+      diagnose(name, task)
+    else
+      problem('bad record', name, value)
+    end
   elseif set == groups then
     look_at_group(name, value)
   elseif set ~= closed then
@@ -109,10 +61,10 @@ for i = 1, #page[2], 2 do
     local raw = redis.call('HGET', meta, id)
     local task = raw and read(raw)
     if not raw then
-      problem('no record', id, 'in ' .. part)
+      problem('no record', id ~= '' and id or name, 'in ' .. part)
     elseif set == keys and task and task.key ~= name then
       problem('key of another task', id, name)
-    elseif order and task and task.order ~= order and not is_head(task.group, name) then
+    elseif order and task and not (place_of(set, id, task) == name and (set == ready or value == '0')) then
       problem('stale place', id, name)
     elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
       problem('no head', id, group)

@@ -20,50 +20,20 @@ local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- @include _now
 -- @include _record
 -- @include _gate
-local reply = {}
-local function problem(kind, subject, detail)
-  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
-end
-
-local function look_at_gate(scope, text)
-  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
-  if not probe and not string.match(text, '^- [%d.: ]*$') then
-    problem('bad gate', scope, text)
-  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
-    problem('probe without a lease', scope, probe)
-  end
-end
-
-local function look_at_tracked(member)
-  local group, id = string.match(member, '^([^\t]*)\t(.*)$')
-  local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
-  local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
-  if member ~= '\t' and not holds then
-    problem('lease that has ended', member, 'in tracked')
-  end
-end
-
-local function look_at_lease(id)
-  local task = read(redis.call('HGET', meta, id) or '')
-  if task and task.group ~= '' and gate_of(task.group).rules.concurrency > 0
-    and not redis.call('ZSCORE', tracked, task.group .. '\t' .. id) then
-    problem('lease not counted', id, task.group)
-  end
-end
-
+-- @include _sound
 local set = ({ tracked = tracked, gates = gates, invisible = invisible })[part]
 local page = redis.call(set == gates and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 reply[1] = page[1]
 if set == gates and cursor == '0' then
-  look_at_gate('', redis.call('HGET', conf, 'queue_gate') or '- ')
+  gate_fault('', redis.call('HGET', conf, 'queue_gate') or '- ')
 end
 for i = 1, #page[2], 2 do
   if set == gates then
-    look_at_gate(page[2][i], page[2][i + 1])
+    gate_fault(page[2][i], page[2][i + 1])
   elseif set == tracked then
-    look_at_tracked(page[2][i])
+    lease_fault(page[2][i], page[2][i + 1])
   else
-    look_at_lease(page[2][i])
+    lease_uncounted(page[2][i])
   end
 end
 return reply

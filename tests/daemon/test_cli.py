@@ -907,7 +907,7 @@ def test_a_bad_argument_is_wrong_usage(url: str, words: tuple[str, ...]) -> None
 def commands() -> list[list[str]]:
     top = "push pop ack fail release rate-limited bury extend peek get why stats queues check"
     top += " worker workers"
-    more = "update cancel pause resume purge promote scripts scheduler"
+    more = "update cancel pause resume purge promote scripts scheduler doctor"
     nested = {
         "limit": "set list clear",
         "group": "list show close open",

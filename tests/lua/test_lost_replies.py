@@ -434,6 +434,27 @@ def test_release(server, q, probe, lossy, lose):
     assert (found.attempt, found.priority, q.next_event()) == (1, 4, 9)
 
 
+def test_repair(server, q, probe, lossy, lose):
+    """What the first call has mended is mended, and not named."""
+    task_id = q.push("x")
+    probe.redis.zadd(probe.key("waiting"), {f"g\t{'8' * 18}1{'0' * 15}{task_id}": 0})
+    probe.redis.delete(probe.key("ready"))
+    with lose("repair"):
+        assert [problem.kind for problem in lossy.repair()] == ["in 0 states"]
+    assert probe.drain() == ["x"]
+
+
+def test_repair_limits(server, q, probe, lossy, lose):
+    """What the first call has mended is mended, and not named."""
+    q.set_limit(1, 10, group="g")
+    q.push("x", group="g")
+    probe.redis.hset(probe.key("gates"), "g", "nonsense")
+    with lose("repair_limits"):
+        assert lossy.repair() == []
+    assert q.pop().task is None
+    assert q.next_event() == 10
+
+
 def test_replay(server, q, probe, lossy, lose):
     """Ids that are dead no more are left alone."""
     task_id = q.push("x")

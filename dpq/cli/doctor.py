@@ -1,0 +1,51 @@
+"""The doctor: what is wrong with the server and with a queue, what it means, and mending it."""
+
+import warnings
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, Problem, ServerWarning
+from dpq._problems import explain
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._shell import Failed, emit, talk
+from dpq.queue import inspect_server
+
+
+def doctor(
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend the queue; no task is lost by it.")
+    ] = False,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Look at the server and at all that is stored, say what is wrong and the way out.
+
+    Ends with 1 when there are problems, with --repair when some are left. Safe while the queue is
+    in use, and safe to run again.
+    """
+    warnings.simplefilter("ignore", ServerWarning)  # they are told below
+    with DPQ[Any].from_url(url, queue) as q:
+        mended = q.repair() if repair else []
+        left = q.check() + inspect_server(q.redis)
+    for problem in mended:
+        _tell(problem, json, mended=True)
+    for problem in left:
+        _tell(problem, json, mended=False)
+    if mended:
+        talk(f"{len(mended)} mended in {queue!r}")
+    if left:
+        raise Failed(f"{len(left)} problems in {queue!r} and its server")
+    talk(f"no problems {'left ' if mended else ''}in {queue!r} and its server")
+
+
+def _tell(problem: Problem, json: bool, *, mended: bool) -> None:
+    meaning, way_out = explain(problem)
+    if json:
+        emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out, "mended": mended})
+        return
+    print("mended:" if mended else "problem:", problem.kind, problem.subject)
+    print("  " + meaning)
+    if not mended:
+        print("  " + way_out)

@@ -1,0 +1,55 @@
+-- _diagnose: where a task stands, and what is wrong with that.
+-- Wants: ready, delayed, invisible, waiting, payload, dead, keys; score_of, behind, head_of (_groups).
+-- Gives: problem(kind, subject, detail), which adds to reply; place_of(set, id, task), its member of ready or
+--        waiting; diagnose(id, task): the names of the sets it is in, each a field with its score as well, and
+--        whether its place, its payload, its key and its schedule are as they should be.
+local reply = {}
+local function problem(kind, subject, detail)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
+end
+
+local function place_of(set, id, task)
+  local member = task.order .. id
+  if set == waiting then
+    return behind(task.group, score_of(task), member)
+  end
+  local _, first, shown = head_of(task.group)
+  return first == member and shown or member, first == member
+end
+
+local function diagnose(id, task)
+  local states, placed = {}, true
+  local member, heads = place_of(ready, id, task)
+  for _, try in ipairs({ { 'delayed', delayed, id }, { 'invisible', invisible, id }, { 'dead', dead, id },
+    { 'ready', ready, member }, { 'waiting', waiting, task.group ~= '' and place_of(waiting, id, task) or '' } }) do
+    local score = redis.call('ZSCORE', try[2], try[3])
+    if score then
+      states[#states + 1], states[try[1]] = try[1], score
+    end
+  end
+  if states.ready and tonumber(states.ready) ~= score_of(task) then
+    problem('wrong score', id, states.ready)
+    placed = false
+  elseif states.ready and task.group ~= '' and not heads then
+    problem('not the head', id, task.group)
+    placed = false
+  end
+  if #states ~= 1 then
+    problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
+    placed = false
+  end
+  local filled = redis.call('HEXISTS', payload, id) == 1
+  if not filled then
+    problem('no payload', id)
+  end
+  local holds = task.key == '' or redis.call('HGET', keys, task.key) == id
+  if not holds then
+    problem('key lost', id, task.key)
+  end
+  local timed = task.schedule == '' or string.match(task.schedule, '^\te %d+ %d+ %d+$')
+    or string.match(task.schedule, '^\tc %d+ %d+ %S+ %S+ %S+ %S+ %S+ .*%S$')
+  if not timed then
+    problem('bad schedule', id, task.schedule)
+  end
+  return states, placed, filled, holds, timed
+end

@@ -1,0 +1,37 @@
+-- _sound: what is wrong with what limits keep.
+-- Wants: invisible, meta, tracked; read (_record); gate_of (_gate).
+-- Gives: problem(kind, subject, detail), which adds to reply; and whether something is wrong, told by it:
+--        gate_fault(scope, text), "bad gate" or "probe without a lease"; lease_fault(member,
+--        score), "lease that has ended" or "lease not counted", as one with a score is not; and
+--        lease_uncounted(id), the member that is missing in tracked.
+local reply = {}
+local function problem(kind, subject, detail)
+  reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
+  return kind
+end
+
+local function gate_fault(scope, text)
+  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
+  if not probe and not string.match(text, '^- [%d.: ]*$') then
+    return problem('bad gate', scope, text)
+  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
+    return problem('probe without a lease', scope, probe)
+  end
+end
+
+local function lease_fault(member, score)
+  local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
+  local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
+  local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'
+  return fault and problem(fault, member, 'in tracked')
+end
+
+local function lease_uncounted(id)
+  local task = read(redis.call('HGET', meta, id) or '')
+  local member = task and task.group ~= '' and task.group .. '\t' .. id
+  if member and gate_of(task.group).rules.concurrency > 0 and not redis.call('ZSCORE', tracked, member) then
+    problem('lease not counted', id, task.group)
+    return member
+  end
+end

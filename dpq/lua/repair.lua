@@ -1,0 +1,119 @@
+-- repair: mend broken invariants in a bounded part of the stored data. It loses no task: what has lost its
+-- record or its payload goes to the dead letters.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  payload    HASH    id -> bytes
+-- KEYS[8]  meta       HASH    id -> record
+-- KEYS[9]  dead       ZSET    id -> when, ms
+-- KEYS[10] keys       HASH    unique key -> id
+-- KEYS[11] conf       HASH    settings
+-- KEYS[12] stats      HASH    running totals
+-- KEYS[13] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[14] tick       ZSET    the marker that daemons block on
+-- KEYS[15] limits     HASH    what is limited -> how
+-- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[17] tracked    ZSET    leases whose end lets others run
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  part       in this order: waiting, ready, groups, meta, payload, delayed, invisible, dead, keys,
+--                     heads (of the groups that wait), events (all that is to come)
+-- ARGV[3]  cursor     0 to begin
+-- ARGV[4]  count      entries to look at, about
+--
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended.
+-- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
+local gates, tracked = KEYS[16], KEYS[17]
+local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- @include _now
+-- @include _record
+-- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
+-- @include _bury
+-- @include _next
+-- @include _member
+-- @include _diagnose
+local torn = {}
+-- @include _mend
+-- @include _regroup
+local heads = part == 'heads'
+part = heads and 'waiting' or part
+if part == 'events' then
+  local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
+  reply[1] = '0'
+  for name, events in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
+    local first = redis.call('ZRANGE', events, 0, 0, 'WITHSCORES')
+    if first[2] and tonumber(first[2]) < bound then
+      problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
+    end
+  end
+  if reply[2] then
+    notice(next_event() - now)
+  end
+  return reply
+end
+-- @include _page
+reply[1] = page[1]
+
+local function mend_group(group, head)
+  local score, _, shown = head_of(group)
+  if tonumber(redis.call('ZSCORE', ready, shown or '') or 'nan') ~= score then
+    problem('head not ready', group, head)
+    torn[group] = true
+  elseif redis.call('ZSCORE', closed, group) then
+    problem('closed group with a head', group, head)
+    torn[group] = true
+  end
+end
+
+-- An entry that leads to a task: of a set, of payload or of keys.
+local function mend_entry(name, value)
+  local id, order, group = split(set, set == keys and value or name)
+  local raw = redis.call('HGET', meta, id)
+  local task = raw and read(raw)
+  if not raw then
+    problem('no record', id ~= '' and id or name, 'in ' .. part)
+    if set ~= payload then
+      redis.call(set == keys and 'HDEL' or 'ZREM', set, name)
+    end
+    salvage(id)
+  elseif set == keys and task and task.key ~= name then
+    problem('key of another task', id, name)
+    redis.call('HDEL', keys, name)
+  elseif order and not heads and not (task and place_of(set, id, task) == name
+    and (set == ready or value == '0')) then
+    if task then -- else the walk through meta tells of it
+      problem('stale place', id, name)
+    end
+    redis.call('ZREM', set, name)
+  elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
+    problem('no head', id, group)
+    torn[group] = true
+  end
+end
+
+for i = 1, #page[2], 2 do
+  if set == meta then
+    mend(page[2][i], page[2][i + 1])
+  elseif set == groups then
+    mend_group(page[2][i], page[2][i + 1])
+  else
+    mend_entry(page[2][i], page[2][i + 1])
+  end
+end
+for group in pairs(torn) do
+  regroup(group)
+end
+admit()
+return reply

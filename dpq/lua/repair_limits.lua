@@ -1,0 +1,82 @@
+-- repair_limits: mend what limits keep, a bounded part at a time, so that no limit grants more than it may.
+--
+-- KEYS[1]  ready      ZSET    order and id -> score
+-- KEYS[2]  delayed    ZSET    id -> due, ms
+-- KEYS[3]  invisible  ZSET    id -> lease end, ms
+-- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
+-- KEYS[5]  groups     HASH    group -> its head
+-- KEYS[6]  closed     ZSET    group -> opens, ms
+-- KEYS[7]  meta       HASH    id -> record
+-- KEYS[8]  dead       ZSET    id -> when, ms
+-- KEYS[9]  conf       HASH    settings
+-- KEYS[10] wake       ZSET    the marker that waiting consumers block on
+-- KEYS[11] tick       ZSET    the marker that daemons block on
+-- KEYS[12] limits     HASH    what is limited -> how
+-- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
+-- KEYS[14] tracked    ZSET    leases whose end lets others run
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  part       gates, tracked or invisible
+-- ARGV[3]  cursor     0 to begin
+-- ARGV[4]  count      entries to look at, about
+--
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended.
+-- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
+local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
+local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+-- @include _now
+-- @include _record
+-- @include _notice
+-- @include _groups
+-- @include _gate
+-- @include _keep
+-- @include _settle
+-- @include _place
+-- @include _sound
+-- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
+-- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
+local function mend_gate(scope, text)
+  local fault = gate_fault(scope, text)
+  if fault == 'bad gate' then
+    redis.call('HDEL', scope == '' and conf or gates, scope == '' and 'queue_gate' or scope)
+    local gate = gate_of(scope)
+    for i, rule in ipairs(gate.rules) do
+      gate[i].paid = instant + rule.per + (rule.burst - 1) * gate[i].interval
+      gate[i].owed, gate.changed = gate[i].paid, true
+    end
+  elseif fault then
+    local gate = gate_of(scope)
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- _prune counts from then
+    stirred[scope] = true
+  end
+end
+
+local set = ({ tracked = tracked, gates = gates, invisible = invisible })[part]
+local page = redis.call(set == gates and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+reply[1] = page[1]
+if set == gates and cursor == '0' then
+  mend_gate('', redis.call('HGET', conf, 'queue_gate') or '- ')
+end
+for i = 1, #page[2], 2 do
+  local name = page[2][i]
+  if set == gates then
+    mend_gate(name, page[2][i + 1])
+  elseif set == invisible then
+    local member = lease_uncounted(name)
+    if member then
+      redis.call('ZADD', tracked, '0', member)
+    end
+  else
+    local fault = lease_fault(name, page[2][i + 1])
+    if fault == 'lease not counted' then
+      redis.call('ZADD', tracked, '0', name)
+    elseif fault then
+      redis.call('ZREM', tracked, name)
+      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
+    end
+  end
+end
+admit()
+return reply

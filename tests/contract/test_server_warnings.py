@@ -1,0 +1,145 @@
+"""What a queue's first call says about a server on which tasks may get lost."""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+import dpq
+from dpq import DPQ, AsyncDPQ, ServerWarning, _face
+from dpq.queue import inspect_server
+from dpq.server import Server
+
+Told = list[str]
+First = Callable[..., Told]
+
+
+@pytest.fixture(autouse=True)
+def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server has been looked at yet."""
+    monkeypatch.setattr(_face, "_looked_at", set())
+
+
+@pytest.fixture
+def elsewhere(server: Server, tmp_path: Path) -> str:
+    """The server's socket at a place that does not say that it is a private server."""
+    link = tmp_path / "s.sock"
+    link.symlink_to(Path(server.directory) / "server.sock")
+    return str(link)
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def first_call(request: pytest.FixtureRequest, queue_name: str) -> First:
+    """Calls a method of a new queue object: what is warned of."""
+
+    async def in_loop(path: str, settings: dict[str, Any]) -> None:
+        client = AsyncRedis(unix_socket_path=path, **settings)
+        async with AsyncDPQ(client, queue_name) as q:
+            assert await q.size() == 0
+        await client.aclose()
+
+    def call(path: str, **settings: Any) -> Told:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if request.param == "asyncio":
+                asyncio.run(in_loop(path, settings))
+            else:
+                client = Redis(unix_socket_path=path, **settings)
+                with client, DPQ(client, queue_name) as q:
+                    assert q.size() == 0
+        assert all(warning.category is ServerWarning for warning in caught)
+        return [str(warning.message) for warning in caught]
+
+    return call
+
+
+@pytest.fixture
+def policy(redis: Redis) -> Iterator[Callable[[str], Any]]:
+    yield lambda name: redis.config_set("maxmemory-policy", name)
+    redis.config_set("maxmemory-policy", "noeviction")
+
+
+def test_no_persistence(elsewhere: str, first_call: First) -> None:
+    """Neither AOF nor RDB is a warning with its fix, once for each process and server."""
+    [told] = first_call(elsewhere)
+    assert told.startswith(f"{elsewhere}: The server keeps nothing on disk")
+    assert "appendonly yes" in told
+    assert first_call(elsewhere) == []
+
+
+def test_eviction(redis: Redis, server: Server, policy: Any, first_call: First) -> None:
+    """A policy other than noeviction is a warning with its fix, on a private server too."""
+    policy("allkeys-lru")
+    [told] = first_call(redis.connection_pool.connection_kwargs["path"])
+    assert "maxmemory-policy is allkeys-lru" in told
+    assert "noeviction" in told
+
+
+def test_a_private_server_is_meant_to_be_so(
+    redis: Redis, server: Server, first_call: First
+) -> None:
+    """A throw-away server is not warned of, and is asked for nothing but INFO."""
+    redis.config_resetstat()
+    assert first_call(redis.connection_pool.connection_kwargs["path"]) == []
+    asked = redis.info("commandstats")
+    assert not [name for name in asked if name.startswith("cmdstat_config|get")]
+    assert asked["cmdstat_info"]["calls"] == 1
+
+
+def test_a_server_that_saves(redis: Redis, elsewhere: str, first_call: First) -> None:
+    """Save points are persistence."""
+    redis.config_set("save", "3600 1")
+    try:
+        assert first_call(elsewhere) == []
+    finally:
+        redis.config_set("save", "")
+
+
+def test_a_server_with_aof(tmp_path: Path, first_call: First) -> None:
+    """An append-only file is persistence."""
+    with Server.join(tmp_path / "data") as durable:
+        link = tmp_path / "s.sock"
+        link.symlink_to(tmp_path / "data" / "server.sock")
+        assert first_call(str(link)) == []
+        assert durable.pid
+
+
+@pytest.mark.parametrize("forbidden", ["-config", "-info"])
+def test_what_may_not_be_asked(
+    redis: Redis, elsewhere: str, first_call: First, forbidden: str
+) -> None:
+    """A user who may not ask is told nothing, and works."""
+    redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "&*", "+@all", forbidden)
+    try:
+        assert first_call(elsewhere, username="shy", password="pw") == []  # noqa: S106 - a test's
+    finally:
+        redis.execute_command("ACL DELUSER", "shy")
+
+
+def test_as_an_error(elsewhere: str, queue_name: str) -> None:
+    """Where warnings are errors the first call raises it, and the next one works."""
+    client = Redis(unix_socket_path=elsewhere)
+    with client, DPQ(client, queue_name) as q, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ServerWarning, match="keeps nothing"):
+            q.size()
+        assert q.size() == 0
+
+
+def test_inspect(redis: Redis, elsewhere: str, policy: Any) -> None:
+    """The doctor's look names everything at each look, and what may not be asked as nothing."""
+    policy("volatile-ttl")
+    with Redis(unix_socket_path=elsewhere) as client:
+        for _ in range(2):
+            kinds = {problem.kind for problem in inspect_server(client)}
+            assert kinds == {"eviction", "no persistence"}
+        redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info")
+        client.execute_command("AUTH", "shy", "pw")
+        assert inspect_server(client) == []
+        redis.execute_command("ACL DELUSER", "shy")
+    assert dpq.ServerWarning is ServerWarning

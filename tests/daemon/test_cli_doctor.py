@@ -1,0 +1,109 @@
+"""`dpq doctor`: what it finds, explains and mends, and how it ends."""
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis
+from typer.testing import CliRunner, Result
+
+from dpq import DPQ
+from dpq._keys import key_of
+from dpq.cli import app
+from dpq.server import Server
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def private() -> Iterator[Server]:
+    with Server.start() as running:
+        yield running
+
+
+@pytest.fixture
+def q(private: Server) -> Iterator[DPQ]:
+    with DPQ.from_url(private.url, uuid.uuid4().hex) as queue:
+        yield queue
+        queue.drop()
+
+
+@pytest.fixture
+def run(private: Server, q: DPQ) -> Run:
+    def invoke(*words: str, code: int = 0, url: str = private.url) -> Result:
+        result = CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
+        assert result.exit_code == code, (words, result.stdout, result.stderr, result.exception)
+        return result
+
+    return invoke
+
+
+def test_sound(run: Run, q: DPQ) -> None:
+    """A sound queue is 0, and silence on stdout."""
+    q.push(1)
+    for words in (["doctor"], ["doctor", "--repair"], ["doctor", "--json"]):
+        result = run(*words)
+        assert result.stdout == ""
+        assert "no problems in" in result.stderr
+
+
+def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
+    """Damage is 1 with a sentence and the way out; --repair mends it, and then all is well."""
+    task_id = q.push({"a": 1})
+    q.redis.delete(key_of(q.queue_name, "ready"))
+    found = run("doctor", code=1)
+    assert f"problem: in 0 states {task_id}" in found.stdout
+    assert "nothing would ever run it" in found.stdout
+    assert "dpq doctor --repair" in found.stdout
+    assert q.pop().task is None
+    mended = run("doctor", "--repair")
+    assert f"mended: in 0 states {task_id}" in mended.stdout
+    assert "1 mended" in mended.stderr
+    assert q.pop().task.payload == {"a": 1}
+    assert run("doctor").stdout == ""
+
+
+def test_json(run: Run, q: DPQ) -> None:
+    """With --json each problem is one object, with its meaning and whether it was mended."""
+    task_id = q.push(1)
+    q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
+    for words, code, mended in ((["doctor"], 1, False), (["doctor", "--repair"], 0, True)):
+        [line] = run(*words, "--json", code=code).stdout.splitlines()
+        told = json.loads(line)
+        assert (told["kind"], told["subject"], told["mended"]) == ("no payload", task_id, mended)
+        assert told["meaning"].startswith(f"The payload of task {task_id} is gone")
+        assert "payload missing" in told["way_out"]
+
+
+def test_the_server(run: Run, private: Server, tmp_path: Path) -> None:
+    """What endangers tasks on the server is told with its fix, remains after --repair, and is 1."""
+    link = tmp_path / "s.sock"  # beside it, nothing says that the server is a private one
+    link.symlink_to(Path(private.directory) / "server.sock")
+    with Redis.from_url(private.url) as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            for words in (["doctor"], ["doctor", "--repair"]):
+                result = run(*words, url=f"unix://{link}", code=1)
+                assert "problem: eviction allkeys-lru" in result.stdout
+                assert "maxmemory-policy noeviction" in result.stdout
+                assert "problem: no persistence" in result.stdout
+                assert "2 problems" in result.stderr
+                assert "warning" not in result.stderr
+        finally:
+            redis.config_set("maxmemory-policy", "noeviction")
+
+
+def test_other_commands_warn(private: Server, q: DPQ, tmp_path: Path) -> None:
+    """Every other command says it in one line on stderr, and does its work."""
+    link = tmp_path / "s.sock"
+    link.symlink_to(Path(private.directory) / "server.sock")
+    words = [sys.executable, "-m", "dpq", "--url", f"unix://{link}", "push", "1"]
+    words += ["--queue", q.queue_name]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == q.pop().task.id
+    [line] = done.stderr.splitlines()
+    assert line.startswith(f"warning: unix://{link}: The server keeps nothing on disk")

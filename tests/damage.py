@@ -1,0 +1,224 @@
+"""Damage to plant in the stored data of a queue, by raw commands: each kind that `check` names.
+
+A plant takes a `Probe` and the ids of a filled queue, and returns what `check` then finds.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dpq import Adaptive, RateLimit
+
+Found = tuple[str, str]  # kind and subject
+LONG = 10**8  # seconds of a lease that does not end by itself
+
+
+def fill(q: Any) -> dict[str, str]:
+    """A task in every state; their ids."""
+    ids = {"dead": q.push("dead")}
+    q.bury(q.pop().task, "r")
+    ids["invisible"] = q.push("invisible")
+    q.pop(visibility=1000)
+    ids["ready"] = q.push("ready")
+    ids["delayed"] = q.push("delayed", delay=60, key="k")
+    ids["head"] = q.push("head", group="open")
+    q.delay_group("shut", 60)
+    ids["waiting"] = q.push("waiting", group="shut")
+    return ids
+
+
+def fill_limits(q: Any, clock: Any) -> dict[str, str]:
+    """Running tasks, of a counted group, of a group's probe, and of the queue's; their ids."""
+    ids = {}
+    for name in ("probe", "counted", "free"):
+        ids[name] = q.push(name, group=None if name == "free" else name)
+    q.set_limit([RateLimit(3, 1, burst=2), RateLimit(5, 10, burst=2)], group="probe")
+    q.set_limit(2, 1, 9, concurrency=7, adaptive=Adaptive(1, 5))
+    q.set_limit(concurrency=2, group="counted")
+    q.rate_limited(q.pop().task, 1)
+    clock.advance(1)
+    assert len(q.pop_many(3, visibility=LONG)) == 3
+    q.push("x", group="closed")
+    q.delay_group("closed", 60)
+    return ids
+
+
+def member(probe, task_id: str) -> str:
+    return probe.record(task_id)["order"] + task_id
+
+
+def bad_record(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("meta"), ids["ready"], "nonsense")
+    return {("bad record", ids["ready"])}
+
+
+def wrong_score(probe, ids) -> set[Found]:
+    probe.redis.zadd(probe.key("ready"), {member(probe, ids["ready"]): 4})
+    return {("wrong score", ids["ready"])}
+
+
+def not_the_head(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("groups"), "open", "-0 nobody")
+    return {("not the head", ids["head"]), ("head not ready", "open")}
+
+
+def in_no_state(probe, ids) -> set[Found]:
+    probe.redis.zrem(probe.key("delayed"), ids["delayed"])
+    return {("in 0 states", ids["delayed"])}
+
+
+def in_two_states(probe, ids) -> set[Found]:
+    probe.redis.zadd(probe.key("delayed"), {ids["invisible"]: 1})  # due before all that is known
+    return {("in 2 states", ids["invisible"]), ("event not noticed", ids["invisible"])}
+
+
+def no_payload(probe, ids) -> set[Found]:
+    probe.redis.hdel(probe.key("payload"), ids["dead"])
+    return {("no payload", ids["dead"])}
+
+
+def key_lost(probe, ids) -> set[Found]:
+    probe.redis.hdel(probe.key("keys"), "k")
+    return {("key lost", ids["delayed"])}
+
+
+def bad_schedule(probe, ids) -> set[Found]:
+    record = probe.redis.hget(probe.key("meta"), ids["delayed"])
+    probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\te 0 now and then")
+    return {("bad schedule", ids["delayed"])}
+
+
+def head_not_ready(probe, ids) -> set[Found]:
+    probe.redis.zrem(probe.key("ready"), member(probe, ids["head"]))
+    return {("head not ready", "open"), ("in 0 states", ids["head"])}
+
+
+def closed_group_with_a_head(probe, ids) -> set[Found]:
+    probe.redis.zadd(probe.key("closed"), {"open": 9e12})
+    return {("closed group with a head", "open")}
+
+
+def event_not_noticed(probe, ids) -> set[Found]:
+    probe.redis.hdel(probe.key("conf"), "next_event")
+    return {("event not noticed", ids[state]) for state in ("delayed", "invisible")} | {
+        ("event not noticed", "shut")
+    }
+
+
+def no_record_in(part: str) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        if part in ("payload", "keys"):
+            entry = {"payload": ("gone", "1"), "keys": ("gone's key", "gone")}[part]
+            probe.redis.hset(probe.key(part), *entry)
+        else:
+            entry = {"ready": "1" + "0" * 15, "waiting": "open\t" + "8" * 18 + "1" + "0" * 15}
+            probe.redis.zadd(probe.key(part), {entry.get(part, "") + "gone": 9e12})
+        return {("no record", "gone")}
+
+    plant.__name__ = f"no_record_in_{part}"
+    return plant
+
+
+def key_of_another_task(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("keys"), "other", ids["ready"])
+    return {("key of another task", ids["ready"])}
+
+
+def stale_place(probe, ids) -> set[Found]:
+    probe.redis.zadd(probe.key("ready"), {"1" + "0" * 15 + ids["invisible"]: 0})
+    return {("stale place", ids["invisible"])}
+
+
+def no_head(probe, ids) -> set[Found]:
+    probe.redis.zrem(probe.key("closed"), "shut")
+    return {("no head", ids["waiting"])}
+
+
+DAMAGES = [
+    bad_record,
+    wrong_score,
+    not_the_head,
+    in_no_state,
+    in_two_states,
+    no_payload,
+    key_lost,
+    bad_schedule,
+    head_not_ready,
+    closed_group_with_a_head,
+    key_of_another_task,
+    stale_place,
+    no_head,
+    event_not_noticed,
+    *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
+]
+
+
+def bad_gate(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "g", "nonsense")
+    return {("bad gate", "g", "nonsense")}
+
+
+def gate_with_an_exponent(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "g", "- 1e+17 ")
+    return {("bad gate", "g", "- 1e+17 ")}
+
+
+def bad_gate_of_the_queue(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("conf"), "queue_gate", "5 x")
+    return {("bad gate", "", "5 x")}
+
+
+def probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "g", "0 - nobody 0 0 0 ")
+    return {("probe without a lease", "g", "nobody")}
+
+
+def queues_probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("conf"), "queue_gate", "0 l nobody 0 0 0 7.25 ")
+    return {("probe without a lease", "", "nobody")}
+
+
+def lease_that_has_ended(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.zadd(probe.key("tracked"), {"counted\tgone": 0})
+    return {("lease that has ended", "counted\tgone", "in tracked")}
+
+
+def counted_but_not_running(probe, ids) -> set[tuple[str, str, str]]:
+    task_id = probe.q.push("delayed", group="counted", delay=60)
+    probe.redis.zadd(probe.key("tracked"), {f"counted\t{task_id}": 0})
+    return {("lease that has ended", f"counted\t{task_id}", "in tracked")}
+
+
+def counted_for_another_group(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.zadd(probe.key("tracked"), {f"other\t{ids['counted']}": 0})
+    return {("lease that has ended", f"other\t{ids['counted']}", "in tracked")}
+
+
+def no_member_at_all(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.zadd(probe.key("tracked"), {"nonsense": 0})
+    return {("lease that has ended", "nonsense", "in tracked")}
+
+
+def lease_not_counted(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.zrem(probe.key("tracked"), f"counted\t{ids['counted']}")
+    return {("lease not counted", ids["counted"], "counted")}
+
+
+def lease_with_a_score(probe, ids) -> set[tuple[str, str, str]]:
+    member = f"counted\t{ids['counted']}"
+    probe.redis.zadd(probe.key("tracked"), {member: 1})
+    return {("lease not counted", member, "in tracked")}
+
+
+LIMIT_DAMAGES = [
+    lease_with_a_score,
+    bad_gate,
+    gate_with_an_exponent,
+    bad_gate_of_the_queue,
+    probe_without_a_lease,
+    queues_probe_without_a_lease,
+    lease_that_has_ended,
+    counted_but_not_running,
+    counted_for_another_group,
+    no_member_at_all,
+    lease_not_counted,
+]

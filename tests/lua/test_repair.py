@@ -1,0 +1,441 @@
+"""repair: every kind of damage is mended, no payload is lost, and a second repair finds nothing."""
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from damage import DAMAGES, LIMIT_DAMAGES, LONG, fill, fill_limits
+
+from dpq import DPQ, Push, TaskState
+from dpq._commands import REPAIRED_PARTS
+from dpq._keys import PARTS
+
+pytestmark = pytest.mark.damaged
+
+
+def kept(probe) -> Counter[bytes]:
+    """Every payload, by how often it is stored."""
+    return Counter(probe.redis.hvals(probe.key("payload")))
+
+
+def shown(q: DPQ) -> dict[str, str]:
+    """Every task that a look at the states shows: its id and its state."""
+    return {task.id: state.value for state in TaskState for task in q.peek(10_000, state)}
+
+
+def mended(probe) -> set[tuple[str, str]]:
+    """Repair, and see that it is sound then, all at once, and complete."""
+    before = kept(probe)
+    done = probe.q.repair()
+    assert probe.q.check() == []
+    assert kept(probe) - Counter({b"": 10**6}) == before
+    assert set(shown(probe.q)) == {
+        task_id.decode() for task_id in probe.redis.hkeys(probe.key("payload"))
+    }
+    stored = probe.stored()
+    assert probe.q.repair() == []
+    assert probe.stored() == stored
+    return {(p.kind, p.subject) for p in done}
+
+
+@pytest.mark.parametrize("plant", DAMAGES, ids=lambda plant: plant.__name__)
+def test_mends(q, probe, plant: Callable):
+    """Planted damage is named and gone, every payload is in some state, and all is done at once."""
+    ids = fill(q)
+    expected = plant(probe, ids)
+    done = mended(probe)
+    follows = {found for found in expected if found[0] == "event not noticed" and found not in done}
+    assert expected - follows <= done
+    assert done  # an event of a place that was wrong goes with it
+
+
+@pytest.mark.parametrize("plant", LIMIT_DAMAGES, ids=lambda plant: plant.__name__)
+def test_mends_limits(server, q, clock, probe, plant: Callable):
+    """Planted damage to what limits keep is named and gone, and no task is touched."""
+    ids = fill_limits(q, clock)
+    expected = plant(probe, ids)
+    before = shown(q)
+    assert {found[:2] for found in expected} <= mended(probe)
+    assert shown(q) == before
+
+
+def test_sound_queue(q, probe, clock):
+    """A repair of a sound queue names nothing and changes nothing."""
+    fill(q)
+    stored = probe.stored()
+    assert q.repair() == []
+    assert probe.stored() == stored
+
+
+def test_nothing_there(q, probe):
+    """A repair of a queue that is not there makes none."""
+    assert q.repair() == []
+    assert probe.stored() == {}
+
+
+# Where a task goes
+
+
+def test_record_lost(q, probe):
+    """A payload without a record becomes a dead letter `bad record`, and can be run again."""
+    task_id = q.push({"a": 1}, group="g", key="k")
+    probe.redis.hdel(probe.key("meta"), task_id)
+    mended(probe)
+    [dead] = q.dead.list()
+    assert (dead.id, dead.payload, dead.reason) == (task_id, {"a": 1}, "bad record")
+    assert q.dead.replay() == 1
+    assert probe.pop().payload == {"a": 1}
+
+
+@pytest.mark.parametrize("state", ["ready", "delayed", "invisible", "head", "waiting", "dead"])
+def test_payload_lost(q, probe, clock, state):
+    """A record without its payload becomes a dead letter, from every state, and runs nowhere."""
+    task_id = fill(q)[state]
+    probe.redis.hdel(probe.key("payload"), task_id)
+    mended(probe)
+    [dead] = q.dead.list(reason="payload missing")
+    assert dead.id == task_id
+    assert (dead.last_error == "r") is (state == "dead")  # what it had died of before
+    q.dead.replay([task_id])
+    clock.advance(60)
+    tasks = q.pop_many(100)
+    assert task_id not in {task.id for task in tasks}
+    assert q.get(task_id).state == TaskState.DEAD
+
+
+def test_record_and_payload_lost(q, probe):
+    """An id of which nothing is left goes from its set."""
+    task_id = q.push(1)
+    probe.redis.hdel(probe.key("meta"), task_id)
+    probe.redis.hdel(probe.key("payload"), task_id)
+    assert mended(probe) == {("no record", task_id)}
+    assert q.stats().ready == 0
+
+
+def test_lost_from_ready(q, probe):
+    """A task in no set is ready again, at its old place."""
+    for i in range(3):
+        q.push(i)
+    first = probe.redis.zpopmin(probe.key("ready"))[0][0].decode()[16:]
+    probe.woken()
+    assert mended(probe) == {("in 0 states", first)}
+    assert probe.woken()
+    assert probe.drain() == [0, 1, 2]
+
+
+def test_lost_from_delayed(q, probe, clock):
+    """A task that was not due yet is delayed again, until its old moment, and that is noticed."""
+    task_id = q.push(1, delay=60)
+    probe.redis.delete(probe.key("delayed"), probe.key("conf"))
+    clock.advance(20)
+    mended(probe)
+    assert (probe.state(task_id), q.next_event()) == ("delayed", 40)
+
+
+def test_lost_from_dead(q, probe):
+    """A task with a reason to be dead is a dead letter again."""
+    task_id = q.push(1)
+    q.bury(probe.pop(), "enough")
+    probe.redis.delete(probe.key("dead"))
+    mended(probe)
+    assert [(dead.id, dead.reason) for dead in q.dead.list()] == [(task_id, "enough")]
+
+
+def test_lost_lease(q, probe):
+    """A task without its lease is due again, and its holder may still ack it."""
+    q.push(1)
+    task = probe.pop()
+    probe.redis.delete(probe.key("invisible"))
+    mended(probe)
+    assert probe.state(task.id) == "ready"
+    assert q.ack(task)
+    assert q.size() == 0
+    assert q.check() == []
+
+
+def test_lost_from_waiting(q, probe):
+    """A task of a group in no set stands behind its head again, or leads when it is the best."""
+    ids = [q.push(i, -i, group="g") for i in range(3)]
+    probe.redis.delete(probe.key("waiting"))
+    mended(probe)
+    assert [probe.state(task_id) for task_id in ids] == ["ready", "waiting", "waiting"]
+    probe.redis.delete(probe.key("ready"), probe.key("groups"))
+    mended(probe)
+    assert probe.drain() == [0, 1, 2]
+
+
+def test_lost_head(q, probe):
+    """A group without its head has the best of its tasks as head, whatever hid them."""
+    for i in range(3):
+        q.push(i, i, group="g")
+    q.push(9, 9, group="shut")
+    q.delay_group("shut", 60)
+    probe.redis.delete(probe.key("groups"))
+    probe.redis.delete(probe.key("ready"))
+    mended(probe)
+    assert probe.drain() == [2, 1, 0]
+    assert q.stats().waiting == 1
+
+
+SAFEST = [
+    ({"dead", "ready"}, "dead"),
+    ({"invisible", "ready"}, "invisible"),
+    ({"invisible", "delayed", "ready"}, "invisible"),
+    ({"delayed", "ready"}, "delayed"),
+]
+
+
+BY = ["dead", "invisible", "all", "delayed"]
+
+
+@pytest.mark.parametrize(("states", "stays"), SAFEST, ids=BY)
+@pytest.mark.parametrize("group", [None, "g"])
+def test_in_several_sets(q, probe, clock, states, stays, group):
+    """Of several sets the safest stays: dead with a reason, then its lease, then its delay."""
+    q.push("first", group=group)
+    task = probe.pop()
+    q.bury(task, "r") if "dead" in states else q.release(task)
+    member = probe.record(task.id)["order"] + task.id
+    for state in states - {"dead"}:
+        entry = member if state == "ready" else task.id
+        probe.redis.zadd(probe.key(state), {entry: 0 if state == "ready" else clock() + 9000})
+    mended(probe)
+    assert probe.state(task.id) == stays
+
+
+def test_dead_without_a_reason_and_ready(q, probe, clock):
+    """A task that was made live again stays live: a dead letter has a reason."""
+    task_id = q.push(1)
+    probe.redis.zadd(probe.key("dead"), {task_id: clock()})
+    mended(probe)
+    assert probe.state(task_id) == "ready"
+
+
+def test_malformed_members(q, probe):
+    """What is no member at all goes from ready and waiting, and nothing else does."""
+    for i in range(2):
+        q.push(i, group="g")
+    for part in ("ready", "waiting"):
+        probe.redis.zadd(probe.key(part), {"nonsense": 0, "g\tnonsense": 0, "": 0, "g\t": 0})
+    mended(probe)
+    assert probe.drain() == [0, 1]
+
+
+def test_second_place_of_a_head(redis, queue_name, clock, probe):
+    """With round robin, the head's own place in ready beside its turn is found and goes."""
+    with DPQ(redis, queue_name + "-2", clock=clock, fairness="round_robin") as q:
+        probe = type(probe)(redis, q)
+        task_id = q.push(1, group="g")
+        place = "1" + "0" * 14 + "7" + task_id
+        probe.redis.zadd(probe.key("ready"), {place: 0})
+        assert mended(probe) == {("stale place", task_id)}
+        assert probe.drain() == [1]
+
+
+def test_waiting_at_a_stale_score(q, probe):
+    """A member of waiting that its record does not say is found and goes."""
+    q.push(1, 5, group="g")
+    task_id = q.push(2, group="g")
+    [member] = probe.redis.zrange(probe.key("waiting"), 0, 0)
+    probe.redis.zadd(probe.key("waiting"), {member.replace(b"8000", b"8001"): 0})
+    assert mended(probe) == {("stale place", task_id)}
+    assert probe.drain() == [1, 2]
+
+
+def test_two_tasks_with_one_key(q, probe):
+    """Of two tasks with one key its holder keeps it, and the other stays without."""
+    holder, other = q.push(1, key="k"), q.push(2, key="x")
+    record = probe.redis.hget(probe.key("meta"), other).replace(b"\tx\t", b"\tk\t")
+    probe.redis.hset(probe.key("meta"), other, record)
+    mended(probe)
+    assert (q.get(holder).key, q.get(other).key) == ("k", None)
+
+
+def test_waiting_with_a_score(q, probe):
+    """A member of waiting with a score, which hides it from its group, is found and put right."""
+    q.push(1, 5, group="g")
+    task_id = q.push(2, group="g")
+    [member] = probe.redis.zrange(probe.key("waiting"), 0, 0)
+    probe.redis.zadd(probe.key("waiting"), {member: 1})
+    assert [problem.kind for problem in q.check()] == ["stale place"]
+    assert mended(probe) == {("stale place", task_id), ("in 0 states", task_id)}
+    assert probe.drain() == [1, 2]
+
+
+# Limits
+
+
+def test_unreadable_gate_counts_as_spent(server, q, clock, probe):
+    """A limit whose gate cannot be read grants nothing for one window, then all again."""
+    q.set_limit(3, 10, burst=2, group="g")
+    q.set_limit(100, 1, burst=9)
+    for _ in range(9):
+        q.push(1, group="g")
+    q.pop_many(2)
+    probe.redis.hset(probe.key("gates"), "g", "nonsense")
+    probe.redis.hset(probe.key("conf"), "queue_gate", "nonsense")
+    mended(probe)
+    clock.advance(9.99)
+    assert q.pop_many(9) == []
+    clock.advance(0.02)
+    assert len(q.pop_many(9)) == 1
+    clock.advance(100)
+    assert len(q.pop_many(9)) == 2
+
+
+def test_a_probe_that_is_nowhere(server, q, clock, probe):
+    """When the probe after a 429 is lost, the next task is the probe."""
+    q.push_many(Push(payload=i, group="g") for i in range(3))
+    q.rate_limited(probe.pop(), 1)
+    clock.advance(1)
+    lost = probe.pop(visibility=LONG)
+    assert q.pop_many(9) == []
+    probe.redis.zrem(probe.key("invisible"), lost.id)
+    mended(probe)
+    assert len(q.pop_many(9)) == 1
+    assert q.check() == []
+
+
+def test_a_lost_lease_gives_its_share_back(server, q, probe):
+    """A group that waits for a lease that is not there any more opens."""
+    q.set_limit(concurrency=1, group="g")
+    q.push_many(Push(payload=i, group="g") for i in range(2))
+    lost = probe.pop(visibility=LONG)
+    assert q.pop_many(9) == []
+    probe.redis.zrem(probe.key("invisible"), lost.id)
+    mended(probe)
+    assert len(q.pop_many(9)) == 1
+
+
+# Any damage
+
+
+class Vandal:
+    """Breaks the stored data by chance."""
+
+    def __init__(self, probe: Any, seed: int) -> None:
+        self.probe = probe
+        self.random = random.Random(seed)
+
+    def strike(self) -> str:
+        """Change, remove or add one entry of one part."""
+        redis, chance = self.probe.redis, self.random
+        part = chance.choice([p for p in PARTS if p not in ("stats", "wake", "tick", "limits")])
+        key = self.probe.key(part)
+        ids = [task_id.decode() for task_id in redis.hkeys(self.probe.key("meta"))]
+        if part == "conf":
+            redis.hdel(key, "next_event")
+            return "conf"
+        if part in ("groups", "payload", "meta", "keys", "gates"):
+            if not redis.exists(key):
+                return part
+            field = chance.choice(redis.hkeys(key))
+            if part == "payload" or chance.random() < 0.5:
+                redis.hdel(key, field)
+            elif chance.random() < 0.5:
+                redis.hset(key, field, "nonsense")
+            else:
+                redis.hset(key, field, redis.hget(key, chance.choice(redis.hkeys(key))))
+        elif redis.exists(key) and chance.random() < 0.6:
+            member = chance.choice(redis.zrange(key, 0, -1))
+            if chance.random() < 0.7:
+                redis.zrem(key, member)
+            else:
+                redis.zincrby(key, chance.choice([-1e12, 1, 1e12]), member)
+        elif chance.random() < 0.5:
+            redis.zadd(key, {chance.choice(["nonsense", "g1\tnonsense", "g1"]): 1})
+        else:
+            redis.zadd(key, {chance.choice(ids): self.probe.q._commands._now() + 10**6})
+        return part
+
+
+@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("fairness", ["none", "round_robin"])
+def test_any_damage(server, redis, queue_name, clock, probe, seed, fairness):
+    """After any few damages one repair leaves a sound queue that gives out every task it has."""
+    with DPQ(redis, queue_name + "-2", clock=clock, fairness=fairness) as q:
+        probe = type(probe)(redis, q)
+        q.set_limit(3, 1, burst=9, group="g1")
+        q.set_limit(concurrency=1, group="g2")
+        for i in range(40):
+            q.push(
+                uuid.uuid4().hex,
+                i % 3,
+                [0, 0, 0, 5][i % 4],
+                group=[None, "g1", "g2", "g3"][i % 7 % 4],
+                key=f"k{i}" if i % 5 == 0 else None,
+            )
+        for task in q.pop_many(8, visibility=60)[::2]:
+            q.bury(task, "r") if task.token % 4 else q.fail(task, "e", 9)
+        q.delay_group("g3", 50)
+        q.push("due", group="g1")
+        assert q.check() == []
+        vandal = Vandal(probe, seed)
+        struck = [vandal.strike() for _ in range(vandal.random.randint(1, 6))]
+        before = kept(probe)
+        q.repair()
+        assert q.check() == [], struck
+        assert before - kept(probe) == Counter(), struck
+        assert q.repair() == [], struck
+        q.dead.replay()
+        clock.advance(10**10)
+        for _ in range(60):
+            clock.advance(60)
+            q.ack_many(q.pop_many(100))
+        assert q.size() == 0, struck
+        assert {dead.payload for dead in q.dead.list(1000)} <= {""}, struck
+
+
+# How it walks
+
+
+def test_bounded_steps(q, probe, clock):
+    """One call looks at about `count` entries and says where to go on."""
+    for i in range(1000):
+        q.push(i)
+    probe.redis.delete(probe.key("ready"))
+    cursor, *found = probe.call("repair", clock(), "meta", "0", 10)
+    assert cursor != b"0"
+    assert len(found) <= 3 * 40
+    while cursor != b"0":
+        cursor = probe.call("repair", clock(), "meta", cursor, 10)[0]
+    assert q.stats().ready == 1000
+    assert q.check() == []
+
+
+def test_many_lost_records(q, probe):
+    """Payloads whose records are lost are all found, some in each step."""
+    for i in range(700):
+        q.push(i)
+    probe.redis.delete(probe.key("meta"))
+    q.repair()
+    assert sorted(dead.payload for dead in q.dead.list(1000)) == list(range(700))
+    assert q.check() == []
+
+
+def test_in_use(q, probe, clock):
+    """Between its steps others may push, pop and ack: nothing is lost and nothing comes twice."""
+    want = set(range(300))
+    for i in range(300):
+        q.push(i, group="abc"[i % 3] if i % 2 else None)
+    probe.redis.delete(probe.key("ready"))
+    seen: list[int] = []
+    number = 1000
+    for name, part in REPAIRED_PARTS:
+        cursor: Any = "0"
+        while True:
+            cursor = probe.call(name, clock(), part, cursor, 20)[0]
+            tasks = q.pop_many(2)
+            seen += [task.payload for task in tasks]
+            q.ack_many(tasks)
+            q.push(number, group="a", key=f"k{number}")
+            want.add(number)
+            number += 1
+            if cursor == b"0":
+                break
+    assert q.check() == []
+    seen += probe.drain()
+    assert sorted(seen) == sorted(want)
