@@ -29,7 +29,8 @@ bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
 	$(BIN)/python -m benchmarks $(ARGS)
 
 soak: $(VENV)/.test ## the long versions: model-based tests, fuzzers, workers under faults
-	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/daemon/test_worker_faults.py \
+	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/contract \
+		tests/daemon/test_worker_faults.py \
 		--hypothesis-profile=soak --timeout=3600 $(ARGS)
 
 clean: ## remove the virtual environment and all caches

@@ -23,6 +23,7 @@ import uuid
 from collections.abc import Callable, Iterator
 
 import fakeredis
+import hypothesis
 import pytest
 from redis import Redis
 
@@ -36,8 +37,18 @@ BINARIES = {
 }
 
 
-MANY_CALLS = {"test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"}
+MANY_CALLS = {
+    *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
+    *("test_repair", "test_check", "test_delay_group", "test_recurring"),
+}
 """Not on fakeredis, which compiles a script at each call: it would take minutes."""
+
+
+SHELLS = {
+    *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
+}
+"""What these ask of the client is the same on every server: on the first one only, and fakeredis;
+with the soak's settings on all."""
 
 
 pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml
@@ -55,8 +66,9 @@ def pytest_report_header() -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
-        engines = list(BINARIES)
         path = metafunc.definition.path
+        soak = hypothesis.settings.get_current_profile_name() == "soak"
+        engines = list(BINARIES)[: 1 if path.stem in SHELLS and not soak else None]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
