@@ -10,8 +10,8 @@
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
-Tests in `lua/`, and those marked `fakeredis`, run on fakeredis as well (id `fakeredis`), unless
-they name `server` themselves: there is none.
+Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as well (id
+`fakeredis`), unless they name `server` themselves: there is none.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
@@ -71,6 +71,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         soak = hypothesis.settings.get_current_profile_name() == "soak"
         engines = list(BINARIES)[: 1 if path.stem in SHELLS and not soak else None]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS
+        wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
             engines.append("fakeredis")
