@@ -16,7 +16,7 @@ demo: $(VENV)/.run ## crawl the standard library under two limits in three ways,
 	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found
-	$(BIN)/python -m pytest -n 4 --dist loadgroup --cov --cov-report=term $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term $(ARGS)
 
 check: $(VENV)/.dev lint test ## what must pass before a commit: format, lint, types, tests
 
