@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from dpq._arguments import MAX_NAME_BYTES, one_line
 from dpq._command import Command, CommandMaker, Steps, same
-from dpq._replies import read_texts
+from dpq._replies import moment_of, read_texts
 from dpq.models import WorkerInfo
 
 BEAT_SECONDS = 10.0
@@ -69,11 +68,7 @@ def _read(queue_name: str, page: Sequence[str]) -> dict[str, WorkerInfo]:
                 queue=queue_name,
                 running=int(running),
                 concurrency=int(concurrency),
-                since=_moment(since),
-                seen=_moment(seen),
+                since=moment_of(int(since)),
+                seen=moment_of(int(seen)),
             )
     return workers
-
-
-def _moment(ms: str) -> datetime:
-    return datetime.fromtimestamp(int(ms) / 1000, UTC)

@@ -2,16 +2,18 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from dpq._commands import Commands
+from dpq._leases import Leases
 from dpq._problems import explain, server_problems, wants_save
 from dpq._replies import require_version
 from dpq.codec import DEFAULT_MAX_PAYLOAD_BYTES
 from dpq.errors import ConfigurationError, ServerWarning
-from dpq.models import Fairness, Order
+from dpq.models import Fairness, Order, Popped, Task
 from dpq.policy import Backoff
 
 P = TypeVar("P")
@@ -42,6 +44,7 @@ class QueueFace(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
     _opened: Any = None  # what from_url opened
+    _leases: Leases
 
     def __init__(
         self,
@@ -120,6 +123,13 @@ class QueueFace(Generic[P]):
 
     def _start(self) -> None:
         """What a shell sets up after its arguments are checked."""
+
+    def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
+        """What a pop hands out of the one task, or of none, that it has taken."""
+        if not tasks:
+            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
+        task, shell = tasks[0], cast("Any", self)
+        return Popped(task, partial(shell.ack, task), partial(shell.set_visibility, task))
 
     def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
         """Refuse a server that is too old; is more to be asked to judge how it is set up?"""

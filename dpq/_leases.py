@@ -58,6 +58,7 @@ class Leases:
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
         self._third = LINGER_SECONDS  # of the shortest lease so far
+        self._on_the_way: dict[Key, Lease] = {}  # being extended now
 
     def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
         """Keep a lease of so many seconds alive from now on."""
@@ -112,6 +113,11 @@ class Leases:
             lease.renew()
 
 
+def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
+    """What to extend, and by how much."""
+    return [(lease.task, lease.seconds) for lease in leases.values()]
+
+
 class Keeper(Leases):
     """Extends held leases from a thread of its own, which lives while there are some."""
 
@@ -122,7 +128,6 @@ class Keeper(Leases):
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._beat = threading.Lock()
-        self._on_the_way: dict[Key, Lease] = {}
         self._closed = False
 
     def let_go(self, task: Task[Any]) -> bool:
@@ -161,8 +166,7 @@ class Keeper(Leases):
                 self._on_the_way = leases = self._due()
                 try:
                     if leases:
-                        due = [(lease.task, lease.seconds) for lease in leases.values()]
-                        self._extended(leases, self._extend(due))
+                        self._extended(leases, self._extend(wanted(leases)))
                 except Exception:  # of whatever kind: a keeper that has died keeps nothing
                     self._put_off(leases)
                 finally:

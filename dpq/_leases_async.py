@@ -6,9 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from redis.exceptions import RedisError
-
-from dpq._leases import Key, Lease, Leases
+from dpq._leases import Key, Lease, Leases, wanted
 from dpq.models import Task
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
@@ -23,7 +21,6 @@ class AsyncKeeper(Leases):
         self._extend = extend
         self._keeping: asyncio.Task[None] | None = None
         self._news: asyncio.Event | None = None
-        self._on_the_way: dict[Key, Lease] = {}
         self._beat: asyncio.Future[None] | None = None  # done when nothing is on the way
 
     async def end(self, task: Task[Any]) -> bool:
@@ -65,9 +62,8 @@ class AsyncKeeper(Leases):
         self._on_the_way = leases
         self._beat = beat = asyncio.get_running_loop().create_future()
         try:
-            due = [(lease.task, lease.seconds) for lease in leases.values()]
-            self._extended(leases, await self._extend(due))
-        except RedisError:
+            self._extended(leases, await self._extend(wanted(leases)))
+        except Exception:  # of whatever kind: a keeper that has died keeps nothing
             self._put_off(leases)
         finally:
             self._on_the_way = {}

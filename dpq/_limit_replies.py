@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dpq._replies import _moment, read_texts
+from dpq._replies import moment_of, read_texts
 from dpq.limits import EVERY_GROUP, LimitState, RateLimit, read_rules, reason_of
 from dpq.models import TaskState
 
@@ -27,7 +27,7 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
                 open=not why or everyone,
-                opens_at=_moment(float(opens)) if float(opens) and not everyone else None,
+                opens_at=moment_of(float(opens)) if float(opens) and not everyone else None,
                 reason=None if everyone else reason_of(why),
                 waiting=0 if everyone else int(waiting),
                 in_flight=sum(running.values()) if group is None else running.get(group, 0),

@@ -182,13 +182,14 @@ class Packer:
         head = self._heads.get((command.script, command.keys))
         if head is None:
             texts = ("EVALSHA", command.script.sha, str(len(command.keys)), *command.keys)
-            head = (len(texts), _bulk_strings(texts))
+            head = (len(texts), bulk_strings(texts))
             self._heads[command.script, command.keys] = head
         size, packed = head
-        return b"*%d\r\n%b%b" % (size + len(command.args), packed, _bulk_strings(command.args))
+        return b"*%d\r\n%b%b" % (size + len(command.args), packed, bulk_strings(command.args))
 
 
-def _bulk_strings(values: Sequence[str | bytes | float]) -> bytes:
+def bulk_strings(values: Sequence[str | bytes | float]) -> bytes:
+    """The words of a command as the server reads them."""
     parts = []
     for value in values:
         if type(value) is bytes:

@@ -21,7 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
-from dpq._link import Packer, _bulk_strings, own_connection
+from dpq._link import Packer, bulk_strings, own_connection
 
 T = TypeVar("T")
 
@@ -99,7 +99,7 @@ class AsyncLink:
         """
         if self._plain:
             words = (*name.split(), *args)
-            packed = b"*%d\r\n%b" % (len(words), _bulk_strings(words))
+            packed = b"*%d\r\n%b" % (len(words), bulk_strings(words))
             (reply,) = await self._exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply

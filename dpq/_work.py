@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
-from dpq._arguments import error_line, number, whole_number
+from redis.exceptions import RedisError
+
+from dpq._arguments import MAX_SECONDS, error_line, number, whole_number
 from dpq._command import Steps, once
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
 from dpq.errors import ConfigurationError, LeaseLostError, RateLimited, Reject, Signal
 from dpq.models import Task
+from dpq.policy import longer_pause
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +31,6 @@ Q = TypeVar("Q", bound=QueueFace[Any])
 
 QueueOrder = Literal["strict", "round_robin"]
 """Which queue is asked first: the first that was named, or each in turn."""
-
-FIRST_PAUSE_SECONDS = 0.1
-LONGEST_PAUSE_SECONDS = 5.0
-"""After a fault of the server a worker tries again: the pause doubles from the first to this."""
 
 LATEST_ACK_SECONDS = 0.05
 """How long a finished task may wait for others to be settled with."""
@@ -109,8 +108,8 @@ def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]
         ConfigurationError: `handlers` is none of the three kinds.
     """
     if blocking:
-        for function in _functions(handlers):
-            if _is_coroutine_function(function):
+        for function in functions_of(handlers):
+            if awaits(function):
                 raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
     if isinstance(handlers, Mapping):
         by_name = {name: _handler(handler) for name, handler in handlers.items()}
@@ -149,7 +148,7 @@ def _handler(function: Any) -> Handler:
     )
 
 
-def _functions(handlers: Handlers) -> list[Any]:
+def functions_of(handlers: Handlers) -> list[Any]:
     """All that may be called, as far as it can be seen."""
     if isinstance(handlers, Mapping):
         return list(handlers.values())
@@ -159,7 +158,8 @@ def _functions(handlers: Handlers) -> list[Any]:
     return [handlers]
 
 
-def _is_coroutine_function(function: Any) -> bool:
+def awaits(function: Any) -> bool:
+    """Whether calling it makes a coroutine, as far as it can be seen."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object, whose method is async
     )
@@ -190,6 +190,13 @@ class Turns:
 
 class GivenBack(BaseException):
     """The worker ends: a task that it holds goes back, uncounted."""
+
+
+class Taken(NamedTuple):
+    """A leased task: from which queue, and its lease."""
+
+    place: int
+    lease: Lease
 
 
 class Done(NamedTuple):
@@ -299,12 +306,12 @@ class WorkerFace(Generic[Q]):
         self.queues: tuple[Q, ...] = tuple(named)
         self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
-        number("grace", grace, "seconds", 0, 315_360_000)
+        number("grace", grace, "seconds", 0, MAX_SECONDS)
         self.grace = grace
         if visibility is not None:
-            number("visibility", visibility, "seconds", 0.001, 315_360_000)
+            number("visibility", visibility, "seconds", 0.001, MAX_SECONDS)
         if time_limit is not None:
-            number("time_limit", time_limit, "seconds", 0.001, 315_360_000)
+            number("time_limit", time_limit, "seconds", 0.001, MAX_SECONDS)
         self.visibility = visibility
         self.time_limit = time_limit
         self.name = name or f"{socket.gethostname()}:{os.getpid()}"
@@ -337,6 +344,7 @@ class WorkerFace(Generic[Q]):
     def _clock_on(self) -> None:
         """A run begins."""
         self._on = True
+        self._pause = 0.0
         self._stopping, self._stop_early = self._stop_early, False
         self.given_back = 0
         self._run_id = secrets.token_urlsafe(9)
@@ -359,8 +367,18 @@ class WorkerFace(Generic[Q]):
         """What tells every queue that this worker has ended."""
         return [once(commands.leave(self._run_id)) for commands in self._commands]
 
-    def _seconds(self, place: int) -> float:
-        return self.visibility or self.queues[place].default_visibility
+    def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
+        """Keep alive what a pop has brought; so the server is there."""
+        self._pause = 0.0
+        queue = self.queues[place]
+        hold, seconds = queue._leases.hold, self.visibility or queue.default_visibility
+        return [Taken(place, hold(task, seconds)) for task in tasks]
+
+    def _wait_longer(self, error: RedisError) -> float:
+        """The server is away: how long to wait before the next attempt."""
+        self._pause = longer_pause(self._pause)
+        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
+        return self._pause
 
     def _context(self, place: int, lease: Lease) -> Context[Q]:
         context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)

@@ -16,10 +16,10 @@ This module must not read the environment, hold a client, or know what a queue i
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from redis import Redis
@@ -41,6 +41,8 @@ from .errors import ConfigurationError
 
 if TYPE_CHECKING:
     from .server import Server
+
+T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 2.0  # one address; the kernel repeats a lost SYN after 1 s, so one may be lost
 CONNECT_SLACK_S = 0.7  # more for further addresses, TLS, HELLO and retries: under 3 s in all
@@ -89,14 +91,27 @@ def open_url(url: str) -> Opened:
     Raises:
         ConfigurationError: The URL is malformed, or the embedded server does not start.
     """
+    return open_as(Opened, _client, url)
+
+
+def open_as(
+    opened: Callable[[Any, str, "Server | None"], T], client: Callable[[str, str], Any], url: str
+) -> T:
+    """Start the private server that `url` may ask for, and make a client of one kind or another.
+
+    Args:
+        opened: Takes the client, the masked URL, and the private server if there is one.
+        client: Makes a client of a URL and its masked form.
+        url: As for `open_url`.
+    """
     label = mask(url)
     if not isinstance(url, str) or not url.startswith("embedded:"):
-        return Opened(_client(url, label), label)
+        return opened(client(url, label), label, None)
     from .server import open_embedded  # here: only a POSIX system can run a private server
 
     server = open_embedded(url)
     try:
-        return Opened(_client(server.url, label), label, server)
+        return opened(client(server.url, label), label, server)
     except BaseException:
         server.close()
         raise

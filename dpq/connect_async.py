@@ -19,7 +19,7 @@ from dpq.connect import (
     POOL_OPTIONS,
     RETRIES,
     explained,
-    mask,
+    open_as,
     url_options,
 )
 
@@ -48,17 +48,7 @@ def open_url_async(url: str) -> AsyncOpened:
     Raises:
         ConfigurationError: The URL is malformed, or the embedded server does not start.
     """
-    label = mask(url)
-    if not isinstance(url, str) or not url.startswith("embedded:"):
-        return AsyncOpened(_client(url, label), label)
-    from dpq.server import open_embedded  # here: only a POSIX system can run a private server
-
-    server = open_embedded(url)
-    try:
-        return AsyncOpened(_client(server.url, label), label, server)
-    except BaseException:
-        server.close()
-        raise
+    return open_as(AsyncOpened, _client, url)
 
 
 def _client(url: str, label: str) -> "aioredis.Redis":

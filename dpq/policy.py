@@ -6,6 +6,12 @@ from dpq.errors import ConfigurationError
 
 __all__ = ["Backoff"]
 
+FIRST_PAUSE_SECONDS = 0.1
+"""After the first fault of the server; doubled with each that follows."""
+
+LONGEST_PAUSE_SECONDS = 5.0
+"""Between attempts to reach a server that is away: as long as a lost wake-up may cost."""
+
 _BOUNDS = {"base": (0, 86_400), "factor": (1, 1000), "cap": (0, 31_536_000), "jitter": (0, 1)}
 
 
@@ -52,3 +58,10 @@ class Backoff:
         except OverflowError:
             longest = self.cap
         return longest * (1 - self.jitter * chance)
+
+
+def longer_pause(
+    pause: float, first: float = FIRST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
+) -> float:
+    """Seconds to wait before the next attempt: twice the last pause, and `first` after none."""
+    return min(longest, pause * 2 or first)

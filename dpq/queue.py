@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -58,6 +57,7 @@ class DPQ(QueueFace[P]):
 
     _opened: Opened | None = None
     _link: Link
+    _leases: Keeper
     _waiters: Waiters
 
     def _start(self) -> None:
@@ -266,11 +266,7 @@ class DPQ(QueueFace[P]):
 
         Source: docs/design.md, "Waiting".
         """
-        tasks = self._take(1, timeout, visibility)
-        if not tasks:
-            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
-        task = tasks[0]
-        return Popped(task, partial(self.ack, task), partial(self.set_visibility, task))
+        return self._popped(self._take(1, timeout, visibility))
 
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None

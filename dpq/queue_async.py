@@ -15,7 +15,6 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -70,6 +69,7 @@ class AsyncDPQ(QueueFace[P]):
     """
 
     _opened: AsyncOpened | None = None
+    _leases: AsyncKeeper
 
     def _start(self) -> None:
         self._pid = os.getpid()
@@ -213,11 +213,7 @@ class AsyncDPQ(QueueFace[P]):
 
     async def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P]:
         """Async `DPQ.pop`."""
-        tasks = await self._take(1, timeout, visibility)
-        if not tasks:
-            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
-        task = tasks[0]
-        return Popped(task, partial(self.ack, task), partial(self.set_visibility, task))
+        return self._popped(await self._take(1, timeout, visibility))
 
     async def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None

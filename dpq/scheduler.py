@@ -21,17 +21,12 @@ from dpq._link import Link
 from dpq._wait import RECHECK_SECONDS, Waiter
 from dpq.connect import open_url
 from dpq.errors import ConfigurationError
+from dpq.policy import longer_pause
 from dpq.queue import DPQ, known_queues
 
 __all__ = ["Scheduler", "run_daemon"]
 
 log = logging.getLogger(__name__)
-
-FIRST_PAUSE_SECONDS = 0.1
-"""After the first fault of the server; doubled with each that follows."""
-
-LONGEST_PAUSE_SECONDS = 5.0
-"""Between attempts to reach a server that is away: as long as a lost wake-up may cost."""
 
 STOP_CHECK_SECONDS = 0.5
 """How often a sleeping daemon looks whether it is to stop; the server hears nothing of it."""
@@ -96,7 +91,7 @@ class Scheduler:
                     log.info("scheduler: the server is back")
                 pause = 0.0
             except RedisError as error:
-                pause = min(LONGEST_PAUSE_SECONDS, pause * 2 or FIRST_PAUSE_SECONDS)
+                pause = longer_pause(pause)
                 log.warning("scheduler: again in %.1f s: %s", pause, error)
                 self._stopping.wait(pause)
         if self._waiter:

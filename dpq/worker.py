@@ -29,13 +29,12 @@ from dpq._leases import Lease
 from dpq._wait import RECHECK_SECONDS, Waiter, Watch, sleep, time_left, watched
 from dpq._work import (
     ASYNC_HANDLER,
-    FIRST_PAUSE_SECONDS,
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     Context,
     Done,
     GivenBack,
+    Taken,
     WorkerFace,
     none_live,
     settling,
@@ -48,13 +47,6 @@ __all__ = ["Worker"]
 log = logging.getLogger(__name__)
 
 STOP_CHECK_SECONDS = 0.25  # how late an idle worker sees that it is to stop
-
-
-class _Taken(NamedTuple):
-    """A leased task that has not begun."""
-
-    place: int
-    lease: Lease
 
 
 class _Ahead(NamedTuple):
@@ -206,7 +198,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._fault: BaseException | None = None
         self._until_empty = until_empty
         self._idle = 0  # threads that want a task
-        self._taken: deque[_Taken] = deque()
+        self._taken: deque[Taken] = deque()
         self._done: list[Done] = []
         self._running: dict[Lease, _Run] = {}
         self._look = False  # somebody should ask the server
@@ -215,7 +207,6 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._watches: list[Watch] = []
         self._low_water = self.prefetch // 2
         self._ahead: _Ahead | None = None
-        self._pause = 0.0
         self._dozing = False  # the minder has nothing to mind
         self._news = threading.Event()
         for queue in self.queues:
@@ -301,7 +292,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             if taken.lease.alive:  # it may have been lost while it waited to begin
                 self._handle(taken)
 
-    def _handle(self, taken: _Taken) -> None:
+    def _handle(self, taken: Taken) -> None:
         place, lease = taken
         task = lease.task
         error: BaseException | None = None
@@ -337,7 +328,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             if held:  # else the handler has settled it itself, or it is lost
                 self._done.append(Done(place, task, error))
 
-    def _next(self) -> _Taken | None:
+    def _next(self) -> Taken | None:
         """The next task to handle; None when it is time to end."""
         with self._lock:
             self._idle += 1
@@ -373,7 +364,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             room = self._idle - self._sleeping + self.prefetch - len(self._taken)
         self._look, self._exchanging = False, True
         asleep = self._sleeping
-        taken: list[_Taken] = []
+        taken: list[Taken] = []
         self._lock.release()
         try:
             if ahead:
@@ -399,22 +390,20 @@ class Worker(WorkerFace[DPQ[Any]]):
         read = self.queues[0]._begin_all(operations)
         self._ahead = _Ahead(place, done, read, time.monotonic())
 
-    def _read(self, ahead: _Ahead) -> tuple[list[Done], list[_Taken]]:
+    def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
         *settled, batch = ahead.read()
-        return self._unsettled(ahead.done, settled), self._hold(ahead.place, batch)
+        return self._unsettled(ahead.done, settled), self._brought(ahead.place, batch)
 
-    def _hold(self, place: int, batch: Any) -> list[_Taken]:
-        """Keep alive what a pop has brought."""
+    def _brought(self, place: int, batch: Any) -> list[Taken]:
+        """What a pop has brought, kept alive; nothing while the server is away."""
         if isinstance(batch, RedisError):
             self._wait_out(batch)
             return []
         if isinstance(batch, Exception):
             raise batch
-        self._pause = 0.0
-        hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
-        return [_Taken(place, hold(task, seconds)) for task in batch.tasks]
+        return self._hold(place, batch.tasks)
 
-    def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[_Taken]) -> list[Done]:
+    def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
         """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
         asked: set[int] = set()
         empty: dict[int, Watch] = {}
@@ -426,7 +415,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             operations = settling(done, self._commands)
             *settled, batch = self.queues[0]._drive_all([*operations, pop])
             done = self._unsettled(done, settled)
-            taken += self._hold(place, batch)
+            taken += self._brought(place, batch)
             if isinstance(batch, RedisError):
                 return done
             asked.add(place)
@@ -464,11 +453,10 @@ class Worker(WorkerFace[DPQ[Any]]):
         return none_live(self.queues[0]._drive_all(counts))
 
     def _wait_out(self, error: RedisError) -> None:
-        self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or FIRST_PAUSE_SECONDS)
-        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
+        pause = self._wait_longer(error)
         self._look = True
         if not self._stopping:
-            self._ended.wait(self._pause)
+            self._ended.wait(pause)
 
     def _sleep(self) -> None:
         """Wait for a wake-up, for a while."""

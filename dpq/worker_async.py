@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -23,33 +23,25 @@ from dpq._command import Steps, once
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
 from dpq._keys import key_of
-from dpq._leases import Lease
 from dpq._wait import RECHECK_SECONDS, Watch, watched
 from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
-    FIRST_PAUSE_SECONDS,
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
-    LONGEST_PAUSE_SECONDS,
     Context,
     Done,
     GivenBack,
+    Taken,
     WorkerFace,
     none_live,
     settling,
 )
+from dpq.policy import FIRST_PAUSE_SECONDS
 from dpq.queue_async import AsyncDPQ
 
 __all__ = ["AsyncWorker"]
 
 log = logging.getLogger(__name__)
-
-
-class _Taken(NamedTuple):
-    """A leased task, which may not have begun."""
-
-    place: int
-    lease: Lease
 
 
 class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
@@ -129,13 +121,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._clock_on()
         self._gone = asyncio.Event()
         self._grace_left = self.grace
-        self._unbegun: deque[_Taken] = deque()
-        self._running: dict[asyncio.Task[None], _Taken] = {}
+        self._unbegun: deque[Taken] = deque()
+        self._running: dict[asyncio.Task[None], Taken] = {}
         self._done: list[Done] = []
         self._done_since = math.inf
         self._watches: list[Watch] = []
         self._look = True
-        self._pause = 0.0
         for queue in self.queues:
             await queue._ready()
 
@@ -190,7 +181,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
 
-    def _give_back(self, taken: Iterable[_Taken]) -> None:
+    def _give_back(self, taken: Iterable[Taken]) -> None:
         for place, lease in taken:
             if self.queues[place]._leases.let_go(lease.task):
                 self._done.append(Done(place, lease.task, GivenBack()))
@@ -237,9 +228,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 break
             if isinstance(batch, Exception):
                 raise batch
-            self._pause = 0.0
-            hold, seconds = self.queues[place]._leases.hold, self._seconds(place)
-            self._unbegun.extend(_Taken(place, hold(task, seconds)) for task in batch.tasks)
+            self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
             found[place] = Watch(batch.now_ms, batch.next_event_ms)
             if taken >= room:
@@ -279,9 +268,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         return none_live(await self.queues[0]._drive_all(counts))
 
     async def _wait_out(self, error: RedisError) -> None:
-        self._pause = min(LONGEST_PAUSE_SECONDS, self._pause * 2 or FIRST_PAUSE_SECONDS)
-        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
-        give_up = time.monotonic() + self._pause
+        give_up = time.monotonic() + self._wait_longer(error)
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
             if self._news.done():  # a handler has ended: no reason to ask sooner
                 self._news = asyncio.get_running_loop().create_future()
@@ -305,7 +292,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     # One handler
 
-    def _start(self, taken: _Taken) -> None:
+    def _start(self, taken: Taken) -> None:
         handling = asyncio.create_task(self._handle(taken))
         self._running[handling] = taken
         handling.add_done_callback(self._ended)
@@ -315,7 +302,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         if not self._news.done():
             self._news.set_result(None)
 
-    async def _handle(self, taken: _Taken) -> None:
+    async def _handle(self, taken: Taken) -> None:
         place, lease = taken
         task = lease.task
         context = self._context(place, lease)

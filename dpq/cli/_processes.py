@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dpq.cli._shell import FAILED, USAGE
+from dpq.policy import longer_pause
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,7 @@ class Child:
         """The pause before the next start: longer, unless the last process lived for long."""
         if time.monotonic() - self._began > HEALTHY_SECONDS:
             self.pause = 0.0
-        self.pause = min(LONGEST_PAUSE_SECONDS, self.pause * 2 or FIRST_PAUSE_SECONDS)
+        self.pause = longer_pause(self.pause, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self.start_at = time.monotonic() + self.pause
         return self.pause
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from dpq import AsyncDPQ, TaskFunction, Tasks
+from dpq._work import awaits, functions_of
 from dpq.cli._shell import talk
 from dpq.errors import ConfigurationError
 
@@ -88,19 +89,9 @@ def _list(names: Iterable[str]) -> str:
 
 def is_async(handlers: Any) -> bool:
     """Whether handlers need an `AsyncWorker`: one of them is async, or their queue is."""
-    if isinstance(handlers, Tasks):
-        functions = [handlers[name].function for name in handlers]
-        if isinstance(handlers.queue, AsyncDPQ):
-            return True
-    else:
-        functions = [*handlers.values()] if isinstance(handlers, Mapping) else [handlers]
-    kinds = {_awaits(function) for function in functions}
+    if isinstance(handlers, Tasks) and isinstance(handlers.queue, AsyncDPQ):
+        return True
+    kinds = {awaits(function) for function in functions_of(handlers)}
     if len(kinds) == 2:
         log.warning("some handlers are async: while one that is not runs, all others stand still")
     return True in kinds
-
-
-def _awaits(function: Any) -> bool:
-    return inspect.iscoroutinefunction(function) or (
-        callable(function) and inspect.iscoroutinefunction(type(function).__call__)
-    )

@@ -1,12 +1,13 @@
 -- _anew: a task begins anew, due at a moment, behind its equals.
--- Wants: conf, stats, now; renew (_renew). Gives: anew(task, at), which says how many ms that is from now.
+-- Wants: conf, stats, now; renew (_renew); draw (_draw).
+-- Gives: anew(task, at), which says how many ms that is from now.
 local function anew(task, at)
-  local place = tonumber(redis.pcall('HINCRBY', stats, 'pushed', '1')) or now
+  local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness')
   if settings[1] == 'lifo' then
     place = 999999999999999 - place
   elseif settings[2] == 'round_robin' then
-    place = tonumber(redis.pcall('HINCRBY', conf, 'turns', '1')) or now
+    place = draw(conf, 'turns', 1) + 1
   end
   task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
   local expires_in = string.match(task.schedule, '^\t%l (%d+)')

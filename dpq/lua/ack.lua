@@ -67,6 +67,7 @@ if strays or awaited or #again > 0 then
   -- @include _place
   -- @include _back
   -- @include _renew
+  -- @include _draw
   -- @include _anew
   -- @include _recur
   for id, group in pairs(awaited and group_of or {}) do

@@ -48,6 +48,7 @@ token = string.match(token, '^%d*')
 -- @include _back
 -- @include _bury
 -- @include _renew
+-- @include _draw
 -- @include _anew
 -- @include _recur
 local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted it

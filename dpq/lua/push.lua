@@ -65,6 +65,10 @@ local now_text = ' ' .. stamp .. ' '
 local place, light = 0, true
 if fresh > 0 then
   -- @include _draw
+  place = draw(stats, 'pushed', fresh)
+  if settings[5] == 'round_robin' then
+    place = draw(conf, 'turns', fresh)
+  end
 end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}
 for i, id in ipairs(ids) do

@@ -122,6 +122,12 @@ def wait_for_idle(redis: Redis, count: int = 1) -> None:
     wait_for(lambda: len(blocked(redis)) == count, lambda: blocked(redis))
 
 
+def all_idle(worker: Worker) -> bool:
+    with worker._lock:
+        asking = worker._look or worker._exchanging
+        return worker._idle == worker.concurrency and not asking
+
+
 def asked(queue: DPQ[Any]) -> list[list[str]]:
     """Note every round trip of a queue from now on: the names of its scripts."""
     seen: list[list[str]] = []
@@ -950,9 +956,11 @@ def test_an_idle_worker_asks_nothing(
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)  # else one falls into the 2 s, or not
     a, b = make("-a"), make("-b")
     gate.open()
-    start(Worker([a, b], gate, concurrency=4))
+    worker = Worker([a, b], gate, concurrency=4)
+    start(worker)
     wait_for_idle(redis)
     wait_for(lambda: a.workers() and b.workers(), a.workers)
+    wait_for(lambda: all_idle(worker), lambda: vars(worker))  # a thread asks once as it begins
     sent: list[Any] = []  # by these queues: the server serves what other tests have left, too
     for queue in (a, b):
         begin = queue._link.begin
