@@ -16,8 +16,9 @@ help: ## list the targets
 demo: $(VENV)/.run ## crawl the standard library under two limits in three ways, and compare
 	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
-test: $(VENV)/.test ## run the suite on every real server found
-	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term $(ARGS)
+test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
+	$(BIN)/python -m pytest \
+		$(if $(URL),--url $(URL),-n 4 --dist worksteal --cov --cov-report=term) $(ARGS)
 
 check: $(VENV)/.dev lint test ## what must pass before a commit: format, lint, types, tests
 
