@@ -114,7 +114,7 @@ class Scheduler:
             self._waiter.withdraw()
             self._waiter.close()
         markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in self._queues)]
-        self._waiter = Waiter(self._redis, markers)
+        self._waiter = Waiter(self._link.nodes, markers)
 
     def _open(self, name: str) -> DPQ[Any] | None:
         try:

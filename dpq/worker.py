@@ -17,7 +17,6 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType, FrameType
 from typing import Any, NamedTuple
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
@@ -68,18 +67,14 @@ class _Ahead(NamedTuple):
 class _Patient(Waiter):
     """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
 
-    def _block(self, seconds: float) -> None:
-        super()._block(max(seconds, RECHECK_SECONDS) if self._plain else seconds)
+    def _block_seconds(self, left: float) -> float:
+        # Not of a double, such as fakeredis, whose blocks end late, or whose reads end early.
+        return RECHECK_SECONDS if self._nodes.direct else super()._block_seconds(left)
 
     @property
     def waiting(self) -> bool:
         """Whether it will be told: not after a marker, or a fault."""
-        return self._blocked and self._plain
-
-    @property
-    def _plain(self) -> bool:
-        """No double, such as fakeredis, whose blocks end late, or whose reads end early."""
-        return type(self._client) is Redis
+        return self._nodes.direct and all(block.until is not None for block in self._blocks)
 
 
 class _Run:
@@ -136,7 +131,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         """
         self._begin(until_empty)
         names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = _Patient(self.queues[0].redis, names)
+        self._waiter = _Patient(self.queues[0]._link.nodes, names)
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)

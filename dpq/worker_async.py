@@ -67,8 +67,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _run(self, until_empty: bool, signals: bool) -> int:
         await self._begin()
         names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        redis = self.queues[0].redis
-        self._waiter = AsyncWaiter(redis, names, self.queues[0]._link.execute)
+        self._waiter = AsyncWaiter(self.queues[0]._link, names)
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
             working = asyncio.create_task(self._work(until_empty))
