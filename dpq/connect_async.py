@@ -133,6 +133,7 @@ class _Bounded(aio.AbstractConnection):
             async with asyncio.timeout(give_up):
                 await connecting
         except TimeoutError:
+            await self.disconnect(nowait=True)  # it may have got as far as the handshake
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 
 

@@ -31,6 +31,7 @@ class Pressure:
         confirmed: Those of them that a replica has.
         acked: The id of each acknowledged ack.
         errors: What was raised instead, by name.
+        longest: Seconds of the longest push, by a client that does not wait for replicas.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Pressure:
         self.confirmed: set[str] = set()
         self.acked: list[str] = []
         self.errors: Counter[str] = Counter()
+        self.longest = 0.0
         self._url = url
         self._name = queue_name
         self._safe: _Confirmed | None = None
@@ -60,7 +62,10 @@ class Pressure:
                 time.sleep(PAUSE_S)
 
     def _push(self, queue: DPQ[Any]) -> None:
-        self.pushed[queue.push("x")] = time.monotonic()
+        began = time.monotonic()
+        task_id = queue.push("x")
+        self.pushed[task_id] = time.monotonic()
+        self.longest = max(self.longest, time.monotonic() - began)
 
     def _push_safely(self, queue: DPQ[Any]) -> None:
         safe = self._safe = self._safe or _Confirmed(queue)
