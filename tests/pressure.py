@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, DPQError, TaskState
@@ -58,7 +58,7 @@ class Pressure:
                 try:
                     work(queue)
                 except (RedisError, DPQError) as error:
-                    self.errors[type(error).__name__] += 1
+                    self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 time.sleep(PAUSE_S)
 
     def _push(self, queue: DPQ[Any]) -> None:
@@ -87,7 +87,7 @@ class Pressure:
                     if task and await queue.ack(task):
                         self.acked.append(task.id)
                 except (RedisError, DPQError) as error:
-                    self.errors[type(error).__name__] += 1
+                    self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 await asyncio.sleep(PAUSE_S)
 
     def __enter__(self) -> Self:
@@ -162,4 +162,7 @@ class _Confirmed:
             return task_id, False
         connection = link._way(node)._idle.kept[-1]
         connection.send_command("WAIT", 1, round(REPLICA_S * 1000))
-        return task_id, int(connection.read_response()) >= 1
+        try:
+            return task_id, int(connection.read_response()) >= 1
+        except ResponseError:  # the master was demoted meanwhile
+            return task_id, False
