@@ -1,14 +1,16 @@
 """A call of a script as a value, and what makes one for a queue. No I/O."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
+from dpq._durable import PROMISES, Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
+from dpq._schedule import Later
 from dpq._scripts import Script, script
-from dpq.errors import ConfigurationError, DPQError
+from dpq.errors import ConfigurationError, DPQError, NotConfirmedError
 from dpq.models import Task
 
 T = TypeVar("T")
@@ -42,6 +44,27 @@ def parsed(command: Command[T], reply: Any) -> T:
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
         ) from error
+
+
+def concluded(command: Command[T], reply: Any) -> T:
+    """Read the reply of an operation of one command.
+
+    Raises:
+        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
+    """
+    if isinstance(reply, Unconfirmed):
+        result = _doubted(reply, command.script.name, parsed(command, reply.reply))
+        if isinstance(result, NotConfirmedError):
+            raise result
+        return cast("T", result)
+    return parsed(command, reply)
+
+
+def _doubted(unsure: Unconfirmed, action: str, result: Any) -> Any:
+    """What an operation comes to that has not been confirmed, and began with this script."""
+    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+        return result
+    return unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -87,16 +110,24 @@ def together(
     Yields commands and is sent their raw replies, or the errors that they met.
 
     Returns:
-        For each operation its result, or the exception that it ended with.
+        For each operation its result, or the exception that it ended with: `NotConfirmedError` in
+        the place of a result, when the operation begins with what is to be confirmed. (A pop that
+        buries something on its way does not: it has tasks to hand out.)
     """
     results: list[Any] = [None] * len(operations)
     asked: list[tuple[int, Command[Any]]] = []
+    begun: dict[int, str] = {}
+    unsure: dict[int, Unconfirmed] = {}
 
     def go_on(index: int, step: Callable[[Any], Command[Any]], value: Any) -> None:
         try:
-            asked.append((index, step(value)))
+            command = step(value)
+            asked.append((index, command))
+            begun.setdefault(index, command.script.name)
         except StopIteration as end:
             results[index] = end.value
+            if index in unsure:
+                results[index] = _doubted(unsure[index], begun[index], end.value)
         except Exception as error:
             results[index] = error
 
@@ -106,6 +137,8 @@ def together(
         answered, asked = asked, []
         replies = yield [command for _, command in answered]
         for (index, command), reply in zip(answered, replies, strict=True):
+            if isinstance(reply, Unconfirmed):
+                unsure[index], reply = reply, reply.reply
             if not isinstance(reply, Exception):
                 try:
                     reply = parsed(command, reply)
