@@ -5,10 +5,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
+from dpq._durable import PROMISES, Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
+from dpq._schedule import Later
 from dpq._scripts import Script, script
-from dpq.errors import ConfigurationError, DPQError
+from dpq.errors import ConfigurationError, DPQError, NotConfirmedError
 from dpq.models import Task
 
 T = TypeVar("T")
@@ -42,6 +44,37 @@ def parsed(command: Command[T], reply: Any) -> T:
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
         ) from error
+
+
+def concluded(command: Command[T], reply: Any) -> T:
+    """Read the reply of an operation of one command.
+
+    Raises:
+        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
+    """
+    if isinstance(reply, Unconfirmed):
+        return sure(reply, command, parsed(command, reply.reply))
+    return parsed(command, reply)
+
+
+def sure(unsure: Unconfirmed, first: Command[Any], result: T) -> T:
+    """The result of an operation that began with a command, and that nobody has vouched for.
+
+    Raises:
+        NotConfirmedError: Somebody was to.
+    """
+    doubted = _doubted(unsure, first, result)
+    if isinstance(doubted, NotConfirmedError):
+        raise doubted
+    return result
+
+
+def _doubted(unsure: Unconfirmed, first: Command[Any], result: Any) -> Any:
+    """What an operation comes to that has not been confirmed."""
+    action = first.script.name
+    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+        return result
+    return unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -104,27 +137,36 @@ def together(
     Yields commands and is sent their raw replies, or the errors that they met.
 
     Returns:
-        For each operation its result, or the exception that it ended with.
+        For each operation its result, or the exception that it ended with: `NotConfirmedError` in
+        the place of a result, when the operation begins with what is to be confirmed. (A pop that
+        buries something on its way does not: it has tasks to hand out.)
     """
     results: list[Any] = [None] * len(operations)
     asked: list[tuple[int, Command[Any]]] = []
-    for index, steps in enumerate(operations):  # arguments are checked before a server is asked
+    first: dict[int, Command[Any]] = {}
+    unsure: dict[int, Unconfirmed] = {}
+
+    def go_to(index: int, ask: Callable[..., Command[Any]], *reply: Any) -> None:
         try:
-            asked.append((index, next(steps)))
+            command = ask(operations[index], *reply)
+            asked.append((index, command))
+            first.setdefault(index, command)
         except StopIteration as end:
             results[index] = end.value
+            if index in unsure:
+                results[index] = _doubted(unsure[index], first[index], end.value)
         except Exception as error:
             results[index] = error
+
+    for index in range(len(operations)):
+        go_to(index, next)  # arguments are checked before a server is asked
     while asked:
         answered, asked = asked, []
         replies = yield [command for _, command in answered]
         for (index, command), reply in zip(answered, replies, strict=True):
-            try:
-                asked.append((index, go_on(operations[index], command, reply)))
-            except StopIteration as end:
-                results[index] = end.value
-            except Exception as error:
-                results[index] = error
+            if isinstance(reply, Unconfirmed):
+                unsure[index], reply = reply, reply.reply
+            go_to(index, go_on, command, reply)
     return results
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from dpq._commands import Commands
+from dpq._durable import Durability, named_durability, require_fsync
 from dpq._leases import Leases
 from dpq._problems import explain, server_problems, wants_save
 from dpq._replies import require_version
@@ -62,6 +63,7 @@ class QueueFace(Generic[P]):
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
+        durability: Durability = "async",
         clock: Callable[[], int] | None = None,
     ) -> None:
         """Describe one queue. Nothing is sent before the first call, unless a setting is named.
@@ -85,6 +87,10 @@ class QueueFace(Generic[P]):
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
             dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
+            durability: What has a change when the call that made it returns: `"async"`, the server;
+                `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
+                What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
+                not wait. See docs/durability.md.
             clock: For tests only: the time in ms, instead of the server's.
 
         `order`, `aging`, `fairness` and the two caps belong to the queue: the first client that
@@ -107,6 +113,7 @@ class QueueFace(Generic[P]):
             dead_max_age=dead_max_age,
             clock=clock,
         )
+        self._durability = named_durability(durability)
         self._redis = redis
         self._settings: dict[str, str] | None = None
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
@@ -135,6 +142,8 @@ class QueueFace(Generic[P]):
     def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
         """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
         require_version(info)
+        if self.durability == "fsync":
+            require_fsync(info)
         known = self._run_id(info) in _looked_at
         return not known and wants_save(info) and not keeps_nothing_on_purpose(self._redis)
 
@@ -188,6 +197,11 @@ class QueueFace(Generic[P]):
     def default_max_attempts(self) -> int:
         """Failed attempts until a task is dead."""
         return self._commands.default_max_attempts
+
+    @property
+    def durability(self) -> Durability:
+        """What has a change when the call that made it returns."""
+        return self._durability
 
     @property
     def order(self) -> str:

@@ -42,3 +42,8 @@ def key_of(queue_name: str, part: str) -> str:
     another.
     """
     return _SHARED.get(part) or f"dpq:{{{queue_name}}}:{part}"
+
+
+def beside(key: str, part: str) -> str:
+    """Name another part of the queue that a key belongs to."""
+    return f"{key[: key.index('}') + 1]}:{part}"

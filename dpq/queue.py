@@ -17,7 +17,9 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, parsed, together
+from dpq._command import Command, Steps, concluded, go_on, sure, together
+from dpq._durable import Unconfirmed
+from dpq._durable_link import link_for
 from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
@@ -27,7 +29,7 @@ from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, Watch, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, Scope, Signal
+from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -61,7 +63,7 @@ class DPQ(QueueFace[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
-        self._link = Link(self._redis)
+        self._link = link_for(self._redis, self.durability)
         self._leases = Keeper(self._extend_many)
         self._waiters = Waiters(self._link.nodes, [key_of(self.queue_name, "wake")])
         if self._commands.named:
@@ -113,17 +115,21 @@ class DPQ(QueueFace[P]):
 
     def _run(self, command: Command[T]) -> T:
         self._ready()
-        return parsed(command, self._link.call(command))
+        return concluded(command, self._link.call(command))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
+        unsure: Unconfirmed | None = None
         try:
-            command = next(steps)  # arguments are checked before a server is asked
+            first = command = next(steps)  # arguments are checked before a server is asked
             if opened:
                 self._ready()
             while True:
-                command = go_on(steps, command, self._link.call_all((command,))[0])
+                (reply,) = self._link.call_all((command,))
+                if isinstance(reply, Unconfirmed):
+                    unsure, reply = reply, reply.reply
+                command = go_on(steps, command, reply)
         except StopIteration as end:
-            return cast("T", end.value)
+            return cast("T", sure(unsure, first, end.value) if unsure else end.value)
 
     def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
@@ -331,6 +337,8 @@ class DPQ(QueueFace[P]):
                     self._drive(self._commands.settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+                except NotConfirmedError as unsure:  # what the body has met tells more
+                    log.warning("%s: %s", self.queue_name, unsure)
             if not isinstance(error, Signal):
                 raise
         else:

@@ -23,17 +23,19 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, once, together
+from dpq._command import Command, Steps, go_on, once, sure, together
+from dpq._durable import Unconfirmed
+from dpq._durable_link_async import link_for
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
-from dpq._link_async import AsyncLink, Shared
+from dpq._link_async import Shared
 from dpq._nodes import reachable
 from dpq._wait import Watch, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
-from dpq.errors import DPQError, LeaseLostError, Scope, Signal
+from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -74,7 +76,7 @@ class AsyncDPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._link = AsyncLink(self._redis)
+        self._link = link_for(self._redis, self.durability)
         self._leases = AsyncKeeper(self._extend_many)
         self._waiters = AsyncWaiters(self._link, [key_of(self.queue_name, "wake")])
         self._opening = Shared(self._open)
@@ -133,14 +135,18 @@ class AsyncDPQ(QueueFace[P]):
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         self._start_in_child()
+        unsure: Unconfirmed | None = None
         try:
-            command = next(steps)
+            first = command = next(steps)
             if opened:
                 await self._ready()
             while True:
-                command = go_on(steps, command, (await self._link.call_all((command,)))[0])
+                (reply,) = await self._link.call_all((command,))
+                if isinstance(reply, Unconfirmed):
+                    unsure, reply = reply, reply.reply
+                command = go_on(steps, command, reply)
         except StopIteration as end:
-            return cast("T", end.value)
+            return cast("T", sure(unsure, first, end.value) if unsure else end.value)
 
     async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `DPQ._drive_all`."""
@@ -298,6 +304,8 @@ class AsyncDPQ(QueueFace[P]):
                     await self._finish(self._settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+                except NotConfirmedError as unsure:  # what the body has met tells more
+                    log.warning("%s: %s", self.queue_name, unsure)
             if not isinstance(error, Signal):
                 raise
         else:
