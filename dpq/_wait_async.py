@@ -63,6 +63,7 @@ class AsyncWaiter:
                 for block in self._blocks:
                     self._asked = block
                     readings[await block.begin(min(left, RECHECK_SECONDS))] = block
+                _still_wanted()
                 done, _ = await asyncio.wait(
                     (*readings, stop), timeout=left, return_when=FIRST_COMPLETED
                 )
@@ -93,6 +94,13 @@ class AsyncWaiter:
         """Drop the connections; the next wait opens them again."""
         for block in self._blocks:
             await block.aclose()
+
+
+def _still_wanted() -> None:
+    """End a task that was cancelled: Python 3.11's `wait_for`, in redis-py, may have kept it."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class _Block:
