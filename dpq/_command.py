@@ -1,6 +1,6 @@
 """A call of a script as a value, and what makes one for a queue. No I/O."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
@@ -13,8 +13,9 @@ from dpq.models import Task
 
 T = TypeVar("T")
 
-Steps = Generator["Command[Any]", Any, T]
-"""An operation of several round trips: yields commands, is sent their results, returns its own."""
+Steps = Generator["Command[Any] | list[Command[Any]]", Any, T]
+"""An operation of several round trips: yields commands, is sent their results, returns its own.
+For a list of commands, which travel together, it is sent their raw replies, as `together` is."""
 
 
 class Command(NamedTuple, Generic[T]):
@@ -79,6 +80,24 @@ def once(command: Command[T]) -> Steps[T]:
     return result
 
 
+def steps_of(made: Command[T] | Steps[T]) -> Steps[T]:
+    """What a method of `Commands` has made, as an operation; for partitions it is often one."""
+    return once(made) if isinstance(made, Command) else made
+
+
+def all_of(operations: Iterable[Command[T] | Steps[T]]) -> Steps[list[T]]:
+    """Run operations in step, as one operation.
+
+    Raises:
+        Exception: The first that one of them ended with, once all have ended.
+    """
+    results = yield from together([steps_of(operation) for operation in operations])
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
 def together(
     operations: Sequence[Steps[Any]],
 ) -> Generator[list[Command[Any]], list[Any], list[Any]]:
@@ -90,9 +109,9 @@ def together(
         For each operation its result, or the exception that it ended with.
     """
     results: list[Any] = [None] * len(operations)
-    asked: list[tuple[int, Command[Any]]] = []
+    asked: list[tuple[int, Command[Any] | list[Command[Any]]]] = []
 
-    def go_on(index: int, step: Callable[[Any], Command[Any]], value: Any) -> None:
+    def go_on(index: int, step: Callable[[Any], Any], value: Any) -> None:
         try:
             asked.append((index, step(value)))
         except StopIteration as end:
@@ -104,8 +123,18 @@ def together(
         go_on(index, steps.send, None)  # arguments are checked before a server is asked
     while asked:
         answered, asked = asked, []
-        replies = yield [command for _, command in answered]
-        for (index, command), reply in zip(answered, replies, strict=True):
+        commands: list[Command[Any]] = []
+        for _, command in answered:
+            if isinstance(command, Command):
+                commands.append(command)
+            else:
+                commands += command
+        replies = iter((yield commands))
+        for index, command in answered:
+            if not isinstance(command, Command):
+                go_on(index, operations[index].send, [next(replies) for _ in command])
+                continue
+            reply = next(replies)
             if not isinstance(reply, Exception):
                 try:
                     reply = parsed(command, reply)
@@ -121,6 +150,7 @@ class CommandMaker:
 
     def __init__(self, queue_name: str, clock: Callable[[], int] | None) -> None:
         self.queue_name = queue_label(queue_name)
+        self._tag = self.queue_name  # of its keys; a partition has another
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 
@@ -130,7 +160,7 @@ class CommandMaker:
         called = script(name)
         keys = self._keys.get(name)
         if keys is None:
-            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
+            keys = tuple(key_of(self._tag, part) for part in called.parts)
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

@@ -20,6 +20,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from dpq._link import Idle, own_connection
+from dpq._replies import Batch
 
 RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
@@ -56,7 +57,7 @@ class Waiter:
 
     def __init__(self, client: Any, markers: Sequence[str]) -> None:
         self._client = client
-        self._markers = tuple(markers)
+        self.markers = tuple(markers)
         self._connection: Any = own_connection(
             client,
             retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
@@ -98,7 +99,7 @@ class Waiter:
             if self._blocked:
                 self._client.execute_command("CLIENT UNBLOCK", self._client_id)
                 late = self._read()
-            for command in handing_on(self._markers, watched, late):
+            for command in handing_on(self.markers, watched, late):
                 self._client.execute_command(*command)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
@@ -113,13 +114,13 @@ class Waiter:
         if not self._client_id:
             self._connection.send_command("CLIENT", "ID")
             self._client_id = int(self._connection.read_response())
-        self._connection.send_command(*block_command(self._markers, seconds))
+        self._connection.send_command(*block_command(self.markers, seconds))
         self._blocked = True
 
     def _read(self) -> Marker | None:
         reply = self._connection.read_response(disable_decoding=True)
         self._blocked = False
-        return read_marker(self._markers, reply)
+        return read_marker(self.markers, reply)
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
@@ -203,6 +204,32 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
     return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
 
 
+def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
+    """For what a waiter watches after a pop: in each partition, where it has looked anew.
+
+    Where it has taken a task it watches no more.
+    """
+    if batch.looks is None:
+        return [] if batch.tasks else [Watch(batch.now_ms, batch.next_event_ms)]
+    count = len(before) or 1 + max(batch.looks)
+    watches = [*before] or [Watch(0, None)] * count
+    for place, look in batch.looks.items():
+        watches[place] = Watch(*look)
+    return watches
+
+
+def asking(watches: Sequence[Watch]) -> str:
+    """As whom a waiter asks: for each partition, with a space between, what it watches for.
+
+    Nothing for those where it is not time to look; all are asked where none is due.
+    """
+    now = time.monotonic()
+    due = [watch.look_at <= now for watch in watches]
+    if not any(due):
+        return " ".join(watch.mine for watch in watches)
+    return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
+
+
 def watched(watches: Sequence[Watch]) -> list[Marker]:
     """What the watches were told, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
@@ -214,7 +241,8 @@ class Waiters:
     """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
 
     def __init__(self, client: Any, markers: Sequence[str]) -> None:
-        self._idle = Idle(partial(Waiter, client, markers))
+        self.markers = tuple(markers)
+        self._idle = Idle(partial(Waiter, client, self.markers))
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:

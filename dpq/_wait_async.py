@@ -47,7 +47,7 @@ class AsyncWaiter:
 
     def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
         self._send = send
-        self._markers = tuple(markers)
+        self.markers = tuple(markers)
         self._connection: Any = own_connection(
             client,
             retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
@@ -84,7 +84,7 @@ class AsyncWaiter:
                 await self._send("CLIENT UNBLOCK", self._client_id)
                 async with asyncio.timeout(REPLY_TIMEOUT):
                     late = await self._read(self._reading)
-            for command in handing_on(self._markers, watched, late):
+            for command in handing_on(self.markers, watched, late):
                 await self._send(*command)
         except (RedisError, OSError):  # never at the cost of a task that was popped
             await self.aclose()
@@ -103,21 +103,22 @@ class AsyncWaiter:
         if not self._client_id:
             await self._connection.send_command("CLIENT", "ID")
             self._client_id = int(await self._connection.read_response())
-        await self._connection.send_command(*block_command(self._markers, seconds))
+        await self._connection.send_command(*block_command(self.markers, seconds))
         reading = self._connection.read_response(disable_decoding=True, timeout=math.inf)
         self._reading = asyncio.create_task(reading)
         return self._reading
 
     async def _read(self, reading: "asyncio.Task[Any]") -> Marker | None:
         self._reading = None
-        return read_marker(self._markers, await reading)
+        return read_marker(self.markers, await reading)
 
 
 class AsyncWaiters:
     """The waiters of one queue object: one for each task that waits, kept for the next wait."""
 
     def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
-        self._make = partial(AsyncWaiter, client, tuple(markers), send)
+        self.markers = tuple(markers)
+        self._make = partial(AsyncWaiter, client, self.markers, send)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager

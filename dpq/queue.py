@@ -18,13 +18,13 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, parsed, together
+from dpq._command import Command, Steps, parsed, steps_of, together
 from dpq._face import QueueFace, keeps_nothing_on_purpose
-from dpq._keys import REGISTRY, key_of
+from dpq._keys import REGISTRY
 from dpq._leases import Keeper
 from dpq._link import Link
 from dpq._problems import server_problems, wants_save
-from dpq._wait import Waiters, Watch, sleep, watched
+from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
 from dpq.errors import LeaseLostError, Scope, Signal
@@ -63,7 +63,7 @@ class DPQ(QueueFace[P]):
     def _start(self) -> None:
         self._link = Link(self._redis)
         self._leases = Keeper(self._extend_many)
-        self._waiters = Waiters(self._redis, [key_of(self.queue_name, "wake")])
+        self._waiters = Waiters(self._redis, self._commands.markers)
         if self._commands.named:
             self._open()
 
@@ -110,9 +110,10 @@ class DPQ(QueueFace[P]):
 
     # Sending
 
-    def _run(self, command: Command[T]) -> T:
-        self._ready()
-        return parsed(command, self._link.call(command))
+    def _run(self, made: Command[T] | Steps[T]) -> T:
+        if self._settings is None or not isinstance(made, Command):
+            return self._drive(steps_of(made))
+        return cast("T", parsed(made, self._link.call(made)))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         result = self._drive_all([steps], opened=opened)[0]
@@ -136,13 +137,13 @@ class DPQ(QueueFace[P]):
             return lambda: results
         if opened:
             self._ready()
-        receive = self._link.begin(commands)
+        receive = self._link.begin(commands) if commands else list
 
         def rest() -> list[Any]:
             try:
                 commands = driver.send(receive())
                 while True:
-                    commands = driver.send(self._link.call_all(commands))
+                    commands = driver.send(self._link.call_all(commands) if commands else [])
             except StopIteration as end:
                 return cast("list[Any]", end.value)
 
@@ -153,7 +154,15 @@ class DPQ(QueueFace[P]):
             self._open()
 
     def _open(self) -> None:
-        """Check the server, and agree with the queue on its settings, once."""
+        """Check the server, once; and agree with the queue on its settings, once it is there."""
+        if not self._server_checked:
+            self._check_server()
+        self._agree(self._drive(self._commands.open(), opened=False))
+        if len(self._commands.markers) != len(self._waiters.markers):
+            self._waiters.close()
+            self._waiters = Waiters(self._redis, self._commands.markers)
+
+    def _check_server(self) -> None:
         try:
             info = self._redis.info()
             self._warn(info, save_points(self._redis) if self._asks_for_save(info) else None)
@@ -161,7 +170,7 @@ class DPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = self._drive(self._commands.open(), opened=False)
+        self._server_checked = True
 
     # Adding
 
@@ -283,16 +292,22 @@ class DPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._drive(self._commands.pop(most, visibility, who))
-        if batch.tasks or timeout == 0:
+        if timeout == 0 or (batch.tasks and not batch.looks):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
-        with self._waiters.take() as waiter:
-            watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            while not batch.tasks and sleep(waiter, watch, until):
-                batch = self._drive(self._commands.pop(most, visibility, watch[0].mine))
-                watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            waiter.withdraw([] if batch.tasks else watched(watch))
-        return batch.tasks
+        while True:
+            waiters = self._waiters
+            with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and sleep(waiter, watches, until):
+                    batch = self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    watches = looked(batch, watches)
+                waiter.withdraw(watched(watches))
+            if self._waiters is waiters:
+                return batch.tasks
 
     @contextmanager
     def lease(
@@ -515,7 +530,7 @@ class DPQ(QueueFace[P]):
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
         self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._settings = None
+        self._forget()
 
     # Limits and groups
 

@@ -23,12 +23,11 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, once, together
+from dpq._command import Command, Steps, once, steps_of, together
 from dpq._face import QueueFace
-from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import AsyncLink, Shared
-from dpq._wait import Watch, watched
+from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
@@ -75,8 +74,7 @@ class AsyncDPQ(QueueFace[P]):
         self._pid = os.getpid()
         self._link = AsyncLink(self._redis)
         self._leases = AsyncKeeper(self._extend_many)
-        markers = [key_of(self.queue_name, "wake")]
-        self._waiters = AsyncWaiters(self._redis, markers, self._link.execute)
+        self._waiters = AsyncWaiters(self._redis, self._commands.markers, self._link.execute)
         self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -128,8 +126,8 @@ class AsyncDPQ(QueueFace[P]):
 
     # Sending
 
-    async def _run(self, command: Command[T]) -> T:
-        return await self._drive(once(command))
+    async def _run(self, made: Command[T] | Steps[T]) -> T:
+        return await self._drive(steps_of(made))
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         result = (await self._drive_all([steps], opened=opened))[0]
@@ -148,7 +146,7 @@ class AsyncDPQ(QueueFace[P]):
             if opened:
                 await self._ready()
             while True:
-                commands = driver.send(await self._link.call_all(commands))
+                commands = driver.send(await self._link.call_all(commands) if commands else [])
         except StopIteration as end:
             return cast("list[Any]", end.value)
 
@@ -157,6 +155,15 @@ class AsyncDPQ(QueueFace[P]):
             await self._opening.get()
 
     async def _open(self) -> None:
+        if not self._server_checked:
+            await self._check_server()
+        self._agree(await self._drive(self._commands.open(), opened=False))
+        markers = self._commands.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._redis, markers, self._link.execute)
+
+    async def _check_server(self) -> None:
         try:
             info = await self._redis.info()
             save = await self._save_points() if self._asks_for_save(info) else None
@@ -165,7 +172,7 @@ class AsyncDPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = await self._drive(self._commands.open(), opened=False)
+        self._server_checked = True
 
     async def _save_points(self) -> str | None:
         try:
@@ -244,16 +251,22 @@ class AsyncDPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._drive(self._commands.pop(most, visibility, who))
-        if batch.tasks or timeout == 0:
+        if timeout == 0 or (batch.tasks and not batch.looks):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
-        async with self._waiters.take() as waiter:
-            watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            while not batch.tasks and await sleep(waiter, watch, until, stop):
-                batch = await self._drive(self._commands.pop(most, visibility, watch[0].mine))
-                watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            await waiter.withdraw([] if batch.tasks else watched(watch))
-        return batch.tasks
+        while True:
+            waiters = self._waiters
+            async with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and await sleep(waiter, watches, until, stop):
+                    batch = await self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    watches = looked(batch, watches)
+                await waiter.withdraw(watched(watches))
+            if self._waiters is waiters:
+                return batch.tasks
 
     async def _give_back(self, taking: "asyncio.Task[list[Task[P]]]") -> None:
         """Release what a cancelled pop has got; where that fails, the leases run out."""
@@ -400,7 +413,7 @@ class AsyncDPQ(QueueFace[P]):
     async def drop(self) -> None:
         """Async `DPQ.drop`."""
         await self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._settings = None
+        self._forget()
 
     async def set_limit(
         self,

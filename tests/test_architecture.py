@@ -33,12 +33,15 @@ LAYERS = [
     {"_rate_headers"},
     {"errors"},
     {"models"},
-    {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
+    {"codec", "order", "policy", "_keys", "_scripts", "_arguments", "_partitions"},
     {"limits", "_schedule"},
     {"_replies"},
     {"_settings", "_limit_replies", "_command", "_problems"},
     {"_limit_commands", "_crew_commands"},
     {"_commands"},
+    {"_partition_pop"},
+    {"_partitioned"},
+    {"_following"},
     {"server", "_keeper", "_link", "_leases", "_tls"},
     {"connect", "_wait", "_link_async", "_leases_async"},
     {"_face", "dead", "connect_async", "_wait_async"},
@@ -51,7 +54,7 @@ LAYERS = [
     {"__main__", "pytest_plugin"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-WITHOUT_IO = {name for names in LAYERS[: RANK["_commands"] + 1] for name in names}
+WITHOUT_IO = {name for names in LAYERS[: RANK["_following"] + 1] for name in names}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
