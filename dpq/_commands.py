@@ -104,6 +104,8 @@ _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "erro
 class Commands(LimitCommands, CrewCommands, Generic[P]):
     """Builds the commands of one queue. The arguments are those of `DPQ`."""
 
+    seen: dict[str, str] | None = None  # see Following
+
     def __init__(
         self,
         queue_name: str,

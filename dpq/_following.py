@@ -47,12 +47,17 @@ def _for_count(plain: Commands[P], count: int, ask: int) -> Commands[P]:
 
 
 class Following(Generic[P]):
-    """Builds commands of a queue that was not seen yet."""
+    """Builds commands of a queue that was not seen yet.
+
+    Attributes:
+        seen: Its settings, once an operation has met it.
+    """
 
     def __init__(self, plain: Commands[P], ask: int) -> None:
         self._plain = plain
         self._ask = ask
         self._found: Commands[P] | None = None
+        self.seen: dict[str, str] | None = None
 
     def __getattr__(self, name: str) -> Any:
         if name in _OPERATIONS:
@@ -71,6 +76,7 @@ class Following(Generic[P]):
         """What the shell uses from now on: what the queue is, once it is there."""
         if self._found is None and "format" in settings:
             self._found = _for_count(self._plain, partition_count(settings), self._ask)
+            self.seen = settings
         return self._found or self
 
     def _follow(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Steps[Any]:

@@ -145,6 +145,8 @@ class DPQ(QueueFace[P]):
                 while True:
                     commands = driver.send(self._link.call_all(commands) if commands else [])
             except StopIteration as end:
+                if self._commands.seen is not None:
+                    self._found(self._commands.seen)
                 return cast("list[Any]", end.value)
 
         return rest
@@ -157,7 +159,10 @@ class DPQ(QueueFace[P]):
         """Check the server, once; and agree with the queue on its settings, once it is there."""
         if not self._server_checked:
             self._check_server()
-        self._agree(self._drive(self._commands.open(), opened=False))
+        self._found(self._drive(self._commands.open(), opened=False))
+
+    def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
         if len(self._commands.markers) != len(self._waiters.markers):
             self._waiters.close()
             self._waiters = Waiters(self._redis, self._commands.markers)

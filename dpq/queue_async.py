@@ -148,6 +148,8 @@ class AsyncDPQ(QueueFace[P]):
             while True:
                 commands = driver.send(await self._link.call_all(commands) if commands else [])
         except StopIteration as end:
+            if self._commands.seen is not None:
+                await self._found(self._commands.seen)
             return cast("list[Any]", end.value)
 
     async def _ready(self) -> None:
@@ -157,7 +159,10 @@ class AsyncDPQ(QueueFace[P]):
     async def _open(self) -> None:
         if not self._server_checked:
             await self._check_server()
-        self._agree(await self._drive(self._commands.open(), opened=False))
+        await self._found(await self._drive(self._commands.open(), opened=False))
+
+    async def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
         markers = self._commands.markers
         if len(markers) != len(self._waiters.markers):
             await self._waiters.aclose()

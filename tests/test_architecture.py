@@ -386,6 +386,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": crew_of(q),
+        "close": [q._run(q._commands.close(1)), q.resume()],  # of a partition
     }
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")

@@ -24,6 +24,7 @@ def commands() -> Commands[Any]:
         max_payload_bytes=1000,
         dead_max_tasks=None,
         dead_max_age=None,
+        partitions=None,
         clock=lambda: 5,
     )
 
