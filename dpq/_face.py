@@ -49,6 +49,7 @@ class QueueFace(Generic[P]):
 
     _opened: Any = None  # what from_url opened
     _leases: Leases
+    _link: Any  # of one shell or the other
 
     def __init__(
         self,
@@ -171,11 +172,7 @@ class QueueFace(Generic[P]):
         return str(info.get("run_id") or self._server_label())
 
     def _server_label(self) -> str:
-        if self._opened:
-            return str(self._opened.label)
-        pool = getattr(self._redis, "connection_pool", None)
-        settings = getattr(pool, "connection_kwargs", {})
-        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
+        return str(self._opened.label if self._opened else self._link.nodes.label)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue_name!r})"

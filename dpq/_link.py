@@ -1,11 +1,11 @@
-"""The shortest way to send a script: connections of our own to the caller's server.
+"""The shortest way to send a script: connections of our own to the caller's servers.
 
 A pooled call of redis-py spends more time on its pool, its packing and its metrics than the server
 on the script: 23 us against 12 us for an empty one. Source: benchmarks/README.md, "The way to the
-server". So a plain `redis.Redis` gets a few connections beside its pool, with its own settings. A
-fault there is handled by sending the call again through the client itself, with the client's own
-retries. Any other kind of client (subclasses, doubles, clusters) is used through its
-`execute_command` alone.
+server". So a plain `redis.Redis` gets a few connections beside its pool, with its own settings, and
+a `RedisCluster` some to each node. A fault there, and a refusal of a server that does not hold the
+keys, is handled by sending the call again through the client itself, with the client's own retries.
+Any other kind of client (subclasses, doubles) is used through its `execute_command` alone.
 """
 
 import os
@@ -15,26 +15,18 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from redis import Redis
-from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
+from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
 from dpq._scripts import Script
 
 C = TypeVar("C")
 
-
-def own_connection(client: Any, **changes: Any) -> Any:
-    """Make a connection with a client's settings that does not belong to its pool.
-
-    RESP2, so that nothing but replies arrives on it; scripts reply the same in both protocols.
-    """
-    pool = client.connection_pool
-    settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False, **changes}
-    return pool.connection_class(**settings)
+_MISSING = object()
+"""Instead of a reply: to be asked for through the client."""
 
 
 class Idle(Generic[C]):
@@ -60,13 +52,17 @@ class Idle(Generic[C]):
 
 
 class Link:
-    """Sends commands to one server, for any number of threads."""
+    """Sends commands to the servers behind one client, for any number of threads.
+
+    Attributes:
+        nodes: Those servers.
+    """
 
     def __init__(self, client: Any) -> None:
+        self.nodes = Nodes(client)
         self._client = client
-        self._plain = type(client) is Redis and client.connection is None
         self._packer = Packer()
-        self._idle: Idle[Any] = Idle(partial(own_connection, client))
+        self._ways: dict[str, _Way] = {}
 
     def call(self, command: Command[Any]) -> Any:
         """Run a command's script; the raw reply, bytes for every text.
@@ -80,7 +76,7 @@ class Link:
         return reply
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip (on any but a plain client, one by one).
+        """Run commands in one round trip (on any but a direct client, one by one).
 
         Returns:
             For each command its raw reply, or the RedisError that it met.
@@ -88,30 +84,105 @@ class Link:
         return self.begin(commands)()
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands; what is returned waits for their replies, as `call_all` returns them."""
-        if not self._plain:
-            return lambda: self._complete(commands, [])
+        """Send commands; what is returned waits for their replies, as `call_all` returns them.
+
+        What goes to several nodes of a cluster is under way to all of them at the same time.
+        """
+        if not self.nodes.direct:
+            return lambda: self._complete(commands, [_MISSING] * len(commands))
+        if not self.nodes.clustered:
+            receive = self._way(self.nodes.only).send(commands)
+            return lambda: self._complete(commands, receive())
+        try:
+            places = self.nodes.split(command.keys[0] for command in commands)
+        except RedisError as error:
+            unreachable: list[Any] = [error] * len(commands)
+            return lambda: unreachable
+        parts = [
+            (where, self._way(node).send([commands[place] for place in where]))
+            for node, where in places.items()
+            if node
+        ]
+
+        def receive_all() -> list[Any]:
+            replies: list[Any] = [_MISSING] * len(commands)
+            for where, receive in parts:
+                for place, reply in zip(where, receive(), strict=True):
+                    replies[place] = reply
+            return self._complete(commands, replies)
+
+        return receive_all
+
+    def _way(self, node: Node) -> "_Way":
+        way = self._ways.get(node.name)
+        if way is None:
+            way = self._ways.setdefault(node.name, _Way(self.nodes, node, self._packer))
+        return way
+
+    def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
+        """Ask through the client for the replies that are missing, or of the wrong server."""
+        for i, command in enumerate(commands):
+            reply = replies[i]
+            if reply is _MISSING:
+                replies[i] = self._by_client(command)
+            elif isinstance(reply, ResponseError):
+                if isinstance(reply, NoScriptError):
+                    replies[i] = self._by_client(command, known=False)
+                elif refused(reply):
+                    replies[i] = self._by_client(command)
+        return replies
+
+    def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
+        script, tail = command.script, (len(command.keys), *command.keys, *command.args)
+        try:
+            if known:
+                with suppress(NoScriptError):
+                    return ask(self._client, "EVALSHA", script.sha, *tail)
+            return ask(self._client, "EVAL", script.text, *tail)
+        except RedisError as error:
+            return error
+
+    def close(self) -> None:
+        """Close the connections that nobody uses now."""
+        for way in list(self._ways.values()):
+            way.close()
+
+
+class _Way:
+    """The connections to one node."""
+
+    def __init__(self, nodes: Nodes, node: Node, packer: "Packer") -> None:
+        self._nodes = nodes
+        self._node = node
+        self._packer = packer
+        self._sends_once = nodes.sends_once
+        self._idle: Idle[Any] = Idle(partial(own_connection, node))
+
+    def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        """Send commands; what is returned waits for their replies, `_MISSING` where there is none.
+
+        A client that never sends twice gets what has gone wrong in the place of a missing reply.
+        """
         connection = self._take()
         try:
             connection.send_packed_command([self._packer.pack_all(commands)])
         except (RedisConnectionError, RedisTimeoutError) as error:
             replies = self._broken(connection, error, len(commands))
-            return lambda: self._complete(commands, replies)
+            return lambda: replies
         except BaseException:  # an interrupt: half a command may be on its way
             connection.disconnect()
             self._idle.kept.append(connection)
             raise
-        return lambda: self._complete(commands, self._receive(connection, len(commands)))
+        return partial(self._receive, connection, len(commands))
 
     def _receive(self, connection: Any, count: int) -> list[Any]:
-        """The replies to what was sent; fewer when the connection broke."""
         replies: list[Any] = []
         try:
             for _ in range(count):
                 try:
                     replies.append(connection.read_response(disable_decoding=True))
-                except ResponseError as refused:
-                    replies.append(refused)
+                except ResponseError as refusal:
+                    replies.append(told(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
             return replies + self._broken(connection, error, count - len(replies))
         except BaseException:  # an interrupt: replies may still be on their way
@@ -122,41 +193,17 @@ class Link:
         return replies
 
     def _broken(self, connection: Any, error: Exception, missing: int) -> list[Any]:
-        """What a client that never sends twice gets for its replies; others ask again."""
+        """The end of a connection, and what stands in the place of its replies."""
         connection.disconnect()
         self._idle.kept.append(connection)
-        return [error] * missing if connection.retry.get_retries() == 0 else []
-
-    def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
-        """Ask through the client for the replies that are missing."""
-        for i, command in enumerate(commands):
-            if i == len(replies):
-                replies.append(self._by_client(command))
-            elif isinstance(replies[i], NoScriptError):
-                replies[i] = self._by_client(command, known=False)
-        return replies
-
-    def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
-        script, tail = command.script, (len(command.keys), *command.keys, *command.args)
-        send = self._client.execute_command
-        try:
-            if known:
-                with suppress(NoScriptError):
-                    return send("EVALSHA", script.sha, *tail, **{NEVER_DECODE: True})
-            return send("EVAL", script.text, *tail, **{NEVER_DECODE: True})
-        except RedisError as error:
-            return error
-
-    def close(self) -> None:
-        """Close the connections that nobody uses now."""
-        while self._idle.kept:
-            self._idle.kept.pop().disconnect()
+        self._nodes.lost(self._node)
+        return [error if self._sends_once else _MISSING] * missing
 
     def _take(self) -> Any:
         """A connection to send on. One that the server has ended meanwhile shows when it is used,
         and the call is sent again; for a client that never sends twice it is looked at before."""
         connection = self._idle.take()
-        if connection.retry.get_retries() == 0 and connection.is_connected:
+        if self._sends_once and connection.is_connected:
             try:
                 over = connection.can_read(timeout=0)
             except (RedisConnectionError, RedisTimeoutError):
@@ -164,6 +211,10 @@ class Link:
             if over:  # nothing was due here
                 connection.disconnect()
         return connection
+
+    def close(self) -> None:
+        while self._idle.kept:
+            self._idle.kept.pop().disconnect()
 
 
 class Packer:

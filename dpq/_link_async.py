@@ -1,10 +1,11 @@
-"""The asyncio way to the server: one connection on which the calls of all tasks travel together.
+"""The asyncio way to a server: one connection on which the calls of all tasks travel together.
 
-A plain `redis.asyncio.Redis` gets one connection beside its pool, with its own settings. Calls that
-are made at the same time are sent together, without waiting for each other, and their replies come
-back in order. What a fault there has left without a reply is sent again over a new connection, then
-through the client itself, with the client's own retries; but not for a client without retries. Any
-other kind of client is used through its `execute_command` alone.
+A plain `redis.asyncio.Redis` gets one connection beside its pool, with its own settings, and a
+`RedisCluster` one to each node. Calls that are made at the same time are sent together, without
+waiting for each other, and their replies come back in order. What a fault there has left without a
+reply is sent again over a new connection, then through the client itself, with the client's own
+retries; but not for a client without retries. Any other kind of client is used through its
+`execute_command` alone.
 """
 
 import asyncio
@@ -14,14 +15,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from redis.asyncio import Redis
-from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
-from dpq._link import Packer, bulk_strings, own_connection
+from dpq._link import Packer, bulk_strings
+from dpq._nodes import AsyncNodes, Node, ask_async, own_connection, refused, told
 
 T = TypeVar("T")
 
@@ -57,79 +57,143 @@ class Shared(Generic[T]):
 
 
 class AsyncLink:
-    """Sends commands to one server, for any number of tasks of one event loop at a time."""
+    """Sends commands to the servers behind one client, for any number of tasks of one event loop.
+
+    Attributes:
+        nodes: Those servers.
+    """
 
     def __init__(self, client: Any) -> None:
+        self.nodes = AsyncNodes(client)
         self._client = client
-        self._plain = type(client) is Redis and not client.single_connection_client
         self._packer = Packer()
-        self._wire: _Wire | None = None
-        self._opening = Shared(self._open)
+        self._ways: dict[str, _Way] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Link.call_all`."""
-        replies = [_NOT_SENT] * len(commands)
-        if self._plain:
-            replies = await self._exchange(self._packer.pack_all(commands), len(commands))
+        if not self.nodes.direct:
+            replies: list[Any] = [_NOT_SENT] * len(commands)
+        elif not self.nodes.clustered:
+            replies = await self._exchange(self.nodes.only, commands)
+        else:
+            try:
+                replies = await self._by_node(commands)
+            except RedisError as error:
+                return [error] * len(commands)
         for i, command in enumerate(commands):
             if isinstance(replies[i], Exception):
                 replies[i] = await self._settle(command, replies[i])
         return replies
 
+    async def _by_node(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """Exchange with all nodes that hold keys of commands at the same time."""
+        await self.nodes.ready()
+        parts = self.nodes.split(command.keys[0] for command in commands)
+        if len(parts) == 1 and (node := next(iter(parts))):
+            return await self._exchange(node, commands)
+        replies: list[Any] = [_NOT_SENT] * len(commands)
+
+        async def exchange(node: Node, where: list[int]) -> None:
+            received = await self._exchange(node, [commands[place] for place in where])
+            for place, reply in zip(where, received, strict=True):
+                replies[place] = reply
+
+        await asyncio.gather(*(exchange(node, where) for node, where in parts.items() if node))
+        return replies
+
+    async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
+        return await self._way(node).exchange(self._packer.pack_all(commands), len(commands))
+
     async def _settle(self, command: Command[Any], refusal: Any) -> Any:
-        """Get a command's reply after it was not sent, cut off, or sent by an unknown name."""
+        """Get a command's reply after it was not sent, cut off, refused, or sent by a name that the
+        server does not know."""
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)
         try:
             if isinstance(refusal, CUT):
                 if refusal is not _NOT_SENT and self._sends_once():
                     return refusal
                 with suppress(NoScriptError):
-                    return await self.execute("EVALSHA", script.sha, *tail)
+                    return await self.execute(command.keys[0], "EVALSHA", script.sha, *tail)
+            elif refused(refusal):
+                with suppress(NoScriptError):
+                    return await ask_async(self._client, "EVALSHA", script.sha, *tail)
             elif not isinstance(refusal, NoScriptError):
                 return refusal
-            return await self.execute("EVAL", script.text, *tail)
+            return await self.execute(command.keys[0], "EVAL", script.text, *tail)
         except RedisError as error:
             return error
 
-    async def execute(self, name: str, *args: Any) -> Any:
+    async def execute(self, place: Node | str, name: str, *args: Any) -> Any:
         """Send a command of any kind; its raw reply.
+
+        Args:
+            place: The node that is to get it, or a key that tells the node.
+            name: The command.
+            args: Its arguments.
 
         Raises:
             RedisError: As the client raises it, after the client's own retries.
         """
-        if self._plain:
+        await self.nodes.ready()
+        node = self.nodes.of(place) if isinstance(place, str) else place
+        if self.nodes.direct and node:
             words = (*name.split(), *args)
             packed = b"*%d\r\n%b" % (len(words), bulk_strings(words))
-            (reply,) = await self._exchange(packed, 1)
+            (reply,) = await self._way(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply
-            if not isinstance(reply, CUT) or self._sends_once():
+            if not refused(reply) and (not isinstance(reply, CUT) or self._sends_once()):
                 raise reply
-        return await self._client.execute_command(name, *args, **{NEVER_DECODE: True})
+        client = place.client if isinstance(place, Node) else self._client
+        return await ask_async(client, name, *args)
 
     def _sends_once(self) -> bool:
-        return self._plain and own_connection(self._client).retry.get_retries() == 0
+        return self.nodes.direct and self.nodes.sends_once
 
-    async def _exchange(self, packed: bytes, count: int) -> list[Any]:
-        try:
-            wire = self._wire
-            if wire is None or not wire.usable():
-                wire = await self._opening.get()
-            return await wire.exchange(packed, count)
-        except CUT as error:
-            return [error] * count
-
-    async def _open(self) -> "_Wire":
-        connection = own_connection(self._client, health_check_interval=0)
-        await connection.connect()
-        timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
-        self._wire = _Wire(connection, timeout)
-        return self._wire
+    def _way(self, node: Node) -> "_Way":
+        way = self._ways.get(node.name)
+        if way is None:
+            way = self._ways[node.name] = _Way(self.nodes, node)
+        return way
 
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the connections."""
+        for way in self._ways.values():
+            await way.aclose()
+
+
+class _Way:
+    """The connection to one node."""
+
+    def __init__(self, nodes: AsyncNodes, node: Node) -> None:
+        self._nodes = nodes
+        self._node = node
+        self.wire: _Wire | None = None
+        self._opening = Shared(self._open)
+
+    async def exchange(self, packed: bytes, count: int) -> list[Any]:
+        """Send some commands together; a reply for each, which may be an error."""
+        try:
+            wire = self.wire
+            if wire is None or not wire.usable():
+                wire = await self._opening.get()
+            replies = await wire.exchange(packed, count)
+        except CUT as error:
+            replies = [error] * count
+        if isinstance(replies[-1], CUT):
+            await self._nodes.lost_async(self._node)
+        return replies
+
+    async def _open(self) -> "_Wire":
+        connection = own_connection(self._node, health_check_interval=0)
+        await connection.connect()
+        timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
+        self.wire = _Wire(connection, timeout)
+        return self.wire
+
+    async def aclose(self) -> None:
         await self._opening.ended()
-        wire, self._wire = self._wire, None
+        wire, self.wire = self.wire, None
         if wire is not None:
             await wire.aclose()
 
@@ -207,8 +271,8 @@ class _Wire:
         reply: Any
         try:
             reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
-        except ResponseError as refused:
-            reply = refused
+        except ResponseError as refusal:
+            reply = told(refusal)
         if not self._awaited:
             raise RedisConnectionError(f"nobody has asked for the reply {reply!r:.100}")
         exchange = self._awaited[0]

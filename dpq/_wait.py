@@ -11,15 +11,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any, NamedTuple
 
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from dpq._link import Idle, own_connection
+from dpq._link import Idle
+from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
 from dpq._replies import Batch
 
 RECHECK_SECONDS = 5.0
@@ -31,6 +33,10 @@ REPLY_TIMEOUT = 2.0
 
 PAUSE_AFTER_FAULT = 0.1
 """Seconds; the pop that follows meets the same fault with its own retries."""
+
+MOST_BLOCKS = 64
+"""Connections of one waiter to a cluster, where each slot wants its own: of a worker or a daemon
+with more queues. A server takes 10 000 clients at most, as it is set up."""
 
 _SHORTEST_BLOCK = 0.001  # 0 would block for ever
 
@@ -48,79 +54,165 @@ class Marker(NamedTuple):
 
 
 class Waiter:
-    """One connection that blocks on one or more markers (one-member sorted sets).
+    """Blocks on one or more markers (one-member sorted sets).
+
+    One connection does on a server, and in a cluster one for each slot that has markers of them:
+    up to 64. What has happened at the others shows when somebody looks.
 
     Args:
-        client: Only its connection settings are used; its pool is left alone.
-        markers: Keys of the markers; in a cluster they must lie in one slot.
+        nodes: The servers behind a client; its pool is left alone.
+        markers: Keys of the markers.
     """
 
-    def __init__(self, client: Any, markers: Sequence[str]) -> None:
-        self._client = client
+    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
+        self._nodes = nodes
         self.markers = tuple(markers)
-        self._connection: Any = own_connection(
-            client,
-            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
-            health_check_interval=0,
-            socket_timeout=REPLY_TIMEOUT,
-        )
-        self._client_id = 0
-        self._blocked = False
+        self._blocks = [_Block(nodes, some) for some in nodes.by_slot(markers)[:MOST_BLOCKS]]
+        self._asked = self._blocks[0]  # the one that is to answer now
 
     def wait(self, seconds: float) -> Marker | None:
         """Wait for a marker, at most so long.
 
         Returns:
-            None when none came; a fault of the connection ends the wait early: the caller looks
+            None when none came; a fault of a connection ends the wait early: the caller looks
             again anyway.
         """
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
-                if not self._blocked:
-                    self._block(min(left, RECHECK_SECONDS))
-                if not self._connection.can_read(timeout=left):
+                for block in self._blocks:
+                    self._asked = block
+                    block.begin(self._block_seconds(left))
+                if not self._answered(left):
                     return None
-                if (marker := self._read()) is not None:
-                    return marker
+                if (reply := self._asked.read()) is not None:
+                    return read_marker(self.markers, reply)
         except (RedisConnectionError, RedisTimeoutError):
-            self.close()
+            self._asked.lost()
             time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
+    def _block_seconds(self, left: float) -> float:
+        return min(left, RECHECK_SECONDS)
+
+    def _answered(self, seconds: float) -> bool:
+        """Whether a block has something to read within so long: then that one is asked next."""
+        if len(self._blocks) == 1:
+            return self._asked.can_read(seconds)
+        until = time.monotonic() + seconds
+        with DefaultSelector() as selector:
+            for block in self._blocks:
+                selector.register(block.file(), EVENT_READ, block)
+            while (left := until - time.monotonic()) > 0:
+                for key, _ in selector.select(left):
+                    self._asked = key.data
+                    if self._asked.can_read(0):  # what a TLS layer keeps to itself is nothing
+                        return True
+        return False
+
     def withdraw(self, watched: Iterable[Marker] = ()) -> None:
-        """Stop waiting. A marker that came too late for this waiter is handed on to the next one.
+        """Stop waiting. Markers that came too late for this waiter are handed on to the next one.
 
         Args:
             watched: What this waiter was to watch for, if it goes without having looked.
         """
         try:
-            late = None
-            if self._blocked:
-                self._client.execute_command("CLIENT UNBLOCK", self._client_id)
-                late = self._read()
-            for command in handing_on(self.markers, watched, late):
-                self._client.execute_command(*command)
+            ended = [block for block in self._blocks if block.end()]
+            replies = [block.read() for block in ended]
+            late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            for command in handing_on(self.markers, [*watched, *late]):
+                ask(self._nodes.client, *command)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
 
     def close(self) -> None:
-        """Drop the connection; the next wait opens it again."""
-        self._blocked = False
-        self._client_id = 0
-        self._connection.disconnect()
+        """Drop the connections; the next wait opens them again."""
+        for block in self._blocks:
+            block.close()
 
-    def _block(self, seconds: float) -> None:
+
+class _Block:
+    """One connection that blocks on markers of one slot, and finds them again when they move."""
+
+    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
+        self._nodes = nodes
+        self._markers = markers
+        self._node: Node | None = None
+        self._connection: Any = None
+        self._client_id = 0
+        self.until: float | None = None
+        """When even a slow server has answered, monotonic seconds; None while nothing is asked."""
+
+    def begin(self, seconds: float) -> None:
+        """Block, unless it does. A server that does not even end it in time is given up.
+
+        Raises:
+            ConnectionError, TimeoutError: There is no answer.
+        """
+        if self.until is not None:
+            if time.monotonic() > self.until and self._nodes.direct:
+                raise RedisTimeoutError("a block did not end in time")
+            return
+        if self._connection is None:
+            self._connect()
         if not self._client_id:
             self._connection.send_command("CLIENT", "ID")
             self._client_id = int(self._connection.read_response())
-        self._connection.send_command(*block_command(self.markers, seconds))
-        self._blocked = True
+        self._connection.send_command(*block_command(self._markers, seconds))
+        self.until = time.monotonic() + seconds + REPLY_TIMEOUT
 
-    def _read(self) -> Marker | None:
-        reply = self._connection.read_response(disable_decoding=True)
-        self._blocked = False
-        return read_marker(self.markers, reply)
+    def _connect(self) -> None:
+        self._node = self._nodes.of(self._markers[0])
+        if self._node is None:
+            raise RedisConnectionError(f"no node of the cluster serves {self._markers[0]}")
+        self._connection = own_connection(
+            self._node,
+            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
+            health_check_interval=0,
+            socket_timeout=REPLY_TIMEOUT,
+        )
+
+    def can_read(self, seconds: float) -> bool:
+        """Whether there is an answer, or an end of the connection, within so long."""
+        return bool(self._connection.can_read(timeout=seconds))
+
+    def file(self) -> Any:
+        """What a selector watches."""
+        return self._connection._get_socket()
+
+    def read(self) -> Any:
+        """The answer; None when the block ended without a marker.
+
+        Raises:
+            ConnectionError: The node does not hold the marker any more.
+        """
+        try:
+            reply = self._connection.read_response(disable_decoding=True)
+        except ResponseError as refusal:
+            raise cut(refusal) from None
+        self.until = None
+        return reply
+
+    def end(self) -> bool:
+        """Have the server end the block, for `read` to tell; False when there is none."""
+        if self.until is None or self._node is None:
+            return False
+        ask(self._node.client, "CLIENT UNBLOCK", self._client_id)
+        return True
+
+    def lost(self) -> None:
+        """Drop the connection, and look where to find the markers now."""
+        self.close()
+        if self._node:
+            self._nodes.lost(self._node)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        self._client_id, self.until = 0, None
+        if self._connection is not None:
+            self._connection.disconnect()
+        if self._nodes.clustered:
+            self._connection = None
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
@@ -128,20 +220,22 @@ def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
     return ("BZPOPMIN", *markers, f"{max(seconds, _SHORTEST_BLOCK):.3f}")
 
 
-def read_marker(markers: Sequence[str], reply: Any) -> Marker | None:
-    """The answer to a block; None when its time ran out."""
-    return None if reply is None else Marker(markers.index(reply[0].decode()), float(reply[2]))
+def cut(refusal: ResponseError) -> RedisError:
+    """What a refused block means: the end of its connection, when the marker is elsewhere now."""
+    return RedisConnectionError(str(refusal)) if refused(refusal) else told(refusal)
 
 
-def handing_on(
-    markers: Sequence[str], watched: Iterable[Marker], late: Marker | None
-) -> Iterator[tuple[Any, ...]]:
+def read_marker(markers: Sequence[str], reply: Any) -> Marker:
+    """The marker in the answer to a block."""
+    return Marker(markers.index(reply[0].decode()), float(reply[2]))
+
+
+def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
     """The commands that put back what a waiter has taken out.
 
     A moment that stands there already is newer than what is put back: who has set it knew of that.
     """
-    told = {*watched, *([late] if late else [])}
-    for number, moment in sorted(told):
+    for number, moment in sorted(set(owned)):
         yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
@@ -240,9 +334,9 @@ def watched(watches: Sequence[Watch]) -> list[Marker]:
 class Waiters:
     """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
 
-    def __init__(self, client: Any, markers: Sequence[str]) -> None:
+    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
-        self._idle = Idle(partial(Waiter, client, self.markers))
+        self._idle = Idle(partial(Waiter, nodes, self.markers))
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:

@@ -7,7 +7,7 @@ import asyncio
 import math
 import time
 from asyncio import FIRST_COMPLETED
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -15,47 +15,41 @@ from typing import Any
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq._link import own_connection
+from dpq._link_async import AsyncLink
+from dpq._nodes import Node, own_connection
 from dpq._wait import (
+    MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
     RECHECK_SECONDS,
     REPLY_TIMEOUT,
     Marker,
     Watch,
     block_command,
+    cut,
     handing_on,
     read_marker,
     time_left,
 )
 
-Send = Callable[..., Awaitable[Any]]
-"""Sends one command on another connection: a client's `execute_command`, or a link's `execute`."""
-
 
 class AsyncWaiter:
-    """One connection that blocks on one or more markers.
+    """Blocks on one or more markers, as `Waiter` does.
 
     Args:
-        client: As for `Waiter`.
+        link: What cannot be sent over a blocked connection goes over those for all. The client's
+            own way would take a connection of its pool for each of the waits that end together.
         markers: As for `Waiter`.
-        send: The way for what cannot be sent over a blocked connection. The client's own would take
-            a connection of its pool for each of the waits that end together.
     """
 
-    def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
-        self._send = send
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+        self._link = link
         self.markers = tuple(markers)
-        self._connection: Any = own_connection(
-            client,
-            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
-            health_check_interval=0,
-            socket_timeout=REPLY_TIMEOUT,
-        )
-        self._client_id = 0
-        self._reading: asyncio.Task[Any] | None = None  # the block that is outstanding
+        slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
+        self._blocks = [_Block(link, some) for some in slots]
+        self._asked = self._blocks[0]  # the one that is to answer now
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
         """Async `Waiter.wait`; it ends early, too, when `stop` is done.
@@ -65,60 +59,120 @@ class AsyncWaiter:
         until = time.monotonic() + seconds
         try:
             while (left := until - time.monotonic()) > 0:
-                reading = self._reading or await self._block(min(left, RECHECK_SECONDS))
-                await asyncio.wait((reading, stop), timeout=left, return_when=FIRST_COMPLETED)
-                if not reading.done():
+                readings: dict[asyncio.Future[Any], _Block] = {}
+                for block in self._blocks:
+                    self._asked = block
+                    readings[await block.begin(min(left, RECHECK_SECONDS))] = block
+                done, _ = await asyncio.wait(
+                    (*readings, stop), timeout=left, return_when=FIRST_COMPLETED
+                )
+                answered = [readings[reading] for reading in done if reading is not stop]
+                if not answered:
                     return None
-                if (marker := await self._read(reading)) is not None:
-                    return marker
+                self._asked = answered[0]
+                if (reply := await self._asked.read()) is not None:
+                    return read_marker(self.markers, reply)
         except (RedisConnectionError, RedisTimeoutError, OSError):
-            await self.aclose()
+            await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
     async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
         try:
-            late = None
-            if self._reading is not None:
-                await self._send("CLIENT UNBLOCK", self._client_id)
-                async with asyncio.timeout(REPLY_TIMEOUT):
-                    late = await self._read(self._reading)
-            for command in handing_on(self.markers, watched, late):
-                await self._send(*command)
+            ended = [block for block in self._blocks if await block.end()]
+            async with asyncio.timeout(REPLY_TIMEOUT):
+                replies = [await block.read() for block in ended]
+            late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            for name, key, *args in handing_on(self.markers, [*watched, *late]):
+                await self._link.execute(key, name, key, *args)
         except (RedisError, OSError):  # never at the cost of a task that was popped
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Drop the connection; the next wait opens it again."""
+        """Drop the connections; the next wait opens them again."""
+        for block in self._blocks:
+            await block.aclose()
+
+
+class _Block:
+    """Async `_wait._Block`; `begin` gives the read of the answer that is outstanding."""
+
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+        self._link = link
+        self._nodes = link.nodes
+        self._markers = markers
+        self._node: Node | None = None
+        self._connection: Any = None
+        self._client_id = 0
+        self._until = 0.0
+        self._reading: asyncio.Task[Any] | None = None
+
+    async def begin(self, seconds: float) -> "asyncio.Task[Any]":
+        if self._reading is not None:
+            if time.monotonic() > self._until and self._nodes.direct and not self._reading.done():
+                raise RedisTimeoutError("a block did not end in time")
+            return self._reading
+        if self._connection is None:
+            await self._connect()
+        if not self._client_id:
+            await self._connection.send_command("CLIENT", "ID")
+            self._client_id = int(await self._connection.read_response())
+        await self._connection.send_command(*block_command(self._markers, seconds))
+        reading = self._connection.read_response(disable_decoding=True, timeout=math.inf)
+        self._reading = asyncio.create_task(reading)
+        self._until = time.monotonic() + seconds + REPLY_TIMEOUT
+        return self._reading
+
+    async def _connect(self) -> None:
+        await self._nodes.ready()
+        self._node = self._nodes.of(self._markers[0])
+        if self._node is None:
+            raise RedisConnectionError(f"no node of the cluster serves {self._markers[0]}")
+        self._connection = own_connection(
+            self._node,
+            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
+            health_check_interval=0,
+            socket_timeout=REPLY_TIMEOUT,
+        )
+
+    async def read(self) -> Any:
+        reading, self._reading = self._reading, None
+        try:
+            return reading and await reading
+        except ResponseError as refusal:
+            raise cut(refusal) from None
+
+    async def end(self) -> bool:
+        if self._reading is None or self._node is None:
+            return False
+        await self._link.execute(self._node, "CLIENT UNBLOCK", self._client_id)
+        return True
+
+    async def lost(self) -> None:
+        await self.aclose()
+        if self._node:
+            await self._nodes.lost_async(self._node)
+
+    async def aclose(self) -> None:
         reading, self._reading, self._client_id = self._reading, None, 0
         if reading is not None:
             reading.cancel()
             with suppress(asyncio.CancelledError, RedisError, OSError):
                 await reading
-        with suppress(RedisError, OSError):
-            await self._connection.disconnect(nowait=True)
-
-    async def _block(self, seconds: float) -> "asyncio.Task[Any]":
-        if not self._client_id:
-            await self._connection.send_command("CLIENT", "ID")
-            self._client_id = int(await self._connection.read_response())
-        await self._connection.send_command(*block_command(self.markers, seconds))
-        reading = self._connection.read_response(disable_decoding=True, timeout=math.inf)
-        self._reading = asyncio.create_task(reading)
-        return self._reading
-
-    async def _read(self, reading: "asyncio.Task[Any]") -> Marker | None:
-        self._reading = None
-        return read_marker(self.markers, await reading)
+        if self._connection is not None:
+            with suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
+        if self._nodes.clustered:
+            self._connection = None
 
 
 class AsyncWaiters:
     """The waiters of one queue object: one for each task that waits, kept for the next wait."""
 
-    def __init__(self, client: Any, markers: Sequence[str], send: Send) -> None:
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
-        self._make = partial(AsyncWaiter, client, self.markers, send)
+        self._make = partial(AsyncWaiter, link, self.markers)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager

@@ -14,49 +14,38 @@ at most. A script whose reply is lost may have run, so each is written to be sen
 This module must not read the environment, hold a client, or know what a queue is.
 """
 
-import re
+import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
-from redis import Redis
-from redis.backoff import ExponentialWithJitterBackoff
+from redis import Redis, RedisCluster
+from redis.cluster import ClusterNode
 from redis.connection import (
     AbstractConnection,
     Connection,
     ConnectionPool,
     SSLConnection,
     UnixDomainSocketConnection,
-    parse_url,
 )
-from redis.exceptions import RedisError
-from redis.maint_notifications import MaintNotificationsConfig
-from redis.retry import Retry
+from redis.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
 
-from ._tls import check_certificates
-from .errors import ConfigurationError
+from ._nodes import reachable
+from ._url import CONNECT_SLACK_S, CONNECT_TIMEOUT_S, Place, explained, mask, read_url
 
 if TYPE_CHECKING:
     from .server import Server
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT_S = 2.0  # one address; the kernel repeats a lost SYN after 1 s, so one may be lost
-CONNECT_SLACK_S = 0.7  # more for further addresses, TLS, HELLO and retries: under 3 s in all
-SOCKET_TIMEOUT_S = 10.0  # a reply: scripts take milliseconds, but an AOF fsync can stall seconds
-RETRIES = 2  # for a dropped connection; longer outages are for the caller's own loop
-BACKOFF_BASE_S = 0.1  # random, up to 0.2 and 0.4 s: clients do not come back in step
-BACKOFF_CAP_S = 0.4
-HEALTH_CHECK_S = 0  # none: a PING in front costs a round trip and, at a dead peer, times out just
-# as the command would, which is then sent again; TCP keepalive (30 s, 3 x 5 s) finds the idle dead.
-
-SCHEMES = "redis://[user:password@]host[:port][/db], rediss://..., unix:///path/to.sock[?db=0], \
-embedded: or embedded:DIR"
-_SECRET = re.compile(r"([^?&;,\s]*(?:pass|pwd|secret|token|auth|cred)[^=&]*=)[^&]*", re.IGNORECASE)
-_NOT_A_PORT = re.compile(r"(//[^/?#:\[\]]*:)(?!\d*(?:[/?#,]|$)).*", re.DOTALL)
+NO_MASTER = "no Sentinel names a master {!r} that is up"
 
 
 @dataclass(frozen=True)
@@ -64,18 +53,20 @@ class Opened:
     """A client that DPQ opened, and what has to be closed with it.
 
     Attributes:
-        client: It returns bytes (`decode_responses` is off).
+        client: A `Redis`, or a `RedisCluster`; it returns bytes (`decode_responses` is off).
         label: The URL, fit for a log: without its password.
         server: The private server behind an `embedded:` URL.
     """
 
-    client: Redis = field(repr=False)  # its repr may name a user
+    client: Any = field(repr=False)  # its repr may name a user
     label: str
     server: "Server | None" = None
 
     def close(self) -> None:
         """Close the client, then the private server if there is one. Idempotent."""
         self.client.close()
+        if sentinel := sentinel_of(self.client):
+            sentinel.close()
         if self.server:
             self.server.close()
 
@@ -117,84 +108,90 @@ def open_as(
         raise
 
 
-def connect(url: str) -> Redis:
+def connect(url: str) -> Any:
     """Return the client of `open_url`; a private server lives until this process ends."""
     return open_url(url).client
 
 
-def mask(url: object) -> str:
-    """Return `url` with its password and secret parameters as `***`; accepts anything.
-
-    A malformed URL is masked rather too much than too little.
-    """
-    if not isinstance(url, str):
-        return f"<{type(url).__name__}>"
-    head, at, host = url.rpartition("@")
-    if at:  # a password may hold "/", "?" and "@" by mistake: all up to the last "@" is suspect
-        scheme, slashes, user = head.rpartition("//") if head.count("//") == 1 else _cut(head)
-        name, colon, _ = user.partition(":")
-        url = f"{scheme}{slashes}{name}{':***' if colon else ''}@{host}"
-    else:
-        url = _NOT_A_PORT.sub(r"\1***", url)  # "redis://:password", the host forgotten
-    return _SECRET.sub(r"\1***", url)
-
-
-def _cut(head: str) -> tuple[str, str, str]:
-    scheme, slashes, user = head.partition("//")
-    return (scheme, slashes, user) if slashes else ("", "", head)
-
-
-@contextmanager
-def explained(label: str) -> Iterator[None]:
-    """Turn what a bad URL runs into into a `ConfigurationError` that shows no secret."""
-    try:
-        yield
-    except (ValueError, TypeError, AttributeError, RedisError) as error:
-        # The cause may quote the password, so it is told only where this module wrote it.
-        why = f" ({error})" if isinstance(error, ConfigurationError) else ""
-        if isinstance(error, TypeError):
-            why = " (it has a parameter that redis-py does not know)"
-        raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
-
-
-def _client(url: str, label: str) -> Redis:
+def _client(url: str, label: str) -> Any:
     with explained(label):
-        options = url_options(url)
-        kind = options.pop("connection_class", Connection)
+        place = read_url(url)
+        kind = _BOUNDED[place.connection_class]
         # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
-        _BOUNDED[kind](**{k: v for k, v in options.items() if k not in POOL_OPTIONS})
-        return Redis.from_pool(ConnectionPool(connection_class=_BOUNDED[kind], **options))
+        for settings in place.of_connections():
+            kind(**settings)
+        if place.kind == "cluster":
+            return LateCluster(lambda: _cluster_settings(place, kind))
+        if place.kind == "sentinel":
+            return Redis.from_pool(_master_pool(place, kind))
+        return Redis.from_pool(ConnectionPool(connection_class=kind, **place.settings))
 
 
-def url_options(url: str) -> dict[str, Any]:
-    """What a URL says about connections, with the defaults of this module."""
-    parts = urlsplit(url)
-    options: dict[str, Any] = {
-        "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "socket_timeout": SOCKET_TIMEOUT_S,
-        "health_check_interval": HEALTH_CHECK_S,
-        "retry": Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
-        **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
-        "decode_responses": False,
-    }
-    if parts.scheme == "unix":
-        if not options.get("path"):
-            raise ConfigurationError("no path to a socket")
-    elif not re.fullmatch(r"/?\d*", parts.path):
-        raise ConfigurationError("the path is a database number")  # redis-py would take 0
-    else:
-        # Redis Enterprise's relaxed timeouts are off: the ones above hold; and the pool looks
-        # whether an idle connection was closed meanwhile only with them off.
-        options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
-        options.setdefault("socket_keepalive", True)
-    if options.get("connection_class") is SSLConnection:
-        check_certificates(options)
-    if options.get("db", 0) < 0:
-        raise ConfigurationError("db is a number from 0")
-    for name in ("socket_connect_timeout", "socket_timeout"):
-        if not 0 < options[name] < float("inf"):
-            raise ConfigurationError(f"{name} is a number of seconds above 0")
-    return options
+def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str, Any]:
+    """For redis-py's `RedisCluster`: with a URL alone does it take a class of connections."""
+    others = [
+        ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
+        for host in place.hosts[1:]
+    ]
+    first = {"url": f"redis://{place.hosts[0].netloc}", "startup_nodes": others}
+    return {**place.settings, **first, "connection_class": kind}
+
+
+class _Sentinel(Sentinel):
+    """Does not quote the settings of all its connections in an error."""
+
+    def discover_master(self, service_name: str) -> Any:
+        """Ask for the address of the master."""
+        try:
+            return super().discover_master(service_name)  # type: ignore[no-untyped-call]
+        except MasterNotFoundError:
+            raise MasterNotFoundError(NO_MASTER.format(service_name)) from None
+
+
+def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool:
+    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel.sentinels = [
+        Redis.from_pool(ConnectionPool(connection_class=kind, **settings))
+        for settings in place.sentinel_settings()
+    ]
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
+        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+    )
+
+
+def sentinel_of(client: Any) -> Any:
+    """What a client asks for the master; None for one that knows its server."""
+    return getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+
+
+class LateCluster(RedisCluster):
+    """A `RedisCluster` that connects when it is used first, as a plain client does.
+
+    redis-py's own does when it is made, and is none when that fails.
+    """
+
+    def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
+        self._settings = settings
+        self._joining = threading.RLock()
+        self._joined = self._under_way = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Only what is not there comes here: what redis-py's constructor sets."""
+        with self._joining:
+            if not (self._joined or self._under_way):
+                self._under_way = True
+                try:
+                    with reachable():
+                        super().__init__(**self._settings())
+                    self._joined = True
+                finally:
+                    self._under_way = False
+        return super().__getattribute__(name)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._joined:
+            super().close()
 
 
 class _Bounded(AbstractConnection):
@@ -223,11 +220,17 @@ class _Bounded(AbstractConnection):
         """Connect unless connected; retry what fails fast, such as a restarting server."""
         if not self.is_connected:
             give_up = time.monotonic() + self._patience + CONNECT_SLACK_S
+
+            def attempt() -> None:
+                self._locate()
+                self._attempt(give_up)
+
             self.retry.call_with_retry(
-                lambda: self._attempt(give_up),
-                self.disconnect,
-                is_retryable=lambda _: time.monotonic() < give_up,
+                attempt, self.disconnect, is_retryable=lambda _: time.monotonic() < give_up
             )
+
+    def _locate(self) -> None:
+        """Find out where the server is now."""
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
@@ -272,9 +275,30 @@ class _BoundedUnix(_Bounded, UnixDomainSocketConnection):
     pass
 
 
+class _BoundedMaster(_Bounded):
+    """Goes to the server that the Sentinels call the master now."""
+
+    connection_pool: Any
+
+    def _locate(self) -> None:
+        self.host, self.port = self.connection_pool.get_master_address()
+
+
+class _BoundedMasterTCP(_BoundedMaster, SentinelManagedConnection):
+    pass
+
+
+class _BoundedMasterTLS(_BoundedMaster, SentinelManagedSSLConnection):
+    pass
+
+
 _BOUNDED = {
     Connection: _BoundedTCP,
     SSLConnection: _BoundedTLS,
     UnixDomainSocketConnection: _BoundedUnix,
 }
-POOL_OPTIONS = {"max_connections"}
+
+_MASTER = {
+    _BoundedTCP: _BoundedMasterTCP,
+    _BoundedTLS: _BoundedMasterTLS,
+}

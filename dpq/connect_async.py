@@ -1,27 +1,31 @@
 """A URL -> an asyncio Redis client with the timeouts and retries of `connect`."""
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from redis import asyncio as aioredis
 from redis.asyncio import connection as aio
+from redis.asyncio import sentinel as aio_sentinel
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.connect import (
+from dpq._url import (
     BACKOFF_BASE_S,
     BACKOFF_CAP_S,
     CONNECT_SLACK_S,
     CONNECT_TIMEOUT_S,
-    POOL_OPTIONS,
+    LEAST_CONNECT_S,
     RETRIES,
+    Place,
     explained,
-    open_as,
-    url_options,
+    read_url,
 )
+from dpq.connect import NO_MASTER, open_as, sentinel_of
 
 if TYPE_CHECKING:
     from dpq.server import Server
@@ -31,13 +35,15 @@ if TYPE_CHECKING:
 class AsyncOpened:
     """An asyncio client that DPQ opened, and what has to be closed with it. See `Opened`."""
 
-    client: "aioredis.Redis" = field(repr=False)
+    client: Any = field(repr=False)
     label: str
     server: "Server | None" = None
 
     async def aclose(self) -> None:
         """Close the client, then the private server if there is one. Idempotent."""
         await self.client.aclose()
+        if sentinel := sentinel_of(self.client):
+            await sentinel.aclose()
         if self.server:
             self.server.close()
 
@@ -51,16 +57,56 @@ def open_url_async(url: str) -> AsyncOpened:
     return open_as(AsyncOpened, _client, url)
 
 
-def _client(url: str, label: str) -> "aioredis.Redis":
+def _client(url: str, label: str) -> Any:
     with explained(label):
-        options: dict[str, Any] = url_options(url)
-        options["retry"] = Retry(
-            ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES
-        )
-        kind = _BOUNDED[options.pop("connection_class", Connection)]
-        kind(**{name: value for name, value in options.items() if name not in POOL_OPTIONS})
-        pool = aio.ConnectionPool(connection_class=kind, **options)
+        place = read_url(url)
+        kind = _BOUNDED[place.connection_class]
+        retry = Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES)
+        place.settings["retry"] = retry
+        for settings in place.of_connections():
+            kind(**settings)
+        if place.kind == "cluster":
+            return _cluster(place, kind)
+        if place.kind == "sentinel":
+            return aioredis.Redis.from_pool(_master_pool(place, kind))
+        pool = aio.ConnectionPool(connection_class=kind, **place.settings)
         return aioredis.Redis.from_pool(pool)
+
+
+def _cluster(place: Place, kind: type[aio.AbstractConnection]) -> Any:
+    """redis-py's `RedisCluster` takes no class of connections: it is put in, with all settings."""
+    client = aioredis.RedisCluster(
+        startup_nodes=[ClusterNode(host.name, host.port) for host in place.hosts],
+        retry=place.settings["retry"],
+    )
+    settings = client.connection_kwargs
+    settings |= place.settings | {"connection_class": kind}
+    for name in ("host", "port", "retry"):
+        settings.pop(name, None)
+    nodes = client.nodes_manager.startup_nodes
+    nodes.update((name, ClusterNode(at.host, at.port, **settings)) for name, at in nodes.items())
+    return client
+
+
+class _Sentinel(aio_sentinel.Sentinel):
+    """Async `connect._Sentinel`."""
+
+    async def discover_master(self, service_name: str) -> Any:
+        try:
+            return await super().discover_master(service_name)
+        except aio_sentinel.MasterNotFoundError:
+            raise aio_sentinel.MasterNotFoundError(NO_MASTER.format(service_name)) from None
+
+
+def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
+    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel.sentinels = [
+        aioredis.Redis.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
+        for settings in place.sentinel_settings()
+    ]
+    return aio_sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
+        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+    )
 
 
 class _Bounded(aio.AbstractConnection):
@@ -68,10 +114,24 @@ class _Bounded(aio.AbstractConnection):
 
     async def connect(self) -> None:
         """Connect unless connected."""
-        give_up = (self.socket_connect_timeout or CONNECT_TIMEOUT_S) + CONNECT_SLACK_S
+        await self._within_bound(super().connect())  # type: ignore[no-untyped-call]  # redis-py's
+
+    async def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Connect in the middle of a command, unless connected."""
+        if not self.is_connected:
+            await self._within_bound(
+                super().connect_check_health(check_health, retry_socket_connect)
+            )
+
+    async def _within_bound(self, connecting: Coroutine[Any, Any, None]) -> None:
+        patience = self.socket_connect_timeout or CONNECT_TIMEOUT_S
+        slack = max(CONNECT_SLACK_S * patience / CONNECT_TIMEOUT_S, LEAST_CONNECT_S)
+        give_up = patience + slack
         try:
             async with asyncio.timeout(give_up):
-                await super().connect()  # type: ignore[no-untyped-call]  # redis-py's
+                await connecting
         except TimeoutError:
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 
@@ -88,8 +148,20 @@ class _BoundedUnix(_Bounded, aio.UnixDomainSocketConnection):
     pass
 
 
+class _BoundedMasterTCP(_Bounded, aio_sentinel.SentinelManagedConnection):
+    pass
+
+
+class _BoundedMasterTLS(_Bounded, aio_sentinel.SentinelManagedSSLConnection):
+    pass
+
+
 _BOUNDED = {
     Connection: _BoundedTCP,
     SSLConnection: _BoundedTLS,
     UnixDomainSocketConnection: _BoundedUnix,
+}
+_MASTER = {
+    _BoundedTCP: _BoundedMasterTCP,
+    _BoundedTLS: _BoundedMasterTLS,
 }

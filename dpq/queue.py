@@ -6,13 +6,12 @@ Data flows one way: caller -> queue -> command -> script -> reply. Nothing here 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -20,9 +19,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._arguments import milliseconds, task_state
 from dpq._command import Command, Steps, parsed, steps_of, together
 from dpq._face import QueueFace, keeps_nothing_on_purpose
-from dpq._keys import REGISTRY
+from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
 from dpq._link import Link
+from dpq._nodes import ask, reachable
 from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
@@ -63,7 +63,7 @@ class DPQ(QueueFace[P]):
     def _start(self) -> None:
         self._link = Link(self._redis)
         self._leases = Keeper(self._extend_many)
-        self._waiters = Waiters(self._redis, self._commands.markers)
+        self._waiters = Waiters(self._link.nodes, self._commands.markers)
         if self._commands.named:
             self._open()
 
@@ -165,12 +165,15 @@ class DPQ(QueueFace[P]):
         self._agree(settings)
         if len(self._commands.markers) != len(self._waiters.markers):
             self._waiters.close()
-            self._waiters = Waiters(self._redis, self._commands.markers)
+            self._waiters = Waiters(self._link.nodes, self._commands.markers)
 
     def _check_server(self) -> None:
         try:
-            info = self._redis.info()
-            self._warn(info, save_points(self._redis) if self._asks_for_save(info) else None)
+            with reachable():
+                here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
+                info = self._redis.info(**here)
+                save = save_points(self._redis, here) if self._asks_for_save(info) else None
+            self._warn(info, save)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
@@ -681,25 +684,27 @@ class DPQ(QueueFace[P]):
         return self._drive(self._commands.repair())
 
 
-def save_points(redis: Any) -> str | None:
+def save_points(redis: Any, at: Mapping[str, Any]) -> str | None:
     """Read when the server writes an RDB file: "" for never, None when it does not say."""
     try:
-        return str(redis.config_get("save").get("save"))
+        return str(redis.config_get("save", **at).get("save"))
     except ResponseError:  # forbidden, as by many providers
         return None
 
 
-def inspect_server(redis: Any) -> list[Problem]:
-    """Look at how the server is set up; what it does not say is taken for good."""
+def inspect_server(queue: DPQ[Any]) -> list[Problem]:
+    """Look at how a queue's server is set up; what it does not say is taken for good."""
+    redis, here = queue.redis, queue._link.nodes.aimed(key_of(queue.queue_name, "conf"))
     try:
-        info = redis.info()
+        with reachable():
+            info = redis.info(**here)
     except ResponseError:
         return []
     asks = wants_save(info) and not keeps_nothing_on_purpose(redis)
-    return server_problems(info, save_points(redis) if asks else None)
+    return server_problems(info, save_points(redis, here) if asks else None)
 
 
 def known_queues(redis: Any) -> list[str]:
-    """List the names of all queues on a server, in alphabetical order."""
-    names = redis.execute_command("SMEMBERS", REGISTRY, **{NEVER_DECODE: True})
+    """List the names of all queues on a server, or a cluster, in alphabetical order."""
+    names = ask(redis, "SMEMBERS", REGISTRY)
     return sorted(name.decode("utf-8", "replace") for name in names)

@@ -12,7 +12,7 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
@@ -25,8 +25,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._arguments import milliseconds, task_state
 from dpq._command import Command, Steps, once, steps_of, together
 from dpq._face import QueueFace
+from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import AsyncLink, Shared
+from dpq._nodes import reachable
 from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
@@ -74,7 +76,7 @@ class AsyncDPQ(QueueFace[P]):
         self._pid = os.getpid()
         self._link = AsyncLink(self._redis)
         self._leases = AsyncKeeper(self._extend_many)
-        self._waiters = AsyncWaiters(self._redis, self._commands.markers, self._link.execute)
+        self._waiters = AsyncWaiters(self._link, self._commands.markers)
         self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -166,12 +168,15 @@ class AsyncDPQ(QueueFace[P]):
         markers = self._commands.markers
         if len(markers) != len(self._waiters.markers):
             await self._waiters.aclose()
-            self._waiters = AsyncWaiters(self._redis, markers, self._link.execute)
+            self._waiters = AsyncWaiters(self._link, markers)
 
     async def _check_server(self) -> None:
         try:
-            info = await self._redis.info()
-            save = await self._save_points() if self._asks_for_save(info) else None
+            with reachable():
+                await self._link.nodes.ready()
+                here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
+                info = await self._redis.info(**here)
+                save = await self._save_points(here) if self._asks_for_save(info) else None
             self._warn(info, save)
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
@@ -179,9 +184,9 @@ class AsyncDPQ(QueueFace[P]):
             log.debug("%s: the server does not say its version", self.queue_name)
         self._server_checked = True
 
-    async def _save_points(self) -> str | None:
+    async def _save_points(self, at: Mapping[str, Any]) -> str | None:
         try:
-            return str((await self._redis.config_get("save")).get("save"))
+            return str((await self._redis.config_get("save", **at)).get("save"))
         except ResponseError:  # forbidden, as by many providers
             return None
 

@@ -123,7 +123,7 @@ class Scheduler:
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
-        self._waiter = Waiter(self._redis, markers)
+        self._waiter = Waiter(self._link.nodes, markers)
 
     def _open(self, name: str) -> DPQ[Any] | None:
         try:

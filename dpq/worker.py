@@ -17,7 +17,6 @@ from queue import Empty, SimpleQueue
 from types import CoroutineType, FrameType
 from typing import Any, NamedTuple
 
-from redis import Redis
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
@@ -76,18 +75,14 @@ class _Ahead(NamedTuple):
 class _Patient(Waiter):
     """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
 
-    def _block(self, seconds: float) -> None:
-        super()._block(max(seconds, RECHECK_SECONDS) if self._plain else seconds)
+    def _block_seconds(self, left: float) -> float:
+        # Not of a double, such as fakeredis, whose blocks end late, or whose reads end early.
+        return RECHECK_SECONDS if self._nodes.direct else super()._block_seconds(left)
 
     @property
     def waiting(self) -> bool:
         """Whether it will be told: not after a marker, or a fault."""
-        return self._blocked and self._plain
-
-    @property
-    def _plain(self) -> bool:
-        """No double, such as fakeredis, whose blocks end late, or whose reads end early."""
-        return type(self._client) is Redis
+        return self._nodes.direct and all(block.until is not None for block in self._blocks)
 
 
 class _Run:
@@ -143,7 +138,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 DPQ itself.
         """
         self._begin(until_empty)
-        self._waiter = _Patient(self.queues[0].redis, self._markers())
+        self._waiter = _Patient(self.queues[0]._link.nodes, self._markers())
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
@@ -450,7 +445,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         if len(markers) != len(self._waiter.markers):
             self._waiter.withdraw(watched(self._watches))
             self._waiter.close()
-            self._waiter, self._watches = _Patient(self.queues[0].redis, markers), []
+            self._waiter, self._watches = _Patient(self.queues[0]._link.nodes, markers), []
 
     def _stop_watching(self) -> None:
         """Every thread has work: what would wake one is for others."""

@@ -256,8 +256,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._waiter, self._watches = self._new_waiter(), []
 
     def _new_waiter(self) -> AsyncWaiter:
-        first = self.queues[0]
-        return AsyncWaiter(first.redis, self._markers(), first._link.execute)
+        return AsyncWaiter(self.queues[0]._link, self._markers())
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
-from dpq.connect import mask
+from dpq._url import mask
 from dpq.errors import ConfigurationError, DPQError
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -28,7 +28,7 @@ def doctor(
     warnings.simplefilter("ignore", ServerWarning)  # they are told below
     with DPQ[Any].from_url(url, queue) as q:
         mended = q.repair() if repair else []
-        left = q.check() + inspect_server(q.redis)
+        left = q.check() + inspect_server(q)
     for problem in mended:
         _tell(problem, json, mended=True)
     for problem in left:

@@ -131,15 +131,15 @@ def test_as_an_error(elsewhere: str, queue_name: str) -> None:
         assert q.size() == 0
 
 
-def test_inspect(redis: Redis, elsewhere: str, policy: Any) -> None:
+def test_inspect(redis: Redis, elsewhere: str, policy: Any, queue_name: str) -> None:
     """The doctor's look names everything at each look, and what may not be asked as nothing."""
     policy("volatile-ttl")
-    with Redis(unix_socket_path=elsewhere) as client:
+    with Redis(unix_socket_path=elsewhere) as client, DPQ(client, queue_name) as q:
         for _ in range(2):
-            kinds = {problem.kind for problem in inspect_server(client)}
+            kinds = {problem.kind for problem in inspect_server(q)}
             assert kinds == {"eviction", "no persistence"}
         redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info")
         client.execute_command("AUTH", "shy", "pw")
-        assert inspect_server(client) == []
+        assert inspect_server(q) == []
         redis.execute_command("ACL DELUSER", "shy")
     assert dpq.ServerWarning is ServerWarning

@@ -17,8 +17,9 @@ from support import wait_for
 from typer.testing import CliRunner
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, Push, Scheduler, Worker
+from dpq._url import mask
 from dpq.cli import app
-from dpq.connect import mask, open_url
+from dpq.connect import open_url
 from dpq.server import Server, find_all_binaries
 
 BINARIES = {f"{b.family}-{b.version.rpartition('.')[0]}": b for b in find_all_binaries()}

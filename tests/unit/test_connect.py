@@ -14,14 +14,8 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq.connect import (
-    CONNECT_TIMEOUT_S,
-    RETRIES,
-    SOCKET_TIMEOUT_S,
-    connect,
-    mask,
-    open_url,
-)
+from dpq._url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, mask
+from dpq.connect import connect, open_url
 from dpq.errors import ConfigurationError
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
@@ -85,7 +79,17 @@ def test_the_database_may_be_the_path() -> None:
         "",
         "host:6379",
         "http://host",
-        "redis+cluster://host",
+        "redis+cluster://",
+        "redis+cluster://host,,other",
+        "redis+cluster://host/1",
+        "redis+cluster://host?db=1",
+        "redis+cluster://host,other:port",
+        "redis+cluster://host?no_such_option=1",
+        "redis+sentinel://host",
+        "redis+sentinel://host/service/name",
+        "redis+sentinel://host/service?sentinel_port=1",
+        "redis+pair://host",
+        "unix+cluster:///x",
         "redis://host:port",
         "redis://host:99999",
         "redis://host/name",

@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ, ConfigurationError
-from dpq.connect import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, mask
+from dpq._url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, mask
 from dpq.connect_async import AsyncOpened, open_url_async
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add

@@ -1,0 +1,273 @@
+"""Which server holds which keys: the only one, or in a cluster the master of their slot.
+
+Nothing above this module knows of clusters. Who sends asks `of` for the node and opens connections
+of its own to it (`own_connection`). What fails there goes through the client itself (`ask`), which
+follows redirections and finds the new topology; `of` reads it there. Must not know of tasks.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any
+
+from redis import Redis, RedisCluster
+from redis.asyncio import Redis as AsyncRedis
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.client import NEVER_DECODE
+from redis.crc import key_slot
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    ClusterError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+RIDE_OUT_SECONDS = 3.0
+"""How long a call is repeated that no server has run: while a slot moves, its keys are in two
+places, and a cluster that fails over refuses everything. redis-py alone repeats for 0.4 s."""
+
+_PAUSE_SECONDS = 0.1
+
+
+class Node:
+    """One server.
+
+    Attributes:
+        name: Tells it from the others of its cluster.
+        client: Has its connection settings: a client, or a node of an asyncio cluster.
+        changes: The settings that our own connections do not share with it.
+    """
+
+    __slots__ = ("changes", "client", "name")
+
+    def __init__(self, name: str, client: Any, changes: Mapping[str, Any]) -> None:
+        self.name = name
+        self.client = client
+        self.changes = changes
+
+
+def own_connection(node: Node, **changes: Any) -> Any:
+    """Make a connection with a client's settings that does not belong to its pool.
+
+    RESP2, so that nothing but replies arrives on it; scripts reply the same in both protocols.
+    """
+    pool = getattr(node.client, "connection_pool", node.client)
+    settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
+    return pool.connection_class(**{**settings, **node.changes, **changes})
+
+
+# What goes wrong
+
+
+def refused(error: object) -> bool:
+    """Is it the answer of a server that does not hold the keys (any more), and has run nothing?"""
+    return isinstance(error, AskError | TryAgainError | ClusterDownError)  # MovedError: an AskError
+
+
+def told(error: ResponseError) -> ResponseError:
+    """What a server has answered; the end of the connection, when it is no master any more.
+
+    Raises:
+        ConnectionError: It was demoted. Redis 6.2 wraps what a script has met into a text.
+    """
+    text = str(error)
+    if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
+        raise RedisConnectionError(text) from error
+    return error
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Make a `ConnectionError` of what redis-py raises for a cluster: no `RedisError` at all."""
+    try:
+        yield
+    except RedisClusterException as error:
+        raise RedisConnectionError(str(error)) from error
+
+
+def ask(client: Any, *words: Any) -> Any:
+    """Send a command through a client, with its retries and redirections; the raw reply.
+
+    Raises:
+        RedisError: As the client raises it.
+    """
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return client.execute_command(*words, **{NEVER_DECODE: True})
+        except ClusterError:
+            if time.monotonic() > give_up:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+async def ask_async(client: Any, *words: Any) -> Any:
+    """Async `ask`."""
+    give_up = time.monotonic() + RIDE_OUT_SECONDS
+    while True:
+        try:
+            with reachable():
+                return await client.execute_command(*words, **{NEVER_DECODE: True})
+        except ClusterError:
+            if time.monotonic() > give_up:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+# Where things are
+
+
+@cache
+def _slot(key: str) -> int:
+    return int(key_slot(key.encode()))
+
+
+class Nodes:
+    """The servers behind a blocking client.
+
+    Attributes:
+        client: The client.
+        direct: Connections of our own may be used beside its pool. Not for doubles, nor for
+            subclasses, which may do something with a command.
+        clustered: It is a direct one of a cluster.
+        only: The server, when it is not.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.clustered = self._is_cluster(client)
+        self.direct = self.clustered or self._is_plain(client)
+        self.only = Node("", client, {})
+        self._known: dict[str, Node] = {}
+
+    @staticmethod
+    def _is_plain(client: Any) -> bool:
+        return type(client) is Redis and client.connection is None
+
+    @staticmethod
+    def _is_cluster(client: Any) -> bool:
+        own = getattr(type(client), "execute_command", None)
+        return isinstance(client, RedisCluster) and own is RedisCluster.execute_command
+
+    def of(self, key: str) -> Node | None:
+        """The node that holds a key, as far as the client knows; None when it does not.
+
+        Raises:
+            RedisError: No node of the cluster can be reached.
+        """
+        if not self.clustered:
+            return self.only
+        holder = self._holder(key)
+        if holder is None:
+            return None
+        node = self._known.get(holder.name)
+        if node is None:
+            node = Node(holder.name, self._client_of(holder), self._changes())
+            self._known[holder.name] = node
+        return node
+
+    def _holder(self, key: str) -> Any:
+        with reachable():
+            holders = self.client.nodes_manager.slots_cache.get(_slot(key))
+        return holders[0] if holders else None
+
+    def _client_of(self, holder: Any) -> Any:
+        return self.client.get_redis_connection(holder)
+
+    def _changes(self) -> dict[str, Any]:
+        """What the user wants done with new connections, without redis-py's own READONLY."""
+        wanted = self.client.user_on_connect_func
+
+        def connected(connection: Any) -> None:
+            connection.on_connect()
+            wanted(connection)
+
+        return {"redis_connect_func": connected if wanted else None}
+
+    @property
+    def label(self) -> str:
+        """What to call them in an error: an address, or those of a cluster that are known."""
+        if self.clustered:
+            return ",".join(self.client.nodes_manager.startup_nodes)
+        settings = getattr(getattr(self.client, "connection_pool", None), "connection_kwargs", {})
+        return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
+
+    def split(self, keys: Iterable[str]) -> dict[Node | None, list[int]]:
+        """The nodes that hold keys, and of each the places of its keys among them.
+
+        Raises:
+            RedisError: As `of`.
+        """
+        places: dict[Node | None, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(self.of(key), []).append(place)
+        return places
+
+    def by_slot(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
+        """Keys, put together as one command may name them."""
+        if not self.clustered:
+            return [tuple(keys)]
+        slots: dict[int, list[str]] = {}
+        for key in keys:
+            slots.setdefault(_slot(key), []).append(key)
+        return [tuple(together) for together in slots.values()]
+
+    def aimed(self, key: str) -> dict[str, Any]:
+        """What a method of the client is called with to ask the node that holds a key."""
+        holder = self._holder(key) if self.clustered else None
+        return {"target_nodes": holder} if holder else {}
+
+    @property
+    def sends_once(self) -> bool:
+        """The client has no retries: what may have run is never sent again."""
+        holder = self.client if self.clustered else own_connection(self.only)
+        return bool(holder.retry.get_retries() == 0)
+
+    def lost(self, node: Node) -> None:
+        """Look for who serves instead of a node that was cut off, or is silent."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                self.client.nodes_manager.initialize(last_failed_node_name=node.name)
+
+
+class AsyncNodes(Nodes):
+    """The servers behind an asyncio client; `of` and `aimed` want `ready` before."""
+
+    @staticmethod
+    def _is_plain(client: Any) -> bool:
+        return type(client) is AsyncRedis and not client.single_connection_client
+
+    @staticmethod
+    def _is_cluster(client: Any) -> bool:
+        own = getattr(type(client), "execute_command", None)
+        return isinstance(client, AsyncRedisCluster) and own is AsyncRedisCluster.execute_command
+
+    async def ready(self) -> None:
+        """Have the client know its cluster.
+
+        Raises:
+            RedisError: No node of the cluster can be reached.
+        """
+        if self.clustered:
+            with reachable():
+                await self.client.initialize()
+
+    def _client_of(self, holder: Any) -> Any:
+        return holder
+
+    def _changes(self) -> dict[str, Any]:
+        return {"redis_connect_func": None}
+
+    async def lost_async(self, node: Node) -> None:
+        """Async `lost`."""
+        if self.clustered:
+            with suppress(RedisError, RedisClusterException):
+                await self.client.nodes_manager.initialize(last_failed_node_name=node.name)

@@ -1,0 +1,55 @@
+"""A cluster of three masters and three replicas for all tests here; whoever breaks it, heals it.
+
+On the first server found; with the soak's settings on each.
+"""
+
+import uuid
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+from redis import RedisCluster
+from topology import Cluster
+
+from dpq import DPQ
+from dpq.server import find_all_binaries
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "cluster" in metafunc.fixturenames:
+        soak = hypothesis.settings.get_current_profile_name() == "soak"
+        binaries = find_all_binaries()[: None if soak else 1]
+        names = [f"{binary.family}-{binary.version}" for binary in binaries]
+        metafunc.parametrize("cluster", binaries, ids=names, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    cluster = Cluster(request.param)
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def client(cluster: Cluster) -> Iterator[RedisCluster]:
+    """A caller's own client, as redis-py makes it."""
+    with cluster.client() as client:
+        yield client
+
+
+@pytest.fixture
+def names(cluster: Cluster) -> list[str]:
+    """A queue name on each of the masters."""
+    own = uuid.uuid4().hex
+    masters = [node for node in cluster.nodes if node.replication()["role"] == "master"]
+    return [cluster.name_on(node, own) for node in masters]
+
+
+@pytest.fixture
+def queues(client: RedisCluster, names: list[str]) -> Iterator[list[DPQ]]:
+    """A queue on each of the masters."""
+    queues = [DPQ(client, name) for name in names]
+    yield queues
+    for queue in queues:
+        queue.drop()
+        queue.close()

@@ -1,0 +1,264 @@
+"""Everything that works on one server works on a cluster, for clients of each kind."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from redis import RedisCluster
+from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.backoff import NoBackoff
+from redis.cluster import LoadBalancingStrategy
+from redis.retry import Retry
+from support import PATIENCE_S, wait_for
+from topology import Cluster
+from typer.testing import CliRunner
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    LeaseLostError,
+    Push,
+    RateLimited,
+    Scheduler,
+    Task,
+    TaskState,
+    Worker,
+    _wait,
+)
+from dpq._keys import key_of
+from dpq.cli import app
+from dpq.queue import known_queues
+
+KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
+    "own": lambda cluster: cluster.client(),
+    "decoding": lambda cluster: cluster.client(decode_responses=True, protocol=3),
+    "no-retries": lambda cluster: cluster.client(retry=Retry(NoBackoff(), 0)),
+    "from-replicas": lambda cluster: cluster.client(
+        load_balancing_strategy=LoadBalancingStrategy.RANDOM_REPLICA
+    ),
+}
+
+
+@pytest.fixture(params=[*KINDS, "url"])
+def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Iterator[DPQ]:
+    """A queue for a client of each kind."""
+    if request.param == "url":
+        with DPQ.from_url(cluster.url, names[1]) as queue:
+            yield queue
+            queue.drop()
+        return
+    with KINDS[request.param](cluster) as client, DPQ(client, names[1]) as queue:
+        yield queue
+        queue.drop()
+
+
+@contextmanager
+def running(scheduler: Scheduler) -> Iterator[None]:
+    thread = threading.Thread(target=scheduler.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        scheduler.stop()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def scripts_run(cluster: Cluster) -> int:
+    """Calls of scripts, on all nodes."""
+    return sum(
+        int(row["calls"])
+        for node in cluster.nodes
+        for name, row in node.redis.info("commandstats").items()
+        if "eval" in name
+    )
+
+
+def blocked(cluster: Cluster) -> int:
+    return sum(node.redis.info("clients")["blocked_clients"] for node in cluster.nodes)
+
+
+def test_the_life_of_tasks(q: DPQ) -> None:
+    """Every operation does on a cluster what it does elsewhere."""
+    first = q.push({"n": 1}, priority=5, key="k")
+    assert q.push({"n": 2}, priority=9, key="k", on_duplicate="raise_priority") == first
+    others = q.push_many(Push(payload=n, group="g", priority=n) for n in range(5))
+    task, done, _ = q.pop()
+    assert (task.id, task.priority) == (first, 9)
+    assert done()
+    assert not q.ack(task)
+    q.set_limit(1, 60, group="g")
+    task, _, set_visibility = q.pop()
+    assert task.id == others[4]
+    assert q.pop() == (None, None, None)
+    assert "g" in q.why(others[3])
+    set_visibility(30)
+    q.update(task.id, delay=0)
+    q.clear_limit("g")
+    with q.lease() as task:
+        raise RateLimited(30, scope="task")
+    q.update(task.id, delay=0)
+    with pytest.raises(ZeroDivisionError), q.lease() as task:
+        raise ZeroDivisionError
+    q.update(task.id, priority=100, delay=0)
+    task = q.pop().task
+    q.bury(task, "enough")
+    with pytest.raises(LeaseLostError):
+        q.extend(task, 10)
+    assert [dead.id for dead in q.dead.list()] == [task.id]
+    assert q.dead.replay() == 1
+    assert q.peek(1)[0].id == task.id
+    q.push("again", every=3600, priority=1000)
+    q.ack(q.pop().task)
+    assert q.stats().delayed == 1
+    q.pause()
+    assert q.pop() == (None, None, None)
+    q.resume()
+    assert len(q.pop_many(10)) == 5
+    assert q.next_event() > 0
+    assert q.promote() == 0
+    assert q.check() == []
+    assert q.repair() == []
+    assert q.size() == 6
+    assert q.purge(TaskState.INVISIBLE) == 5
+
+
+def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ) -> None:
+    """A waiting pop is woken by a push, and by the clock at the exact time."""
+    begun = time.monotonic()
+    q.push("later", delay=0.2)
+    task = q.pop(timeout=PATIENCE_S).task
+    assert task.payload == "later"
+    assert time.monotonic() - begun >= 0.2
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(q.pop(timeout=PATIENCE_S).task))
+    thread.start()
+    wait_for(
+        lambda: (
+            q._link.nodes.of(key_of(q.queue_name, "wake")).client.info("clients")["blocked_clients"]
+            == 1
+        ),
+        q.stats,
+    )
+    q.push("now")
+    thread.join(PATIENCE_S)
+    assert [task.payload for task in found] == ["now"]
+
+
+def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
+    """What goes to several nodes is under way to all of them before a reply is read."""
+    for number, q in enumerate(queues):
+        q.push(number)
+    first = queues[0]
+    for _ in range(2):  # then over open connections, too
+        pops = [q._commands.pop(1, None, "") for q in queues]
+        batches = first._drive_all(pops)
+        assert len(first._link._ways) == 3
+        for q, batch in zip(queues, batches, strict=True):
+            assert len(batch.tasks) == 1
+            q.release(batch.tasks[0])
+
+
+def test_workers_over_several_nodes(queues: list[DPQ], cluster: Cluster) -> None:
+    """One worker waits on all nodes at once, is woken from each, and asks nothing when idle."""
+    done: SimpleQueue[Any] = SimpleQueue()
+    worker = Worker(queues, lambda task: done.put(task.payload), concurrency=2)
+    thread = threading.Thread(target=worker.run, kwargs={"signals": False})
+    thread.start()
+    try:
+        for _ in range(3):
+            wait_for(lambda: blocked(cluster) == 3, lambda: blocked(cluster))
+            for number, q in enumerate(queues):
+                q.push(number)
+            assert sorted(done.get(timeout=PATIENCE_S) for _ in queues) == [0, 1, 2]
+        wait_for(lambda: blocked(cluster) == 3, lambda: blocked(cluster))
+        before = scripts_run(cluster)
+        time.sleep(0.5)
+        assert scripts_run(cluster) - before <= 2
+    finally:
+        worker.stop()
+        thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def test_asyncio(cluster: Cluster, names: list[str]) -> None:
+    """The same for asyncio, with a caller's client and a URL."""
+
+    async def work(queues: list[AsyncDPQ]) -> None:
+        done: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def handle(task: Task[Any]) -> None:
+            done.put_nowait(task.payload)
+
+        pop = asyncio.create_task(queues[1].pop(timeout=PATIENCE_S))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(*(q.push(number) for number, q in enumerate(queues)))
+        assert await (await pop).on_success()
+        await queues[1].push(1, delay=0.1)
+        worker = AsyncWorker(queues, handle, concurrency=10)
+        running = asyncio.create_task(worker.run(signals=False))
+        async with asyncio.timeout(PATIENCE_S):
+            assert sorted([await done.get() for _ in range(3)]) == [0, 1, 2]
+            await queues[2].push("woken")
+            assert await done.get() == "woken"
+        worker.stop()
+        assert await running == 4
+        for q in reversed(queues):  # the first one may own the client
+            assert await q.check() == []
+            await q.drop()
+            await q.close()
+
+    async def main() -> None:
+        client = AsyncRedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+        async with client:
+            await work([AsyncDPQ(client, name) for name in names])
+        first = AsyncDPQ.from_url(cluster.url, names[0])
+        await work([first, *(AsyncDPQ(first.redis, name) for name in names[1:])])
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("most", [64, 2])
+def test_a_scheduler(
+    queues: list[DPQ], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """One daemon does the upkeep of all queues; of those beyond its connections when it looks."""
+    monkeypatch.setattr(_wait, "MOST_BLOCKS", most)
+    monkeypatch.setattr("dpq.scheduler.RECHECK_SECONDS", 5.0 if most > 3 else 0.5)
+    for q in queues:
+        q.push("known")
+    with running(Scheduler(queues[0].redis, [q.queue_name for q in queues])):
+        wait_for(lambda: blocked(cluster) == min(most, 4), lambda: blocked(cluster))
+        for q in queues:
+            q.push("due", delay=0.1)
+        wait_for(lambda: all(q.stats().ready == 2 for q in queues), lambda: queues[2].stats())
+
+
+def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) -> None:
+    """The CLI works by URL; all queues are known, and the doctor asks the queue's own server."""
+
+    def dpq(*words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(app, [*words, "--url", cluster.url])
+        assert result.exit_code == code, result.output
+        return result.stdout
+
+    for q in queues:
+        dpq("push", '"x"', "--queue", q.queue_name)
+    mine = {q.queue_name for q in queues}
+    assert mine <= set(known_queues(queues[0].redis))
+    listed = [json.loads(line) for line in dpq("queues", "--json").splitlines()]
+    assert mine <= {entry["queue"] for entry in listed}
+    assert int(dpq("scripts")) > 30
+    node = cluster.master_of(queues[1].queue_name)
+    for setting in ("allkeys-lru", "noeviction"):
+        node.redis.config_set("maxmemory-policy", setting)
+        for q in queues:
+            told = dpq("doctor", "--queue", q.queue_name, code=1)  # nothing is kept on disk
+            assert ("evict" in told) == (q is queues[1] and setting == "allkeys-lru")
