@@ -578,12 +578,17 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return self.dead_replay_spaced(ids, chosen, spacing_of(rate))
 
     def dead_replay_spaced(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], spacing: float
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        spacing: float,
+        first: float = 0.0,
     ) -> Steps[int]:
-        """Make dead tasks live, each due so many ms after the one before."""
+        """Make dead tasks live: the first in so many ms, each other so many after another."""
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:
-            return self._command("replay", [self._now(), done * spacing, spacing, *batch], same)
+            args = [self._now(), first + done * spacing, spacing, *batch]
+            return self._command("replay", args, same)
 
         return self._each_dead(ids, chosen, replay)
 

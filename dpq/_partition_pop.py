@@ -12,9 +12,12 @@ A client remembers the head of each partition from when it last looked there. Wi
 Before a pop says that there is nothing, all partitions have said so.
 """
 
+import heapq
 import itertools
 import random
+from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from dpq._command import Steps, together
@@ -49,14 +52,35 @@ class _Taken(Generic[P]):
         """How many more are wanted."""
         return 0 if self._size >= BATCH_BYTES else self._most - len(self.tasks)
 
-    def add(self, batch: Batch[P] | Exception) -> bool:
-        """Add what a partition has answered; whether it had any."""
-        if isinstance(batch, Exception):
-            self.failed = batch
-            return False
-        self.tasks += batch.tasks
-        self._size += batch.size
-        return bool(batch.tasks)
+    def add(
+        self, batches: dict[int, Batch[P] | Exception], order: Sequence[int] | None = None
+    ) -> list[int]:
+        """Add what partitions have answered.
+
+        Args:
+            batches: Of each place.
+            order: The places in the order of their tasks, where it is known; else the priorities
+                say it.
+
+        Returns:
+            The places that had none.
+        """
+        none: list[int] = []
+        brought: dict[int, list[Task[P]]] = {}
+        for place, batch in batches.items():
+            if isinstance(batch, Exception):
+                self.failed = batch
+            else:
+                brought[place] = batch.tasks
+                self._size += batch.size
+            if not brought.get(place):
+                none.append(place)
+        if order is None:
+            self.tasks += heapq.merge(*brought.values(), key=lambda task: -task.priority)
+        else:
+            queues = {place: iter(tasks) for place, tasks in brought.items()}
+            self.tasks += (task for place in order for task in islice(queues.get(place, ()), 1))
+        return none
 
     def batch(self) -> Batch[P]:
         """All of it."""
@@ -107,7 +131,7 @@ class PartitionPop(Generic[P]):
             known = sorted((head, place) for place, head in enumerate(self._heads) if head)
             first = [place for _, place in known[: 1 if taken.left == 1 else self._ask]]
             shares = dict(zip(first, _spread(taken.left, len(first)), strict=True))
-            turns = itertools.islice(self._turns, self._ask - 1) if shares else ()
+            turns = islice(self._turns, self._ask - 1) if shares else ()
             looked_at = list(dict.fromkeys([*first, *(turn % len(self._parts) for turn in turns)]))
         operations: list[Steps[Any]] = [
             self._parts[place].pop(share, visibility) for place, share in shares.items() if share
@@ -117,8 +141,8 @@ class PartitionPop(Generic[P]):
         looks = results[len(results) - len(looked_at) :]
         for place, look in zip(looked_at, looks, strict=True):
             self._remember(place, look)
-        for batch in results[: len(results) - len(looked_at)]:
-            taken.add(batch)
+        asked = (place for place, share in shares.items() if share)
+        taken.add(dict(zip(asked, results, strict=False)))
 
     def _take_best(
         self,
@@ -142,19 +166,18 @@ class PartitionPop(Generic[P]):
             found = yield from self._look(places, count, asked_as, taken)
             noted = noted or not waiting or bool(taken.tasks)
             places = [p for p in places if p in found or not (noted or p in taken.broken)]
-            shares = _best(found, count, taken.left)
-            operations = [
-                self._parts[place].pop(share, visibility, "" if taken.tasks else words[place])
-                for place, share in shares.items()
-            ]
-            results = yield from together(operations)
-            for place, batch in zip(shares, results, strict=True):
-                if taken.add(batch):
-                    taken.looks |= {place: (0, None)} if words[place] else {}
-                else:
-                    places.remove(place)
-                    if words[place] and not isinstance(batch, Exception):
-                        taken.looks[place] = (batch.now_ms, batch.next_event_ms)
+            order = _best(found, count, taken.left)
+            shares = Counter(order)
+            who = [""] * len(words) if taken.tasks else words
+            results = yield from together(
+                [self._parts[p].pop(share, visibility, who[p]) for p, share in shares.items()]
+            )
+            batches = dict(zip(shares, results, strict=True))
+            for place in taken.add(batches, order):
+                places.remove(place)
+            for place, batch in batches.items():
+                if words[place] and not isinstance(batch, Exception):
+                    taken.looks[place] = (batch.now_ms, batch.next_event_ms)
 
     def _look(
         self, places: Sequence[int], count: int, words: list[str], taken: _Taken[P]
@@ -183,15 +206,17 @@ def _spread(total: int, count: int) -> list[int]:
     return [total // count + (i < total % count) for i in range(count)]
 
 
-def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> dict[int, int]:
-    """How many to take from each partition to get the best in all.
+def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
+    """From which partitions to take the best in all, one after the other.
 
     Where as many were seen as were asked for, there may be more: after the last of those nothing is
     known to be the best.
     """
-    shares: dict[int, int] = {}
+    order: list[int] = []
+    left = dict.fromkeys(found, seen)
     for _, place in sorted((head, place) for place, heads in found.items() for head in heads):
-        shares[place] = shares.get(place, 0) + 1
-        if sum(shares.values()) == wanted or shares[place] == seen:
+        order.append(place)
+        left[place] -= 1
+        if len(order) == wanted or left[place] == 0:
             break
-    return shares
+    return order

@@ -317,16 +317,13 @@ class PartitionedCommands(Generic[P]):
     def dead_replay(
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second in all."""
+        """Make dead tasks live, at most `rate` per second in all: the partitions take turns."""
         spacing = spacing_of(rate)
         named = self._named(ids)
+        each = spacing * len(named)
         return _total(
-            [
-                part.dead_replay_spaced(
-                    few, chosen, spacing * (len(ids) / len(few) if ids and few else len(named))
-                )
-                for part, few in named
-            ]
+            part.dead_replay_spaced(few, chosen, each, spacing * turn)
+            for turn, (part, few) in enumerate(named)
         )
 
     def dead_purge(
