@@ -3,6 +3,8 @@
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
 
+import re
+
 from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
 from dpq._partitions import MAX_PARTITIONS
@@ -50,7 +52,7 @@ def partition_count(settings: dict[str, str]) -> int:
         ConfigurationError: That cannot be read.
     """
     text = settings.get("partitions", "1")
-    if not (text.isdecimal() and 0 < len(text) <= 4 and 1 <= int(text) <= MAX_PARTITIONS):
+    if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(
             f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
             "Somebody has written into the queue's settings (`conf`): write it there again"

@@ -17,8 +17,8 @@ local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
-local known = redis.call('HGET', conf, 'format')
-local agreed = (known or format) == format
+local known = redis.call('EXISTS', conf) == 1
+local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = redis.call('HGET', conf, name)
