@@ -1,22 +1,24 @@
 # Every target stands alone: it makes the virtual environment it needs. `make help` lists them.
-PYTHON ?= python3
-VENV   := .venv
-BIN    := $(VENV)/bin
+PYTHON  ?= python3
+VENV    := .venv
+MINUTES ?= 60
+BIN     := $(VENV)/bin
 # `--without-pip` and `pip --python`: Debian's python3 has venv and pip, but not ensurepip.
 INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
           $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint bench soak clean
+.PHONY: help demo test check lint bench soak soak-tests clean
 
 help: ## list the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
 demo: $(VENV)/.run ## crawl the standard library under two limits in three ways, and compare
 	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
-test: $(VENV)/.test ## run the suite on every real server found
-	$(BIN)/python -m pytest -n 4 --dist worksteal --cov --cov-report=term $(ARGS)
+test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
+	$(BIN)/python -m pytest \
+		$(if $(URL),--url $(URL),-n 4 --dist worksteal --cov --cov-report=term) $(ARGS)
 
 check: $(VENV)/.dev lint test ## what must pass before a commit: format, lint, types, tests
 
@@ -28,7 +30,10 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
 	$(BIN)/python -m benchmarks $(ARGS)
 
-soak: $(VENV)/.test ## the long versions: model-based tests, fuzzers, workers under faults
+soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; a report
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep $(ARGS)
+
+soak-tests: $(VENV)/.test ## the long versions of the tests: models, fuzzers, workers under faults
 	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/contract \
 		tests/daemon/test_worker_faults.py \
 		--hypothesis-profile=soak --timeout=3600 $(ARGS)

@@ -74,6 +74,23 @@ def task_name(id_: Any, key: Any) -> TaskName:
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
+def go_on(steps: Steps[T], command: Command[Any], reply: Any) -> Command[Any] | list[Command[Any]]:
+    """Tell an operation the reply of its command, or the error that it met; what it asks next.
+
+    Raises:
+        StopIteration: It has ended, with this value.
+        Exception: It has failed.
+    """
+    if not isinstance(reply, Exception):
+        try:
+            result = parsed(command, reply)
+        except Exception as error:
+            reply = error
+        else:
+            return steps.send(result)
+    return steps.throw(reply)
+
+
 def once(command: Command[T]) -> Steps[T]:
     """An operation of one command."""
     result: T = yield command
@@ -110,38 +127,33 @@ def together(
     """
     results: list[Any] = [None] * len(operations)
     asked: list[tuple[int, Command[Any] | list[Command[Any]]]] = []
-
-    def go_on(index: int, step: Callable[[Any], Any], value: Any) -> None:
+    for index, steps in enumerate(operations):  # arguments are checked before a server is asked
         try:
-            asked.append((index, step(value)))
+            asked.append((index, next(steps)))
         except StopIteration as end:
             results[index] = end.value
         except Exception as error:
             results[index] = error
-
-    for index, steps in enumerate(operations):
-        go_on(index, steps.send, None)  # arguments are checked before a server is asked
     while asked:
         answered, asked = asked, []
         commands: list[Command[Any]] = []
-        for _, command in answered:
-            if isinstance(command, Command):
-                commands.append(command)
+        for _, request in answered:
+            if isinstance(request, Command):
+                commands.append(request)
             else:
-                commands += command
+                commands += request
         replies = iter((yield commands))
-        for index, command in answered:
-            if not isinstance(command, Command):
-                go_on(index, operations[index].send, [next(replies) for _ in command])
-                continue
-            reply = next(replies)
-            if not isinstance(reply, Exception):
-                try:
-                    reply = parsed(command, reply)
-                except Exception as error:
-                    reply = error
-            steps = operations[index]
-            go_on(index, steps.throw if isinstance(reply, Exception) else steps.send, reply)
+        for index, request in answered:
+            try:
+                if isinstance(request, Command):
+                    asked.append((index, go_on(operations[index], request, next(replies))))
+                else:
+                    raw = [next(replies) for _ in request]
+                    asked.append((index, operations[index].send(raw)))
+            except StopIteration as end:
+                results[index] = end.value
+            except Exception as error:
+                results[index] = error
     return results
 
 

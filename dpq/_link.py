@@ -63,6 +63,8 @@ class Link:
         self._client = client
         self._packer = Packer()
         self._ways: dict[str, _Way] = {}
+        one = self.nodes.direct and not self.nodes.clustered
+        self._only = self._way(self.nodes.only) if one else None
 
     def call(self, command: Command[Any]) -> Any:
         """Run a command's script; the raw reply, bytes for every text.
@@ -88,11 +90,11 @@ class Link:
 
         What goes to several nodes of a cluster is under way to all of them at the same time.
         """
+        if self._only:
+            receive = self._only.send(commands)
+            return lambda: self._complete(commands, receive())
         if not self.nodes.direct:
             return lambda: self._complete(commands, [_MISSING] * len(commands))
-        if not self.nodes.clustered:
-            receive = self._way(self.nodes.only).send(commands)
-            return lambda: self._complete(commands, receive())
         try:
             places = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
@@ -156,6 +158,7 @@ class _Way:
         self._node = node
         self._packer = packer
         self._sends_once = nodes.sends_once
+        self._finds_master = nodes.finds_master
         self._idle: Idle[Any] = Idle(partial(own_connection, node))
 
     def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
@@ -165,6 +168,8 @@ class _Way:
         """
         connection = self._take()
         try:
+            if self._finds_master and not connection.is_connected:  # else only `connect` does
+                connection.connect_to(connection.connection_pool.get_master_address())
             connection.send_packed_command([self._packer.pack_all(commands)])
         except (RedisConnectionError, RedisTimeoutError) as error:
             replies = self._broken(connection, error, len(commands))

@@ -28,6 +28,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.sentinel import SentinelConnectionPool
 
 RIDE_OUT_SECONDS = 3.0
 """How long a call is repeated that no server has run: while a slot moves, its keys are in two
@@ -85,11 +86,18 @@ def told(error: ResponseError) -> ResponseError:
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Make a `ConnectionError` of what redis-py raises for a cluster: no `RedisError` at all."""
+    """Make a `RedisError` of what redis-py raises for a cluster: others, and one by a fault of it.
+
+    It stumbles over being sent (ASK) to a node of which it has not heard, since it has no slot yet.
+    """
     try:
         yield
     except RedisClusterException as error:
         raise RedisConnectionError(str(error)) from error
+    except AttributeError as error:
+        if "'NoneType'" not in str(error):
+            raise
+        raise ClusterError("redirected to a node that has no slot yet") from error
 
 
 def ask(client: Any, *words: Any) -> Any:
@@ -230,6 +238,11 @@ class Nodes:
         """The client has no retries: what may have run is never sent again."""
         holder = self.client if self.clustered else own_connection(self.only)
         return bool(holder.retry.get_retries() == 0)
+
+    @property
+    def finds_master(self) -> bool:
+        """Connections ask Sentinels where to go."""
+        return isinstance(getattr(self.client, "connection_pool", None), SentinelConnectionPool)
 
     def lost(self, node: Node) -> None:
         """Look for who serves instead of a node that was cut off, or is silent."""

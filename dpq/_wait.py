@@ -156,6 +156,7 @@ class _Block:
         if self._connection is None:
             self._connect()
         if not self._client_id:
+            self._connection.connect()  # it asks Sentinels where to go, as sending does not
             self._connection.send_command("CLIENT", "ID")
             self._client_id = int(self._connection.read_response())
         self._connection.send_command(*block_command(self._markers, seconds))

@@ -116,6 +116,7 @@ class _Block:
         if self._connection is None:
             await self._connect()
         if not self._client_id:
+            await self._connection.connect()
             await self._connection.send_command("CLIENT", "ID")
             self._client_id = int(await self._connection.read_response())
         await self._connection.send_command(*block_command(self._markers, seconds))

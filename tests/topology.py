@@ -1,14 +1,19 @@
 """Real clusters and Sentinel groups of throw-away servers, for tests that kill and stop them.
 
-Each node is a `dpq.server.Server` with a port on 127.0.0.1, so none outlives the process that has
-started it. Ports lie below those that the kernel gives to clients, with room for the bus (+ 10000).
+No node outlives the process that has started it (on Linux; elsewhere it must not be killed). Ports
+are on 127.0.0.1, below those that the kernel gives to clients, with room for the bus (+ 10000).
 """
 
 import contextlib
-import os
 import random
 import signal
 import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from redis import Redis, RedisCluster
@@ -16,10 +21,9 @@ from redis.backoff import NoBackoff
 from redis.crc import key_slot
 from redis.exceptions import RedisError
 from redis.retry import Retry
-from support import wait_for
+from support import PATIENCE_S, wait_for
 
-from dpq.errors import ConfigurationError
-from dpq.server import Binary, Server
+from dpq.server import Binary
 
 SLOTS = 16384
 NODE_TIMEOUT_MS = 1000
@@ -33,6 +37,108 @@ BUS = 10_000
 
 SERVICE = "tasks"
 
+REFUSALS = ("MOVED", "ASK", "TRYAGAIN")
+
+PR_SET_PDEATHSIG = 1  # Source: linux/prctl.h
+
+
+class Node:
+    """One server with a port: to be killed, stopped, and let go on.
+
+    No `dpq.server.Server`: its keeper takes a server that is stopped for one that has ended.
+    """
+
+    def __init__(self, binary: Binary, *options: object) -> None:
+        self.binary = binary
+        self.directory = tempfile.TemporaryDirectory(prefix="dpq-node-")
+        self.stopped = False
+        for _ in range(20):
+            self.port = random.randrange(10_100, 22_000)
+            if _free(self.port) and _free(self.port + BUS):
+                self._process = subprocess.Popen(
+                    [*map(str, (binary.path, *self._options(), *options))],
+                    stdout=subprocess.DEVNULL,
+                    preexec_fn=_end_with_parent,
+                )
+                self.redis = Redis(
+                    port=self.port,
+                    socket_timeout=5,
+                    retry=Retry(NoBackoff(), 0),
+                    decode_responses=True,
+                )
+                if self._answers():
+                    return
+        raise AssertionError("no server starts on any port")
+
+    def _options(self) -> tuple[object, ...]:
+        return (
+            *("--port", self.port, "--bind", "127.0.0.1", "--dir", self.directory.name),
+            *("--save", "", "--appendonly", "no", "--repl-diskless-sync-delay", 0),
+        )
+
+    def _answers(self) -> bool:
+        """Wait until it does; False when it has ended, since somebody else has the port."""
+        give_up = time.monotonic() + PATIENCE_S
+        while self._process.poll() is None:
+            with contextlib.suppress(RedisError):
+                return bool(self.redis.ping())
+            assert time.monotonic() < give_up, f"{self} does not answer"
+            time.sleep(0.002)
+        return False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.port})"
+
+    def ask(self, *words: Any) -> Any:
+        return self.redis.execute_command(*words)
+
+    def refusals(self) -> int:
+        """How often it has sent a client elsewhere, or to try again."""
+        errors = self.redis.info("errorstats")
+        return sum(
+            errors[f"errorstat_{name}"]["count"]
+            for name in REFUSALS
+            if f"errorstat_{name}" in errors
+        )
+
+    def replication(self) -> dict[str, Any]:
+        return self.redis.info("replication")
+
+    def kill(self) -> None:
+        """SIGKILL: it is gone for good, with all that it knew."""
+        self.redis.close()
+        self.stopped = False
+        self._process.kill()
+        self._process.wait()
+        self.directory.cleanup()
+
+    def stop(self) -> None:
+        """SIGSTOP: to all others it is behind a partition."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.stopped = True
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+        self.stopped = False
+
+
+class SentinelNode(Node):
+    """A Sentinel, which wants a file to write into."""
+
+    def __init__(self, binary: Binary, master: Node) -> None:
+        self._master = master
+        super().__init__(binary)
+
+    def _options(self) -> tuple[object, ...]:
+        config = Path(self.directory.name, "sentinel.conf")
+        config.write_text(
+            f"port {self.port}\nbind 127.0.0.1\ndir {self.directory.name}\n"
+            f"sentinel monitor {SERVICE} 127.0.0.1 {self._master.port} 2\n"
+            f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER_MS}\n"
+            f"sentinel failover-timeout {SERVICE} 5000\n"
+        )
+        return config, "--sentinel"
+
 
 def _free(port: int) -> bool:
     with socket.socket() as probe:
@@ -43,58 +149,17 @@ def _free(port: int) -> bool:
     return True
 
 
-class Node:
-    """One server with a port: to be killed, stopped, and let go on."""
+def _end_with_parent() -> None:
+    if sys.platform == "linux":
+        import ctypes
 
-    def __init__(self, binary: Binary | None, *options: str) -> None:
-        self.port, self.server = self._start(binary, options)
-        self.pid = self.server.pid
-        self.stopped = False
-        self.redis = Redis(
-            port=self.port, socket_timeout=5, retry=Retry(NoBackoff(), 0), decode_responses=True
-        )
-
-    @staticmethod
-    def _start(binary: Binary | None, options: tuple[str, ...]) -> tuple[int, Server]:
-        for _ in range(20):
-            port = random.randrange(10_100, 22_000)
-            if _free(port) and _free(port + BUS):
-                with contextlib.suppress(ConfigurationError):  # somebody else was quicker
-                    listen = ("--port", str(port), "--bind", "127.0.0.1")
-                    return port, Server.start(binary, extra_args=[*listen, *options])
-        raise AssertionError("no server starts on any port")
-
-    def __repr__(self) -> str:
-        return f"Node({self.port})"
-
-    def ask(self, *words: Any) -> Any:
-        return self.redis.execute_command(*words)
-
-    def replication(self) -> dict[str, Any]:
-        return self.redis.info("replication")
-
-    def kill(self) -> None:
-        """SIGKILL: it is gone for good, with all that it knew."""
-        self.redis.close()
-        self.stopped = False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self.server.close()
-
-    def stop(self) -> None:
-        """SIGSTOP: to all others it is behind a partition."""
-        os.kill(self.pid, signal.SIGSTOP)
-        self.stopped = True
-
-    def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-        self.stopped = False
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Cluster:
     """Masters, with one replica each; `nodes` has those that were not killed."""
 
-    def __init__(self, binary: Binary | None = None, masters: int = 3) -> None:
+    def __init__(self, binary: Binary, masters: int = 3) -> None:
         self.binary = binary
         self.nodes: list[Node] = []
         try:
@@ -115,8 +180,8 @@ class Cluster:
     def _add(self) -> Node:
         node = Node(
             self.binary,
-            *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT_MS)),
-            *("--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"),
+            *("--cluster-enabled", "yes", "--cluster-node-timeout", NODE_TIMEOUT_MS),
+            *("--cluster-replica-validity-factor", 0),
         )
         self.nodes.append(node)
         return node
@@ -142,6 +207,9 @@ class Cluster:
                 return next(node for node in self.nodes if node.port == master[1])
         raise AssertionError(f"slot {slot}: {self.seen()}")
 
+    def masters(self) -> list[Node]:
+        return [node for node in self._alive() if node.replication()["role"] == "master"]
+
     def name_on(self, node: Node, prefix: str) -> str:
         """A queue name that this node holds."""
         names = (f"{prefix}-{number}" for number in range(1000))
@@ -150,6 +218,21 @@ class Cluster:
     def kill(self, node: Node) -> None:
         node.kill()
         self.nodes.remove(node)
+
+    def add_empty(self) -> Node:
+        """A master without slots."""
+        node = self._add()
+        node.ask("CLUSTER SET-CONFIG-EPOCH", 1000)
+        node.ask("CLUSTER MEET", "127.0.0.1", self.nodes[0].port)
+        self.settle()
+        return node
+
+    def forget(self, node: Node) -> None:
+        """End a node that holds nothing."""
+        known = node.ask("CLUSTER MYID")
+        self.kill(node)
+        for other in self.nodes:
+            other.ask("CLUSTER FORGET", known)
 
     def heal(self) -> None:
         """Give every master a replica again, and wait until all is well."""
@@ -199,25 +282,19 @@ class Cluster:
 class Sentinels:
     """A master, two replicas and three Sentinels."""
 
-    def __init__(self, binary: Binary | None = None) -> None:
+    def __init__(self, binary: Binary) -> None:
         self.binary = binary
         self.nodes: list[Node] = []
-        self.sentinels: list[Node] = []
+        self.sentinels: list[SentinelNode] = []
         try:
-            self.nodes += (self._add() for _ in range(3))
+            self.nodes += (Node(binary) for _ in range(3))
             for replica in self.nodes[1:]:
                 replica.ask("REPLICAOF", "127.0.0.1", self.nodes[0].port)
-            self.sentinels += (self._watch() for _ in range(3))
+            self.sentinels += (SentinelNode(binary, self.nodes[0]) for _ in range(3))
             self.settle()
         except BaseException:
             self.close()
             raise
-
-    def _add(self) -> Node:
-        return Node(self.binary, "--repl-diskless-sync-delay", "0")
-
-    def _watch(self) -> Node:
-        return _SentinelNode(self.binary, self.nodes[0].port)
 
     @property
     def url(self) -> str:
@@ -239,25 +316,17 @@ class Sentinels:
 
     def _settled(self) -> bool:
         try:
-            told = {
-                sentinel.ask("SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)[1]
-                for sentinel in self.sentinels
-            }
-            known = [sentinel.redis.sentinel_masters()[SERVICE] for sentinel in self.sentinels]
-            following = [
-                node.replication()
-                for node in self.nodes
-                if not node.stopped and node.port != int(next(iter(told)))
-            ]
-        except RedisError:
+            states = [sentinel.redis.sentinel_masters()[SERVICE] for sentinel in self.sentinels]
+            alive = [node.replication() for node in self.nodes if not node.stopped]
+        except (RedisError, KeyError):
             return False
+        followed = [told["master_port"] for told in alive if told.get("master_link_status") == "up"]
         return (
-            len(told) == 1
-            and all(state["num-other-sentinels"] == 2 for state in known)
-            and all(state["num-slaves"] >= len(following) for state in known)
-            and all(state["flags"] == "master" for state in known)
-            and all(role["role"] == "slave" for role in following)
-            and all(role["master_link_status"] == "up" for role in following)
+            len({state["port"] for state in states}) == 1
+            and all(state["flags"] == "master" for state in states)
+            and all(state["num-other-sentinels"] == 2 for state in states)
+            and all(state["num-slaves"] >= len(alive) - 1 for state in states)
+            and followed == [states[0]["port"]] * (len(alive) - 1)
         )
 
     def heal(self) -> None:
@@ -266,7 +335,7 @@ class Sentinels:
             if node.stopped:
                 node.go_on()
         while len(self.nodes) < 3:
-            node = self._add()
+            node = Node(self.binary)
             node.ask("REPLICAOF", "127.0.0.1", self.master().port)
             self.nodes.append(node)
         self.settle()
@@ -282,11 +351,7 @@ class Sentinels:
         self.nodes.clear()
 
 
-class _SentinelNode(Node):
-    pass
-
-
-def _seen(nodes: list[Node], *words: str) -> str:
+def _seen(nodes: Sequence[Node], *words: str) -> str:
     lines = []
     for node in nodes:
         try:

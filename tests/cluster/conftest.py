@@ -41,8 +41,7 @@ def client(cluster: Cluster) -> Iterator[RedisCluster]:
 def names(cluster: Cluster) -> list[str]:
     """A queue name on each of the masters."""
     own = uuid.uuid4().hex
-    masters = [node for node in cluster.nodes if node.replication()["role"] == "master"]
-    return [cluster.name_on(node, own) for node in masters]
+    return [cluster.name_on(node, own) for node in cluster.masters()]
 
 
 @pytest.fixture

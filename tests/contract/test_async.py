@@ -30,6 +30,7 @@ from redis import asyncio as aio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from support import url_of
 
 from dpq import (
     DPQ,
@@ -69,7 +70,7 @@ def asyncio_client(redis: Redis, **options: Any) -> Any:
     if isinstance(redis, fakeredis.FakeRedis):
         return fakeredis.FakeAsyncRedis(host=settings["host"])
     options = {"socket_timeout": settings.get("socket_timeout", 5), **options}
-    return aio.Redis(unix_socket_path=settings["path"], **options)
+    return aio.Redis.from_url(url_of(redis), **options)
 
 
 class Awaited:
@@ -247,13 +248,9 @@ KINDS: dict[str, Callable[[Redis], Any]] = {
     "decoding": partial(asyncio_client, decode_responses=True),
     "RESP2": partial(asyncio_client, protocol=2),
     "single connection": partial(asyncio_client, single_connection_client=True),
-    "subclass": lambda redis: Other(
-        unix_socket_path=redis.connection_pool.connection_kwargs["path"]
-    ),
+    "subclass": lambda redis: Other.from_url(url_of(redis)),
     "few connections": lambda redis: aio.Redis.from_pool(
-        aio.BlockingConnectionPool.from_url(
-            f"unix://{redis.connection_pool.connection_kwargs['path']}", max_connections=2
-        )
+        aio.BlockingConnectionPool.from_url(url_of(redis), max_connections=2)
     ),
 }
 
@@ -319,7 +316,7 @@ def test_an_old_server_is_refused(redis: Redis, queue_name: str, run: Any) -> No
     """Redis before 6.2 is a ConfigurationError at the first call."""
 
     async def work() -> None:
-        client = Old(unix_socket_path=redis.connection_pool.connection_kwargs["path"])
+        client = Old.from_url(url_of(redis))
         async with on(client, queue_name) as q:
             with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
                 await q.push("a")
@@ -438,9 +435,7 @@ def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) ->
     """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
 
     async def work() -> None:
-        pool = aio.ConnectionPool.from_url(
-            f"unix://{redis.connection_pool.connection_kwargs['path']}", max_connections=2
-        )
+        pool = aio.ConnectionPool.from_url(url_of(redis), max_connections=2)
         async with on(aio.Redis.from_pool(pool), queue_name) as q:
             waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
             await until("50 blocked waiters", lambda: blocked(redis) == 50)
@@ -751,8 +746,9 @@ def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name
 # Nothing is left behind
 
 TIDY = """
-import asyncio, gc, sys
+import asyncio, gc, sys, warnings
 from dpq import AsyncDPQ, Push
+warnings.filterwarnings("ignore", ".*keeps nothing on disk")  # when it is no private server
 
 async def main(url, name):
     async with AsyncDPQ.from_url(url, name) as q:

@@ -75,7 +75,7 @@ def test_no_persistence(elsewhere: str, first_call: First) -> None:
 def test_eviction(redis: Redis, server: Server, policy: Any, first_call: First) -> None:
     """A policy other than noeviction is a warning with its fix, on a private server too."""
     policy("allkeys-lru")
-    [told] = first_call(redis.connection_pool.connection_kwargs["path"])
+    [told] = first_call(str(server.directory / "server.sock"))
     assert "maxmemory-policy is allkeys-lru" in told
     assert "noeviction" in told
 
@@ -85,7 +85,7 @@ def test_a_private_server_is_meant_to_be_so(
 ) -> None:
     """A throw-away server is not warned of, and is asked for nothing but INFO."""
     redis.config_resetstat()
-    assert first_call(redis.connection_pool.connection_kwargs["path"]) == []
+    assert first_call(str(server.directory / "server.sock")) == []
     asked = redis.info("commandstats")
     assert not [name for name in asked if name.startswith("cmdstat_config|get")]
     assert asked["cmdstat_info"]["calls"] == 1

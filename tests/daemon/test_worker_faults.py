@@ -1,7 +1,7 @@
 """Workers under faults, with real processes: what a fault does to tasks, and nothing else does.
 
 Leases are long here unless it is said: none runs out because a machine is slow, so a redelivery has
-another reason, which the test knows. `make soak` runs the long versions.
+another reason, which the test knows. `make soak-tests` runs the long versions.
 """
 
 import os
@@ -35,7 +35,7 @@ LONG_S = 600.0
 
 SOAK = settings.get_current_profile_name() == "soak"
 
-soak = pytest.mark.skipif(not SOAK, reason="make soak")
+soak = pytest.mark.skipif(not SOAK, reason="make soak-tests")
 
 
 @pytest.fixture(scope="module")

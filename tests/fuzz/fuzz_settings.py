@@ -1,4 +1,4 @@
-"""The fuzzers' settings: a few seconds in the suite, always the same; long with `make soak`."""
+"""The fuzzers' settings: seconds in the suite, always the same; long with `make soak-tests`."""
 
 from hypothesis import HealthCheck, Phase, settings
 

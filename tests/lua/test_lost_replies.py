@@ -24,7 +24,7 @@ from dpq._scripts import script, script_names
 class Proxy:
     """Listens on a socket of its own and passes everything on, but for the replies it loses."""
 
-    def __init__(self, path: str, upstream: str) -> None:
+    def __init__(self, path: str, upstream: Redis) -> None:
         self.path = path
         self.lost = 0
         self._upstream = upstream
@@ -68,9 +68,16 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client = self._keep(self._listener.accept()[0])
-                server = self._keep(socket.socket(socket.AF_UNIX))
-                server.connect(self._upstream)
+                server = self._keep(self._connect())
                 self._start(self._serve, client, server)
+
+    def _connect(self) -> socket.socket:
+        settings = self._upstream.connection_pool.connection_kwargs
+        if "path" not in settings:
+            return socket.create_connection((settings["host"], settings["port"]))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(settings["path"])
+        return server
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One connection: a request, its reply, a request, ... as redis-py sends them."""
@@ -96,9 +103,9 @@ class Proxy:
 
 
 @pytest.fixture
-def proxy(server) -> Iterator[Proxy]:
+def proxy(server, redis) -> Iterator[Proxy]:
     with tempfile.TemporaryDirectory(prefix="dpq-proxy-", dir="/tmp") as directory:
-        running = Proxy(f"{directory}/s", server.url.removeprefix("unix://"))
+        running = Proxy(f"{directory}/s", redis)
         yield running
         running.close()
 

@@ -103,7 +103,7 @@ def test_no_more_commands_than_needed(server, login, role, monkeypatch):
         pytest.skip("one engine of each kind will do")
     slow = role in ("dpq-admin", "dpq-consumer", "dpq-scheduler") or "(" in dict(LINES)[role]
     if slow and settings.get_current_profile_name() != "soak":
-        pytest.skip("slow: make soak tries them")
+        pytest.skip("slow: make soak-tests tries them")
     monkeypatch.setattr(roles, "PATIENCE_S", 0.5)
     stage = login(role)
     spare = []

@@ -316,7 +316,7 @@ RARE = {
     "a due task waits one millisecond more",
     "a popped head has no heir",
 }
-"""Takes the machine 1 to 60 s to find: with `make soak` only."""
+"""Takes the machine 1 to 60 s to find: with `make soak-tests` only."""
 
 
 def plant(fault: Fault) -> dict[str, Script]:

@@ -1,0 +1,153 @@
+"""What a cluster loses when its masters die, are cut off, or hand over slots: under load.
+
+Nothing that was acknowledged, but for what asynchronous replication loses: that is counted, and
+what a replica has confirmed is not among it.
+"""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+from pressure import Pressure
+from redis.crc import key_slot
+from redis.exceptions import ClusterError
+from support import wait_for
+from topology import Cluster, Node
+
+from dpq import DPQ, LeaseLostError, _nodes
+
+SOAK = settings.get_current_profile_name() == "soak"
+
+soak = pytest.mark.skipif(not SOAK, reason="make soak")
+
+IMPATIENT = "?socket_timeout=1"
+
+
+@pytest.fixture
+def healed(cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster; what a test has broken is mended after it."""
+    yield cluster
+    cluster.heal()
+
+
+@pytest.fixture
+def q(healed: Cluster, queue_name: str) -> Iterator[DPQ]:
+    with DPQ.from_url(healed.url + IMPATIENT, queue_name) as queue:
+        yield queue
+        queue.drop()
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(10, marks=soak)])
+def test_a_master_is_killed(
+    healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str], times: int
+) -> None:
+    """SIGKILL of the master under load: the replica goes on with all that it had."""
+    died = []
+    with Pressure(healed.url, q.queue_name) as pressure:
+        for _ in range(times):
+            healed.kill(healed.master_of(q.queue_name))
+            died.append(time.monotonic())
+            pressure.goes_on()
+            took = time.monotonic() - died[-1]
+            if times > 1:
+                healed.heal()
+                pressure.goes_on()
+    told = pressure.account(q, died)
+    with capsys.disabled():
+        print(f"\nmaster killed {times} times, load goes on after {took:.1f} s: {told}")
+
+
+def test_a_slot_moves(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str]) -> None:
+    """A queue is moved key by key, and back, under load: calls wait, none fails, nothing is lost.
+
+    Its keys are in two places meanwhile, and no server runs a script with keys in both.
+    """
+    home = healed.master_of(q.queue_name)
+    away = next(node for node in healed.masters() if node is not home)
+    with Pressure(healed.url, q.queue_name) as pressure:
+        began = time.monotonic()
+        keys = migrate(q.queue_name, home, away) + migrate(q.queue_name, away, home)
+        took = time.monotonic() - began
+        pressure.goes_on()
+    assert keys >= 8
+    assert not pressure.errors
+    with capsys.disabled():
+        print(f"\nslot moved twice, {keys} keys in {took:.1f} s: {pressure.account(q, [])}")
+
+
+def meet_a_client(node: Node) -> None:
+    """Wait until a node has refused a call."""
+    before = node.refusals()
+    wait_for(lambda: node.refusals() > before, node.refusals)
+
+
+def migrate(queue_name: str, home: Node, away: Node) -> int:
+    """Move a queue as redis-cli does: how many keys it had."""
+    slot = key_slot(queue_name.encode())
+    away.ask("CLUSTER SETSLOT", slot, "IMPORTING", home.ask("CLUSTER MYID"))
+    home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
+    keys = home.ask("CLUSTER GETKEYSINSLOT", slot, 100)
+    for key in keys:
+        home.ask("MIGRATE", "127.0.0.1", away.port, key, 0, 5000)
+        meet_a_client(home)
+    for node in (away, home):
+        node.ask("CLUSTER SETSLOT", slot, "NODE", away.ask("CLUSTER MYID"))
+    return len(keys)
+
+
+def test_a_slot_that_does_not_get_there(
+    healed: Cluster, queues: list[DPQ], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a slot is stuck on its way its calls fail after a while, and have done nothing."""
+    monkeypatch.setattr(_nodes, "RIDE_OUT_SECONDS", 0.1)
+    q, elsewhere, _ = queues
+    home = healed.master_of(q.queue_name)
+    away = healed.master_of(elsewhere.queue_name)
+    slot = key_slot(q.queue_name.encode())
+    q.push("before")
+    home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
+    with pytest.raises(ClusterError):
+        q.push("never")
+    home.ask("CLUSTER SETSLOT", slot, "STABLE")
+    assert [task.payload for task in q.pop_many(10)] == ["before"]
+
+
+@soak
+def test_a_slot_moves_to_a_node_without_any(healed: Cluster, q: DPQ) -> None:
+    """A queue follows to a node of which its client has not heard."""
+    home = healed.master_of(q.queue_name)
+    with Pressure(healed.url, q.queue_name) as pressure:
+        away = healed.add_empty()
+        migrate(q.queue_name, home, away)
+        pressure.goes_on()
+        migrate(q.queue_name, away, home)
+        pressure.goes_on()
+    pressure.account(q, [])
+    assert not pressure.errors
+    healed.forget(away)
+
+
+def test_a_master_is_cut_off(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str]) -> None:
+    """SIGSTOP of the master under load: its replica takes over, it comes back as a replica.
+
+    A consumer whose lease has run out meanwhile is refused, wherever it asks.
+    """
+    q.push("held", priority=-1)
+    task = q.pop(visibility=0.5).task
+    late = DPQ(q.redis, q.queue_name)
+    with Pressure(healed.url + IMPATIENT, q.queue_name) as pressure:
+        master = healed.master_of(q.queue_name)
+        master.stop()
+        stopped = time.monotonic()
+        pressure.goes_on()
+        took = time.monotonic() - stopped
+        master.go_on()
+        with pytest.raises(LeaseLostError):
+            late.extend(task, 10)
+        wait_for(lambda: master.replication()["role"] == "slave", healed.seen)
+        pressure.goes_on()
+    told = pressure.account(q, [stopped])
+    late.close()
+    with capsys.disabled():
+        print(f"\nmaster stopped, load goes on after {took:.1f} s: {told}")

@@ -1,0 +1,103 @@
+"""`--url`: the suite as a guest on a server that somebody else runs."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from given_server import Given
+from redis import Redis
+
+from dpq.server import Server
+
+
+@pytest.fixture(scope="module")
+def somebodys() -> Iterator[Server]:
+    with Server.start() as server:
+        yield server
+
+
+@pytest.fixture
+def client(somebodys: Server) -> Iterator[Redis]:
+    with Redis.from_url(somebodys.url) as client:
+        yield client
+        client.flushall()
+
+
+def options(**given: Any) -> Any:
+    return SimpleNamespace(getoption=lambda name, *_: given.get(name.strip("-").replace("-", "_")))
+
+
+def test_a_server_with_keys_is_refused(somebodys: Server, client: Redis) -> None:
+    """Keys are named in the refusal, and are left alone by who insists."""
+    client.set("orders", 1)
+    with pytest.raises(pytest.UsageError, match=r"1 keys are there, such as b'orders'"):
+        Given.open(options(), somebodys.url)
+    given = Given.open(options(beside_keys=True), somebodys.url)
+    assert given.there == {b"orders"}
+    given.close()
+    assert client.keys("*") == [b"orders"]
+
+
+def test_what_is_left_or_gone_is_told(somebodys: Server, client: Redis) -> None:
+    """A run that leaves a key, or has taken one away, ends with an error that names it."""
+    client.set("orders", 1)
+    given = Given.open(options(beside_keys=True), somebodys.url)
+    client.rename("orders", "orders-2")
+    with pytest.raises(pytest.UsageError, match=r"left: \{b'orders-2'\}, gone: \{b'orders'\}"):
+        given.close()
+
+
+def test_a_server_that_does_not_answer_is_told() -> None:
+    """A URL that leads nowhere, or is none, ends the run before any test."""
+    for url in ("unix:///nonexistent/s.sock", "nonsense"):
+        with pytest.raises(pytest.UsageError, match=url):
+            Given.open(options(), url)
+
+
+def test_several_processes_are_refused(somebodys: Server) -> None:
+    """Each test looks at all keys, so two must not run at once."""
+    with pytest.raises(pytest.UsageError, match="one process"):
+        Given.open(options(numprocesses=2), somebodys.url)
+
+
+@pytest.mark.parametrize(
+    ("command", "call"),
+    [
+        ("CONFIG SET", lambda redis: redis.config_set("maxmemory-policy", "allkeys-lru")),
+        ("FLUSHALL", lambda redis: redis.flushall()),
+        ("SCRIPT FLUSH", lambda redis: redis.script_flush()),
+        ("CLIENT KILL", lambda redis: redis.client_kill_filter(_id=10**6)),
+        ("CLIENT PAUSE", lambda redis: redis.execute_command("CLIENT", "PAUSE", 1)),
+        ("ACL SETUSER", lambda redis: redis.acl_setuser("somebody")),
+        ("MONITOR", lambda redis: redis.monitor()),
+    ],
+)
+def test_commands_that_others_would_feel_skip_the_test(
+    somebodys: Server, client: Redis, command: str, call: Callable[[Redis], Any]
+) -> None:
+    """A guest's client sends none of them: the test that wants one is skipped, and says which."""
+    given = Given.open(options(), somebodys.url)
+    given.guard(client)
+    with pytest.raises(pytest.skip.Exception, match=f"needs a server of its own: {command}"):
+        call(client)
+    assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
+    given.close()
+    client.__dict__.pop("execute_command")
+
+
+@pytest.mark.parametrize("what", ["pid", "binary", "directory"])
+def test_what_only_an_owner_has_skips_the_test(somebodys: Server, what: str) -> None:
+    """A test that wants the server's process, program or files is skipped."""
+    given = Given.open(options(), somebodys.url)
+    with pytest.raises(pytest.skip.Exception, match="needs a server of its own: its"):
+        getattr(given, what)
+    given.close()
+
+
+def test_it_is_named_as_other_servers_are(somebodys: Server) -> None:
+    """The ids of its tests have the family and the version."""
+    given = Given.open(options(), somebodys.url)
+    family, version = somebodys.binary.family, somebodys.binary.version
+    assert given.label == f"{family}-{version.rpartition('.')[0]}"
+    given.close()

@@ -1,0 +1,147 @@
+"""Producers and consumers that go on whatever happens, and a ledger of what they were told."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, Self
+
+from redis.exceptions import RedisError
+from support import PATIENCE_S, wait_for
+
+from dpq import DPQ, DPQError, TaskState
+from dpq._keys import key_of
+from dpq.testing import _stored
+
+PAUSE_S = 0.002
+"""Between two calls: enough of a load, and not too long a ledger."""
+
+REPLICA_S = 0.5
+"""How long a push waits for being confirmed by a replica: after a failover there is none."""
+
+LEAST_CONFIRMED = 20
+
+
+class Pressure:
+    """Threads, each with a client of its own; what was acknowledged is written down here.
+
+    Attributes:
+        pushed: The id of each acknowledged push -> when, monotonic seconds.
+        confirmed: Those of them that a replica has.
+        acked: The id of each acknowledged ack.
+        errors: What was raised instead, by name.
+    """
+
+    def __init__(
+        self, url: str, queue_name: str, *, producers: int = 2, consumers: int = 2
+    ) -> None:
+        self.pushed: dict[str, float] = {}
+        self.confirmed: set[str] = set()
+        self.acked: list[str] = []
+        self.errors: Counter[str] = Counter()
+        self._url = url
+        self._name = queue_name
+        self._safe: _Confirmed | None = None
+        self._stop = threading.Event()
+        works = [self._push] * (producers - 1) + [self._push_safely] + [self._consume] * consumers
+        self._threads = [
+            threading.Thread(target=self._go_on, args=(work,), daemon=True) for work in works
+        ]
+
+    def _go_on(self, work: Callable[[DPQ[Any]], None]) -> None:
+        with DPQ[Any].from_url(self._url, self._name, default_max_attempts=1000) as queue:
+            while not self._stop.is_set():
+                try:
+                    work(queue)
+                except (RedisError, DPQError) as error:
+                    self.errors[type(error).__name__] += 1
+                time.sleep(PAUSE_S)
+
+    def _push(self, queue: DPQ[Any]) -> None:
+        self.pushed[queue.push("x")] = time.monotonic()
+
+    def _push_safely(self, queue: DPQ[Any]) -> None:
+        safe = self._safe = self._safe or _Confirmed(queue)
+        task_id, confirmed = safe.push()
+        self.pushed[task_id] = time.monotonic()
+        if confirmed:
+            self.confirmed.add(task_id)
+
+    def _consume(self, queue: DPQ[Any]) -> None:
+        task, _, _ = queue.pop(timeout=0.2, visibility=600)
+        if task and queue.ack(task):
+            self.acked.append(task.id)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        self.goes_on()
+        wait_for(lambda: len(self.confirmed) >= LEAST_CONFIRMED, lambda: self.errors)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def goes_on(self, more: int = 30) -> None:
+        """Wait until so many more pushes and acks were acknowledged."""
+        pushed, acked = len(self.pushed) + more, len(self.acked) + more
+        wait_for(
+            lambda: len(self.pushed) >= pushed and len(self.acked) >= acked,
+            lambda: (len(self.pushed), len(self.acked), len(self.confirmed), self.errors),
+        )
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+        assert not any(thread.is_alive() for thread in self._threads)
+
+    def account(self, queue: DPQ[Any], faults: Iterable[float]) -> str:
+        """Close the books: whatever was acknowledged is acked or stored, but for replication.
+
+        Args:
+            queue: The queue, which nobody uses any more.
+            faults: When masters were lost, monotonic seconds.
+
+        Returns:
+            What asynchronous replication has lost.
+        """
+        assert queue.check() == []
+        stored = {task.id for state in TaskState for task in _stored(queue, state)}
+        lost = self.pushed.keys() - self.acked - stored
+        assert not lost & self.confirmed, f"lost, though a replica had it: {lost & self.confirmed}"
+        for task_id in lost:
+            at = self.pushed[task_id]
+            assert any(-1 < fault - at < 1 for fault in faults), f"lost: {task_id}, not at a fault"
+        again = len(self.acked) - len(set(self.acked)) + len(stored & set(self.acked))
+        return (
+            f"{len(self.pushed)} pushes and {len(self.acked)} acks acknowledged; lost by "
+            f"replication: {len(lost)} pushes, {again} acks; confirmed and lost: 0 of "
+            f"{len(self.confirmed)}; errors: {dict(self.errors)}"
+        )
+
+
+class _Confirmed:
+    """Pushes that a replica has: WAIT knows of what its own connection has written only."""
+
+    def __init__(self, queue: DPQ[Any]) -> None:
+        self._queue = queue
+        self._by_client = queue._link._by_client
+        queue._link._by_client = self._elsewhere  # type: ignore[method-assign]
+        self._direct = True
+
+    def _elsewhere(self, *command: Any, **how: Any) -> Any:
+        self._direct = False
+        return self._by_client(*command, **how)
+
+    def push(self) -> tuple[str, bool]:
+        """Push a task: its id, and whether it is known that a replica has it."""
+        self._direct = True
+        link = self._queue._link
+        task_id = self._queue.push("safe")
+        node = link.nodes.of(key_of(self._queue.queue_name, "ready"))
+        if not (self._direct and node):
+            return task_id, False
+        connection = link._way(node)._idle.kept[-1]
+        connection.send_command("WAIT", 1, round(REPLICA_S * 1000))
+        return task_id, int(connection.read_response()) >= 1

@@ -1,0 +1,363 @@
+"""The processes of a soak: producers, consumers of four kinds, a scheduler.
+
+Each is a function that runs until SIGTERM, through any fault; only a fault of DPQ ends it. What it
+does it writes into its ledger. Must not judge anything.
+"""
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+from soak.ledger import Ledger
+from soak.plan import (
+    BACKLOG,
+    GROUPS,
+    LIMITED,
+    PRODUCERS,
+    SHARES,
+    STEPPED,
+    STRICT,
+    TASKS,
+    THREADS,
+    Plan,
+)
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    LeaseLostError,
+    Push,
+    RateLimited,
+    Reject,
+    Task,
+    Worker,
+)
+from dpq._work import Done
+from dpq.scheduler import run_daemon
+
+PAUSE_S = 0.05
+"""After a fault of the server."""
+
+
+class Stop:
+    """Set by SIGTERM."""
+
+    def __init__(self) -> None:
+        self.told = False
+        signal.signal(signal.SIGTERM, self._tell)
+
+    def _tell(self, *_: object) -> None:
+        self.told = True
+
+    def within(self, seconds: float) -> bool:
+        """Sleep, unless it was told; whether it was."""
+        if not self.told:
+            time.sleep(seconds)
+        return self.told
+
+
+# Producers
+
+
+def produce(plan: Plan, name: str) -> None:
+    """Push into all queues, at the plan's rate, while their backlogs are not full."""
+    stop, ledger, chance = Stop(), Ledger(plan.ledgers / name), random.Random(f"{plan.seed} {name}")
+    with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT)) as first:
+        queues = [first] + [
+            DPQ(first.redis, queue, **plan.settings(queue)) for queue in (LIMITED, STEPPED)
+        ]
+        room = dict.fromkeys(SHARES, 0)
+        number, looked, pause = 0, 0.0, 0.0
+        while not stop.within(pause):
+            pause = PAUSE_S / 5
+            if time.monotonic() > looked + 0.2:
+                looked = time.monotonic()
+                with suppress(RedisError):
+                    room = {q.queue_name: BACKLOG[q.queue_name] - q.size() for q in queues}
+            queue = chance.choices(queues, [SHARES[q.queue_name] for q in queues])[0]
+            count = 1 if chance.random() < 0.8 else chance.randrange(2, 6)
+            if room[queue.queue_name] <= count:
+                continue
+            room[queue.queue_name] -= count
+            pushes = [_push(chance, queue.queue_name, name, number + i) for i in range(count)]
+            _push_until_known(stop, ledger, queue, name, number, pushes)
+            number += count
+            pause = chance.expovariate(plan.rate / PRODUCERS / count)
+
+
+def _push(chance: random.Random, queue: str, name: str, number: int) -> Push[Any]:
+    group = chance.choices(list(GROUPS), list(GROUPS.values()))[0] if queue == LIMITED else ""
+    priority = chance.choice(
+        (
+            chance.randrange(4),
+            chance.randrange(4),
+            chance.randrange(-(2**63), 2**63),
+            2**62 + chance.randrange(1000),
+            chance.uniform(-10, 10),
+        )
+    )
+    delay = chance.choices((0, chance.random() / 2, 2 * chance.random()), (80, 15, 5))[0]
+    return Push(
+        {"p": name, "n": number},
+        priority=priority,
+        delay=round(delay, 3),
+        group=group or None,
+        key=f"{name}-{number}",  # a push that is repeated is not to count twice
+        cost=2 if chance.random() < 0.1 else 1,
+    )
+
+
+def _push_until_known(
+    stop: Stop, ledger: Ledger, queue: DPQ[Any], name: str, number: int, pushes: Sequence[Push[Any]]
+) -> None:
+    ledger.note("try", queue.queue_name, name, number, len(pushes), time.time())
+    sent = time.time()
+    while not stop.told:
+        try:
+            ids = (
+                queue.push_many(pushes) if len(pushes) > 1 else [queue.push(**pushes[0]._asdict())]
+            )
+        except RedisError:
+            stop.within(PAUSE_S)
+            continue
+        back = time.time()
+        for i, (id_, push) in enumerate(zip(ids, pushes, strict=True)):
+            ledger.note("push", queue.queue_name, id_, name, number + i, push.delay, sent, back)
+        return
+
+
+# Consumers
+
+
+class Book:
+    """Notes what consumers of one queue do."""
+
+    def __init__(self, plan: Plan, name: str, queue: str) -> None:
+        self.queue = queue
+        self.chance = random.Random(f"{plan.seed} {name}")
+        self._lease_ms = round(plan.visibility * 1000)
+        self._work_seconds = plan.work_seconds(queue)
+        self._ledger = Ledger(plan.ledgers / name)
+        self._done: dict[tuple[str, int], float] = {}
+
+    def held(self, task: Task[Any]) -> None:
+        assert task.visible_until
+        until = round(task.visible_until.timestamp() * 1000)
+        self._ledger.note(
+            *("held", self.queue, task.id, task.token, task.deliveries, task.priority),
+            *(round(task.enqueued_at.timestamp() * 1000), until - self._lease_ms, until),
+            *(task.group or "-", task.cost, task.payload["p"], task.payload["n"], time.time()),
+        )
+
+    def mark(self, what: str, task: Task[Any]) -> None:
+        self._done[task.id, task.token] = time.time()
+        self._ledger.note(what, self.queue, task.id, task.token, time.time())
+
+    def end(
+        self, task: Task[Any], how: str, sent: float, seconds: float = 0, scope: str = "-"
+    ) -> None:
+        back = time.time()
+        self._ledger.note("end", self.queue, task.id, task.token, how, sent, back, seconds, scope)
+
+    # For workers
+
+    def note_what_is_held(self, leases: Any) -> None:
+        """Write down each task that reaches the process, prefetched or not."""
+        hold = leases.hold
+
+        def hold_and_note(task: Task[Any], *rest: Any) -> Any:
+            self.held(task)
+            return hold(task, *rest)
+
+        leases.hold = hold_and_note
+
+    def note_what_is_settled(self, worker: Any) -> None:
+        """Write down each answer to what has settled a task."""
+        unsettled = worker._unsettled
+
+        def note(done: list[Done], results: Sequence[Any]) -> list[Done]:
+            acks = [each for each in done if each.error is None]
+            others = [each for each in done if each.error is not None]
+            answers = list(results)
+            if acks:
+                told = answers.pop(0)
+                if isinstance(told, list):
+                    for each, gone in zip(acks, told, strict=True):
+                        self.settled(each.task, "acked" if gone else "gone")
+            for each, answer in zip(others, answers, strict=True):
+                if not isinstance(answer, Exception):
+                    self.settled(each.task, type(each.error).__name__, each.error)
+            again: list[Done] = unsettled(done, results)
+            return again
+
+        worker._unsettled = note
+
+    def settled(self, task: Task[Any], how: str, error: Any = None) -> None:
+        sent = self._done.pop((task.id, task.token), 0.0)
+        if isinstance(error, RateLimited):
+            self.end(task, "limited", sent, error.retry_after, error.scope)
+        else:
+            self.end(task, {"Reject": "buried", "ValueError": "fail"}.get(how, how), sent)
+
+    def work(self) -> float:
+        """Seconds that a handler is to take, before it calls `verdict`."""
+        return min(self.chance.expovariate(1 / self._work_seconds), 10 * self._work_seconds)
+
+    def verdict(self, task: Task[Any]) -> None:
+        """End a handler in one of the ways in which handlers end."""
+        chance = self.chance.random()
+        self.mark("done", task)
+        if self.queue == LIMITED and chance < 0.01:
+            raise _too_many(self.chance)
+        if chance > 0.99:
+            raise ValueError("a handler that fails")
+        if chance > 0.988:
+            raise Reject("a handler that gives up")
+
+
+def _too_many(chance: random.Random) -> RateLimited:
+    scope = chance.choices(("group", "queue", "task"), (80, 10, 10))[0]
+    return RateLimited(round(0.1 + chance.random(), 3), scope)
+
+
+def work(plan: Plan, name: str, queue: str) -> None:
+    """A `Worker`, with threads and tasks taken ahead."""
+    book = Book(plan, name, queue)
+
+    def handle(task: Task[Any]) -> None:
+        time.sleep(book.work())
+        book.verdict(task)
+
+    with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
+        book.note_what_is_held(q._leases)
+        worker = Worker(q, handle, concurrency=THREADS, prefetch=book.chance.choice((0, 5)))
+        book.note_what_is_settled(worker)
+        _through_outages(worker.run)
+
+
+def work_async(plan: Plan, name: str, queue: str) -> None:
+    """An `AsyncWorker`."""
+    book = Book(plan, name, queue)
+
+    async def handle(task: Task[Any]) -> None:
+        await asyncio.sleep(book.work())
+        book.verdict(task)
+
+    async def run() -> None:
+        async with AsyncDPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
+            book.note_what_is_held(q._leases)
+            worker = AsyncWorker(q, handle, concurrency=TASKS, prefetch=book.chance.choice((0, 5)))
+            book.note_what_is_settled(worker)
+            await worker.run()
+
+    _through_outages(lambda: asyncio.run(run()))
+
+
+def _through_outages(run: Callable[[], Any]) -> None:
+    """A worker that cannot reach the server at its start ends with an error: try again."""
+    stop = Stop()
+    while not stop.told:
+        try:
+            run()
+        except RedisError:
+            stop.within(PAUSE_S)
+        else:
+            return
+
+
+def pop_and_settle(plan: Plan, name: str, queue: str) -> None:
+    """A plain loop around `pop`, or around `lease`, which ends deliveries in every way there is."""
+    stop, book = Stop(), Book(plan, name, queue)
+    with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
+        while not stop.told:
+            try:
+                if book.chance.random() < 0.2:
+                    _lease(stop, book, q)
+                else:
+                    _pop(stop, book, q, plan.visibility)
+            except RedisError:
+                stop.within(PAUSE_S)
+
+
+def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
+    fails = book.chance.random() < 0.02
+    with suppress(LeaseLostError):
+        try:
+            with q.lease(timeout=0.5) as task:
+                if task is None:
+                    return
+                book.held(task)
+                stop.within(book.work())
+                sent = time.time()
+                if fails:
+                    raise ValueError("a body that fails")  # noqa: TRY301 - lease() is to see it
+        except ValueError:
+            book.end(task, "fail", sent)
+        else:
+            book.end(task, "acked?", sent)  # lease() does not say whether it was gone already
+
+
+def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
+    popped = q.pop(timeout=0.5)
+    if popped.task is None:
+        return
+    task, chance = popped.task, book.chance
+    book.held(task)
+    stop.within(book.work())
+    how = chance.choices(
+        ("acked", "set_visibility", "fail", "release", "over", "buried", "limited"),
+        (88, 3, 3, 3, 0.3, 0.3, 1 if q.queue_name == LIMITED else 0),
+    )[0]
+    delay = round(chance.random(), 3)
+    if how == "over":
+        book.mark("over", task)
+        stop.within(1.2 * visibility)
+        how = "acked"
+    limit = _too_many(chance)
+    calls: dict[str, Callable[[], Any]] = {
+        "acked": lambda: q.ack(task),
+        "set_visibility": lambda: q.set_visibility(task, delay),
+        "fail": lambda: q.fail(task, "a loop that fails", delay=delay),
+        "release": lambda: q.release(task, delay),
+        "buried": lambda: q.bury(task, "a loop that gives up"),
+        "limited": lambda: q.rate_limited(task, limit.retry_after, limit.scope),
+    }
+    sent, unsure = time.time(), False
+    while True:
+        try:
+            answer = calls[how]()
+        except LeaseLostError:
+            return
+        except RedisError:
+            unsure = True
+            if stop.within(PAUSE_S):
+                return
+            continue
+        break
+    if how == "acked" and (answer is False or unsure):
+        how = "gone"
+    if how == "limited":
+        book.end(task, how, 0.0 if unsure else sent, limit.retry_after, limit.scope)
+    else:
+        book.end(task, how, sent, delay if how in ("set_visibility", "fail", "release") else 0)
+
+
+def schedule(plan: Plan, name: str) -> None:
+    """The daemon, for the queues that go by the server's clock."""
+    run_daemon(plan.url, [STRICT, LIMITED])
+
+
+ROLES: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
+    **{f"producer-{n}": (produce, ()) for n in range(PRODUCERS)},
+    "scheduler": (schedule, ()),
+    **{f"worker-{q}": (work, (q,)) for q in SHARES},
+    **{f"async-{q}": (work_async, (q,)) for q in SHARES},
+    **{f"plain-{q}": (pop_and_settle, (q,)) for q in SHARES},
+}
+"""Role -> what it runs, and with which queue."""

@@ -1,0 +1,476 @@
+"""What follows from the ledgers of a soak: what was lost, doubled, out of order, or over a limit.
+
+A finding counts only when the ledgers prove it, whatever the timing. What asynchronous replication
+loses at a failover is not hidden: it is counted by itself. Pure: no server, no clock.
+"""
+
+import heapq
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise, zip_longest
+from typing import Any, NamedTuple
+
+from soak.ledger import Books, End, Fault, Held, Pushed
+from soak.plan import (
+    CREW,
+    CREW_SIZE,
+    GROUP_LIMITS,
+    LIMITED,
+    QUEUE_LIMIT,
+    STEPPED,
+    STEPPED_LIMIT,
+    STRICT,
+)
+
+from dpq import RateLimit
+
+OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
+"""Faults that reach every client."""
+
+SETTLED = ("acked", "acked?", "gone", "buried")
+"""What a delivery ends with that does not come back; in doubt whether by this call: `?`, `gone`."""
+
+SLACK_S = 0.002
+"""Two clocks are compared, each cut to the millisecond."""
+
+
+class Finding(NamedTuple):
+    """Something that must not be."""
+
+    what: str
+    detail: str
+
+
+@dataclass
+class Verdict:
+    """What the ledgers say.
+
+    Attributes:
+        findings: What must not be.
+        checked: By kind of finding, how many things were looked at.
+        redelivered: Why deliveries came again.
+        counts: By queue and what, for the report.
+        lossy: What failovers lost, of how much.
+        recovery: By kind of fault, the seconds from its begin to the first ack after its end.
+    """
+
+    findings: list[Finding] = field(default_factory=list)
+    checked: Counter[str] = field(default_factory=Counter)
+    redelivered: Counter[str] = field(default_factory=Counter)
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    lossy: Counter[str] = field(default_factory=Counter)
+    recovery: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def found(self, what: str, detail: object) -> None:
+        self.findings.append(Finding(what, str(detail)))
+
+
+class Delivery(NamedTuple):
+    """A delivery, and how it ended, as far as is known.
+
+    Attributes:
+        moment: When it was granted, seconds of this machine's clock.
+        end: None when no call that settles it has returned.
+        life: After how many failovers that lose something.
+        exposed: It was granted while the replica got nothing any more.
+    """
+
+    held: Held
+    moment: float
+    end: End | None
+    life: int
+    exposed: bool
+
+
+class Moments:
+    """When faults were, to ask whether one was between two moments."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self._spans = sorted((fault.begin, fault.finish) for fault in faults)
+        self._begins = [begin for begin, _ in self._spans]
+        self._longest = max((finish - begin for begin, finish in self._spans), default=0.0)
+
+    def meet(self, begin: float, finish: float) -> bool:
+        """Whether a fault overlaps this time."""
+        first = bisect_left(self._begins, begin - self._longest)
+        last = bisect_right(self._begins, finish)
+        return any(end >= begin for _, end in self._spans[first:last])
+
+
+class Judge:
+    """Looks at the ledgers of one run."""
+
+    def __init__(
+        self, books: Books, stored: dict[str, set[str]], dead: dict[str, set[str]]
+    ) -> None:
+        self.verdict = Verdict()
+        self._books, self._stored, self._dead = books, stored, dead
+        by_kind: dict[str, list[Fault]] = defaultdict(list)
+        of_actor: dict[tuple[str, str], list[Fault]] = defaultdict(list)
+        for fault in books.faults:
+            by_kind[fault.kind].append(fault)
+            of_actor[fault.kind, fault.detail].append(fault)
+        self._lossy = sorted(by_kind["lossy"], key=lambda fault: fault.begin)
+        self._losses = Moments(self._lossy)
+        self._moments = {kind: Moments(faults) for kind, faults in by_kind.items()}
+        self._of_actor = {who: Moments(faults) for who, faults in of_actor.items()}
+        self._steps = sorted(by_kind["step"], key=lambda fault: fault.begin)
+        self._ends: dict[tuple[Any, ...], list[tuple[str, End]]] = defaultdict(list)
+        for actor, end in books.ends:
+            self._ends[end.queue, end.id, end.token].append((actor, end))
+        self._pushes: dict[tuple[str, str], Pushed] = {
+            (push.queue, push.id): push for push in books.pushed
+        }
+        self._over: dict[tuple[str, str, int], float] = {
+            (mark.queue, mark.id, mark.token): mark.at for mark in books.over
+        }
+        self._deliveries = sorted(
+            self._all_deliveries(), key=lambda each: (each.moment, each.held.token)
+        )
+        self._of_task: dict[tuple[str, str], list[Delivery]] = defaultdict(list)
+        for each in self._deliveries:
+            self._of_task[each.held.queue, each.held.id].append(each)
+
+    def judge(self) -> Verdict:
+        """Look at everything."""
+        self._count()
+        self._nothing_lost()
+        self._tokens()
+        self._redeliveries()
+        self._order()
+        self._limits()
+        self._closings()
+        self._concurrency()
+        self._recovery()
+        return self.verdict
+
+    def _all_deliveries(self) -> Iterator[Delivery]:
+        """Each with its end: the first that its holder noted before it got the same token again."""
+        of_holder: dict[tuple[str, str, str, int], list[Held]] = defaultdict(list)
+        for held in self._books.held:
+            of_holder[held.actor, held.queue, held.id, held.token].append(held)
+        for (actor, *key), deliveries in of_holder.items():
+            deliveries.sort(key=lambda held: held.at)
+            ends = sorted((e for who, e in self._ends[tuple(key)] if who == actor), key=_back)
+            for held, until in zip_longest(deliveries, [each.at for each in deliveries[1:]]):
+                mine = (e for e in ends if held.at <= e.back < (until or math.inf))
+                yield self._delivery(held, next(mine, None))
+
+    def _delivery(self, held: Held, end: End | None) -> Delivery:
+        moment = held.granted / 1000
+        if held.queue == STEPPED:
+            moment -= self._offset(held.at) / 1000
+        life = sum(fault.finish <= moment for fault in self._lossy)
+        exposed = self._losses.meet(moment - SLACK_S, moment + SLACK_S)
+        return Delivery(held, moment, end, life, exposed)
+
+    def _offset(self, at: float) -> int:
+        return sum(int(fault.detail) for fault in self._steps if fault.finish <= at)
+
+    def _risky(self, begin: float, finish: float) -> bool:
+        """Whether what was answered in this time may have been lost by a failover."""
+        return self._losses.meet(begin, finish)
+
+    # Tasks
+
+    def _count(self) -> None:
+        for push in self._books.pushed:
+            self.verdict.counts[push.queue]["pushed"] += 1
+        for each in self._deliveries:
+            counts = self.verdict.counts[each.held.queue]
+            counts["delivered"] += 1
+            counts[each.end.how if each.end else "unsettled"] += 1
+        for queue, dead in self._dead.items():
+            self.verdict.counts[queue]["dead"] = len(dead)
+
+    def _nothing_lost(self) -> None:
+        verdict = self.verdict
+        ended = {
+            key
+            for key, deliveries in self._of_task.items()
+            if any(each.end and each.end.how in SETTLED for each in deliveries)
+        }
+        done = {(mark.queue, mark.id) for mark in self._books.done}  # its ack may be unheard
+        for key, push in self._pushes.items():
+            verdict.checked["lost"] += 1
+            exposed = self._risky(push.sent, push.back)
+            verdict.lossy["acknowledged pushes exposed"] += exposed
+            if key in ended or key in done:
+                continue
+            if push.id in self._stored[push.queue] or push.id in self._dead[push.queue]:
+                continue
+            if self._acked_unheard(key):
+                continue
+            if exposed:
+                verdict.lossy["of these lost"] += 1
+            else:
+                verdict.found("lost", f"{push}, delivered {self._of_task.get(key)}")
+        tried = {
+            (each.queue, each.producer, each.number + i)
+            for each in self._books.tries
+            for i in range(each.count)
+        }
+        for each in self._books.held:
+            if (each.queue, each.producer, each.number) not in tried:
+                verdict.found("never pushed", each)
+
+    def _acked_unheard(self, key: tuple[str, str]) -> bool:
+        """Its last holder may have acked it, in a call whose answer nobody has written down."""
+        last = max(self._of_task.get(key, []), key=lambda each: each.moment, default=None)
+        return last is not None and last.end is None and bool(self._reason(last, math.inf))
+
+    def _tokens(self) -> None:
+        """A token names one delivery, and a task is finished once."""
+        seen: dict[tuple[str, int], Delivery] = {}
+        for each in self._deliveries:
+            self.verdict.checked["token twice"] += 1
+            key = (each.held.queue, each.held.token)
+            other = seen.setdefault(key, each)
+            if other is not each:
+                if other.exposed:
+                    self.verdict.lossy["tokens given twice"] += 1
+                    seen[key] = each
+                else:
+                    self.verdict.found("token twice", (other, each))
+        for key, deliveries in self._of_task.items():
+            acks = [each.end for each in deliveries if each.end and each.end.how == "acked"]
+            self.verdict.checked["finished twice"] += 1
+            for first, second in pairwise(sorted(acks, key=lambda end: end.back)):
+                if not self._risky(first.sent, first.back):
+                    self.verdict.found("finished twice", (key, first, second))
+
+    def _redeliveries(self) -> None:
+        for deliveries in self._of_task.values():
+            ordered = sorted(deliveries, key=lambda each: (each.life, each.held.token, each.moment))
+            for before, after in pairwise(ordered):
+                self.verdict.checked["redelivered without a reason"] += 1
+                reason = self._why_again(before, after)
+                if reason:
+                    self.verdict.redelivered[reason] += 1
+                elif _acked_late(before, after):
+                    self.verdict.found("a late ack was taken", (before, after))
+                elif before.end and before.end.how == "acked":
+                    self.verdict.found("acknowledged, and delivered again", (before, after))
+                else:
+                    self.verdict.found("redelivered without a reason", (before, after))
+
+    def _why_again(self, before: Delivery, after: Delivery) -> str:
+        end = before.end
+        if end and end.how not in SETTLED:
+            return "given back by its holder"
+        if before.exposed or (end and self._risky(end.sent, end.back)):
+            return "lost by a failover: the ack, or the delivery"
+        if (
+            end
+            and end.how in ("acked", "buried")
+            and not (
+                after.exposed and _acked_late(before, after)  # the later delivery is what was lost
+            )
+        ):
+            return ""
+        return self._reason(before, after.moment)
+
+    def _reason(self, before: Delivery, until: float) -> str:
+        """Why a delivery may have ended without a word."""
+        held = before.held
+        begin = before.moment - SLACK_S
+        for kind, why in (("kill", "its holder was killed"), ("pause", "its holder was stopped")):
+            moments = self._of_actor.get((kind, held.actor))
+            if moments and moments.meet(begin, until):
+                return why
+        if (held.queue, held.id, held.token) in self._over:
+            return "its holder took too long"
+        for kind in OUTAGES:
+            if kind in self._moments and self._moments[kind].meet(begin, until):
+                return "the server was away, or a connection cut"
+        if held.queue == STEPPED and any(begin <= step.finish <= until for step in self._steps):
+            return "the clock stepped"
+        if "starved" in self._moments and self._moments["starved"].meet(begin, until):
+            return "the machine was busy elsewhere"
+        return ""
+
+    # Order
+
+    def _order(self) -> None:
+        """In the strict queue, no task is taken while a better one was ready for sure.
+
+        All moments are the server's own: a task's first due time is when it was pushed and its
+        delay, a delivery's is its lease's end less its length. Of a task that came back, the moment
+        is known when its holder gave it back and was told so.
+        """
+        lives: dict[int, list[Delivery]] = defaultdict(list)
+        for each in self._deliveries:
+            if each.held.queue == STRICT and not each.exposed:
+                lives[each.life].append(each)
+        since = self._ready_since()
+        for deliveries in lives.values():
+            self._order_of_one_life(sorted(deliveries, key=lambda each: each.held.token), since)
+
+    def _ready_since(self) -> dict[int, float]:
+        """By delivery (its identity), from which ms on the task was ready for sure."""
+        since: dict[int, float] = {}
+        for (queue, id_), deliveries in self._of_task.items():
+            if queue != STRICT:
+                continue
+            push = self._pushes.get((queue, id_))
+            before: Delivery | None = None
+            for each in sorted(deliveries, key=lambda one: (one.life, one.held.token)):
+                if each.held.deliveries == 1 and push:
+                    since[id(each)] = each.held.enqueued + round(push.delay * 1000)
+                elif (
+                    before
+                    and before.end
+                    and before.end.how in ("release", "set_visibility")
+                    and before.life == each.life
+                    and not before.exposed
+                    and not self._risky(before.end.sent, before.end.back)
+                    and each.held.deliveries == before.held.deliveries + 1
+                ):
+                    since[id(each)] = (before.end.back + before.end.seconds + SLACK_S) * 1000
+                before = each
+        return since
+
+    def _order_of_one_life(self, deliveries: Sequence[Delivery], since: dict[int, float]) -> None:
+        coming = sorted(
+            (since[id(each)], place) for place, each in enumerate(deliveries) if id(each) in since
+        )
+        ready: list[tuple[Any, int]] = []
+        arrived = 0
+        for place, each in enumerate(deliveries):
+            while arrived < len(coming) and coming[arrived][0] < each.held.granted:
+                other = deliveries[coming[arrived][1]].held
+                heapq.heappush(ready, (_rank(other), coming[arrived][1]))
+                arrived += 1
+            while ready and ready[0][1] <= place:
+                heapq.heappop(ready)
+            self.verdict.checked["out of order"] += bool(ready)
+            if ready and ready[0][0] < _rank(each.held):
+                self.verdict.found("out of order", (each, "before", deliveries[ready[0][1]]))
+
+    # Limits
+
+    def _limits(self) -> None:
+        """Never more than ceil(rate) + burst - 1 units in a window, by the clock that grants."""
+        limited = [each for each in self._deliveries if each.held.queue == LIMITED]
+        scopes: list[tuple[str, Sequence[RateLimit], list[tuple[float, int, bool]]]] = [
+            ("the queue", [QUEUE_LIMIT], [_grant(each) for each in limited]),
+            ("the stepped queue", [STEPPED_LIMIT], list(self._stepped_grants())),
+        ]
+        for group, limits in GROUP_LIMITS.items():
+            grants = [_grant(each) for each in limited if each.held.group == group]
+            scopes.append((f"group {group}", limits, grants))
+        for scope, limits, grants in scopes:
+            for limit in limits:
+                known = [(ms, units) for ms, units, exposed in grants if not exposed]
+                for window in _over_the_limit(known, limit):
+                    self.verdict.found("over the limit", f"{scope}, {limit}: {window}")
+                everything = [(ms, units) for ms, units, _ in grants]
+                over = sum(1 for _ in _over_the_limit(everything, limit))
+                self.verdict.lossy["windows over a limit, with lost grants"] += over
+                self.verdict.checked["over the limit"] += len(known)
+
+    def _stepped_grants(self) -> Iterator[tuple[float, int, bool]]:
+        """The grants of the stepped queue by a clock that never goes back.
+
+        What a step back repeats counts as new time; what a step forward leaves out is gone. A grant
+        of a call that was under way during a step is left out: which clock it had is not known.
+        """
+        for each in self._deliveries:
+            if each.held.queue != STEPPED or not (
+                each.held.at - 1 <= each.moment <= each.held.at + SLACK_S
+            ):
+                continue
+            steps = [step for step in self._steps if step.begin <= each.held.at]
+            if any(step.finish + 1 >= each.held.at for step in steps):
+                continue
+            forward = sum(max(0, int(step.detail)) for step in steps)
+            yield each.moment * 1000 + forward, each.held.cost, each.exposed
+
+    def _closings(self) -> None:
+        """Nothing of a group (or the queue) is handed out from a 429's answer to its end."""
+        grants: dict[str, list[float]] = defaultdict(list)
+        for each in self._deliveries:
+            if each.held.queue == LIMITED and not each.exposed:
+                grants[each.held.group].append(each.moment)
+                grants[""].append(each.moment)
+        for each in self._deliveries:
+            end = each.end
+            if not end or end.how != "limited" or end.scope == "task":
+                continue
+            if not end.sent or self._risky(end.sent, end.back + end.seconds):
+                continue
+            whole = end.scope == "queue" or each.held.group == "-"
+            moments = grants["" if whole else each.held.group]
+            first = bisect_right(moments, end.back + SLACK_S)
+            last = bisect_left(moments, end.sent + end.seconds - SLACK_S)
+            self.verdict.checked["handed out though closed"] += 1
+            if first < last:
+                self.verdict.found("handed out though closed", (end, moments[first:last]))
+
+    def _concurrency(self) -> None:
+        """No more leases of the group at once than it may have, as far as they are sure."""
+        events: list[tuple[float, int]] = []
+        for each in self._deliveries:
+            held = each.held
+            if held.queue == LIMITED and held.group == CREW and not each.exposed:
+                sure = each.end.sent if each.end else math.inf
+                until = min(held.until / 1000, sure) - SLACK_S
+                if until > each.moment + SLACK_S:
+                    events += [(each.moment + SLACK_S, 1), (until, -1)]
+        running = 0
+        for moment, change in sorted(events):
+            running += change
+            self.verdict.checked["over the concurrency"] += change > 0
+            if running > CREW_SIZE:
+                self.verdict.found("over the concurrency", f"{running} leases at {moment}")
+
+    def _recovery(self) -> None:
+        acks = sorted((end.sent, end.back) for _, end in self._books.ends if end.how == "acked")
+        for fault in self._books.faults:
+            if fault.kind in ("restart", "switch", "lossy", "cut", "flush", "stall"):
+                first = bisect_left(acks, (fault.finish, 0.0))
+                if first < len(acks):
+                    self.verdict.recovery[fault.kind].append(
+                        min(back for _, back in acks[first : first + 20]) - fault.begin
+                    )
+
+
+def _back(end: End) -> float:
+    return end.back
+
+
+def _acked_late(before: Delivery, after: Delivery) -> bool:
+    """Whether a delivery was acknowledged though there was another one by then."""
+    end = before.end
+    return end is not None and end.how == "acked" and end.sent > after.moment + SLACK_S
+
+
+def _rank(held: Held) -> tuple[Any, ...]:
+    """What comes first: the higher priority, then who was pushed in an earlier millisecond."""
+    return (-held.priority, held.enqueued)
+
+
+def _grant(each: Delivery) -> tuple[float, int, bool]:
+    return each.held.granted, each.held.cost, each.exposed
+
+
+def _over_the_limit(
+    grants: Sequence[tuple[float, int]], limit: RateLimit
+) -> Iterator[tuple[int, float]]:
+    """The windows (units, begin) in which more was granted than may be.
+
+    Moments are cut to the millisecond, so a window is one shorter than `per`: surely inside of it.
+    """
+    most = math.ceil(limit.rate) + limit.burst - 1
+    ordered = sorted(grants)
+    first = units = 0
+    for ms, cost in ordered:
+        units += cost
+        while ms - ordered[first][0] > limit.per * 1000 - 1:
+            units -= ordered[first][1]
+            first += 1
+        if units > most:
+            yield units, ordered[first][0]

@@ -1,0 +1,147 @@
+"""The report of a soak, in Markdown."""
+
+import platform
+import subprocess
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+
+import redis
+from soak.conductor import Outcome
+from soak.judge import Verdict
+from soak.ledger import Books
+from soak.plan import Plan
+
+from dpq.server import Binary
+
+EXPECTED = {
+    "lost": "acknowledged pushes that were neither done nor are stored",
+    "never pushed": "tasks that nobody has pushed",
+    "acknowledged, and delivered again": "deliveries of a task whose ack had been acknowledged",
+    "a late ack was taken": "acks that were taken though another consumer had the task by then",
+    "finished twice": "tasks whose ack was acknowledged twice",
+    "token twice": "tokens that two deliveries had",
+    "redelivered without a reason": "redeliveries without a kill, an expiry or a return",
+    "out of order": "pops that passed over a better task, in the strict queue",
+    "over the limit": "windows with more units than rate + burst - 1",
+    "handed out though closed": "429s within whose closing something was handed out",
+    "over the concurrency": "moments with more leases than a group may have",
+}
+"""Kinds of findings, in words; all of them are to be 0."""
+
+MEMORY_SHARE = 0.05
+"""How much of its memory the server may have kept."""
+
+
+def is_sound(outcome: Outcome, verdict: Verdict) -> bool:
+    """Whether the run has found nothing that must not be."""
+    clean = not (outcome.failed or outcome.left_keys or verdict.findings)
+    return (
+        clean
+        and not any(outcome.problems.values())
+        and not any(outcome.stored.values())
+        and _grown(outcome) <= MEMORY_SHARE
+    )
+
+
+def _grown(outcome: Outcome) -> float:
+    (before, _), (after, _) = outcome.memory
+    return after / before - 1
+
+
+def report(binary: Binary, plan: Plan, outcome: Outcome, books: Books, verdict: Verdict) -> str:
+    """All that was found, as Markdown."""
+    return "\n\n".join(
+        [
+            _head(binary, plan, outcome),
+            _verdict(outcome, verdict),
+            _work(verdict),
+            _faults(books, verdict),
+            _loss(verdict),
+            *_details(outcome, verdict),
+        ]
+    )
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[object, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def _head(binary: Binary, plan: Plan, outcome: Outcome) -> str:
+    minutes = (outcome.ended - outcome.began) / 60
+    busy = outcome.processor / (outcome.ended - outcome.began)
+    return (
+        f"{minutes:.1f} minutes, {binary.family} {binary.version} twice (AOF, `appendfsync always`"
+        f"), Python {platform.python_version()}, redis-py {redis.__version__}, commit {_commit()}, "
+        f"seed {plan.seed}, at most {plan.rate:g} pushes a second, leases of {plan.visibility:g} s;"
+        f" {busy:.2f} cores busy."
+    )
+
+
+def _verdict(outcome: Outcome, verdict: Verdict) -> str:
+    found = Counter(finding.what for finding in verdict.findings)
+    rows: list[tuple[object, ...]] = [
+        (words, found[kind], verdict.checked[kind] or "") for kind, words in EXPECTED.items()
+    ]
+    (before, data), (after, data_after) = outcome.memory
+    rows += [
+        ("tasks left when all was drained", sum(map(len, outcome.stored.values())), ""),
+        ("problems that `check()` names", sum(map(len, outcome.problems.values())), ""),
+        ("keys left but settings, totals and limits", len(outcome.left_keys), ""),
+        ("processes that failed or did not leave in peace", len(outcome.failed), ""),
+        (
+            f"memory of the server, at most {MEMORY_SHARE:.0%} more",
+            f"{_grown(outcome):+.1%}",
+            f"{before} -> {after} bytes, of that data {data} -> {data_after}",
+        ),
+    ]
+    title = "**Sound.**" if is_sound(outcome, verdict) else "**NOT SOUND.**"
+    return f"{title}\n\n" + _table(("what must be 0", "found", "looked at"), rows)
+
+
+def _work(verdict: Verdict) -> str:
+    names = sorted({name for counts in verdict.counts.values() for name in counts})
+    first = [name for name in ("pushed", "delivered", "acked", "dead") if name in names]
+    rest = [name for name in names if name not in first]
+    rows = [
+        (queue, *(counts[name] for name in first), ", ".join(f"{counts[n]} {n}" for n in rest))
+        for queue, counts in sorted(verdict.counts.items())
+    ]
+    again = _table(
+        ("why a task was delivered again", "times"), list(verdict.redelivered.most_common())
+    )
+    return _table(("queue", *first, "deliveries that ended otherwise"), rows) + f"\n\n{again}"
+
+
+def _faults(books: Books, verdict: Verdict) -> str:
+    kinds = Counter(fault.kind for fault in books.faults)
+    rows = []
+    for kind, times in sorted(kinds.items()):
+        seconds = verdict.recovery.get(kind, [])
+        told = f"{median(seconds):.2f} s, at most {max(seconds):.2f} s" if seconds else ""
+        rows.append((kind, times, told))
+    return _table(("fault", "times", "from its begin to the first ack after it"), rows)
+
+
+def _loss(verdict: Verdict) -> str:
+    head = ("what failovers with asynchronous replication lost", "number")
+    return _table(head, sorted(verdict.lossy.items()))
+
+
+def _details(outcome: Outcome, verdict: Verdict) -> list[str]:
+    lines = [f"{finding.what}: {finding.detail}" for finding in verdict.findings[:20]]
+    lines += [f"left: {key}" for key in outcome.left_keys]
+    lines += [f"{queue}: {each}" for queue, found in outcome.problems.items() for each in found]
+    lines += outcome.failed[:20]
+    return ["Findings:\n\n```\n" + "\n".join(lines) + "\n```"] if lines else []
+
+
+def _commit() -> str:
+    with suppress(OSError, subprocess.CalledProcessError):
+        command = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
+        return subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        ).stdout.strip()
+    return "unknown"
