@@ -211,7 +211,8 @@ class DPQ(QueueFace[P]):
             priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
             delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
             group: What it shares a limit with: 1 to 200 bytes.
-            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes.
+            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes. In a
+                partitioned queue that holds within its group, or among tasks without one.
             on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its
                 payload, priority and delay in place (of a running task the delay is left out);
                 `raise_priority` to the higher; `rerun` it once more after its ack when it is
@@ -264,6 +265,7 @@ class DPQ(QueueFace[P]):
         """Add any number of tasks, up to 200 in a round trip.
 
         Each batch is checked whole before anything of it is written: all of it or nothing is added.
+        Of a partitioned queue that is so in each partition; several travel together.
 
         Returns:
             The ids, in the order given.
@@ -503,8 +505,9 @@ class DPQ(QueueFace[P]):
         """Change a live task in place. Of a running one only the priority can change, for its
         return.
 
-        The task is named by its id or its key. Of a recurring one `delay` moves the next run; the
-        times of `every` then count from there.
+        The task is named by its id or its key (which in a partitioned queue may name one in each
+        group). Of a recurring one `delay` moves the next run; the times of `every` then count from
+        there.
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
@@ -516,7 +519,7 @@ class DPQ(QueueFace[P]):
     def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
 
-        The task is named by its id or its key. A recurring one does not come back.
+        The task is named by its id or its key, as for `update`. A recurring one does not come back.
 
         Raises:
             TaskNotFoundError: No live task has this id or key.
@@ -576,7 +579,8 @@ class DPQ(QueueFace[P]):
             reserve: Keep some units of the window for higher priorities.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or it is a limit of a whole queue
+                that has partitions. Nothing changed.
 
         Source: docs/design.md, "Limits".
         """

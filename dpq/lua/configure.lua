@@ -17,7 +17,7 @@ local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
-local known = redis.call('EXISTS', conf) == 1
+local known = #redis.call('HGETALL', conf) > 0
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
