@@ -7,9 +7,8 @@ local function draw(hash, field, count, timed)
     reached = now + count
     redis.call('HSET', hash, field, string.format('%.0f', reached))
   end
-  local least = timed and math.floor(instant * 100) or 0
-  if reached - count < least then
-    reached = least + count
+  if timed and reached - count < math.floor(instant * 100) then
+    reached = math.floor(instant * 100) + count
     redis.call('HSET', hash, field, string.format('%.0f', reached))
   end
   return reached - count

@@ -630,6 +630,11 @@ def test_cli(make: Make, server: Any) -> None:
     assert q.pop().task.payload in range(10)
     said("purge", "--yes")
     assert len(q) == 0
+    q.drop()
+    said("push", "1", "--partitions", "3")
+    follower: DPQ[Any] = DPQ(q.redis, q.queue_name)
+    assert (len(follower), follower.partitions) == (1, 3)
+    follower.close()
 
 
 def test_threads_share_one_queue(make: Make) -> None:
