@@ -38,7 +38,7 @@ SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
     *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
-    *("adaptive", "worker", "partitions"),
+    *("adaptive", "worker", "durability", "partitions"),
 )
 
 

@@ -5,8 +5,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
+from dpq._durable import PREPARES, PROMISES, Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
+from dpq._schedule import Later
 from dpq._scripts import Script, script
 from dpq.errors import ConfigurationError, DPQError
 from dpq.models import Task
@@ -27,6 +29,9 @@ class Command(NamedTuple, Generic[T]):
     parse: Callable[[Any], T]
 
 
+_Request = Command[Any] | list[Command[Any]]
+
+
 def parsed(command: Command[T], reply: Any) -> T:
     """Read a reply.
 
@@ -43,6 +48,29 @@ def parsed(command: Command[T], reply: Any) -> T:
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
         ) from error
+
+
+def concluded(command: Command[T], reply: Any) -> T:
+    """Read the reply of an operation of one command.
+
+    Raises:
+        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
+    """
+    if isinstance(reply, Unconfirmed):
+        return _sure(reply, command, parsed(command, reply.reply))
+    return parsed(command, reply)
+
+
+def _sure(unsure: Unconfirmed, first: Command[Any] | None, result: T) -> T:
+    """The result of an operation that began with a command, and for which nobody has vouched.
+
+    Raises:
+        NotConfirmedError: Somebody was to.
+    """
+    action = first.script.name if first else ""
+    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+        return result
+    raise unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -74,23 +102,6 @@ def task_name(id_: Any, key: Any) -> TaskName:
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
-def go_on(steps: Steps[T], command: Command[Any], reply: Any) -> Command[Any] | list[Command[Any]]:
-    """Tell an operation the reply of its command, or the error that it met; what it asks next.
-
-    Raises:
-        StopIteration: It has ended, with this value.
-        Exception: It has failed.
-    """
-    if not isinstance(reply, Exception):
-        try:
-            result = parsed(command, reply)
-        except Exception as error:
-            reply = error
-        else:
-            return steps.send(result)
-    return steps.throw(reply)
-
-
 def once(command: Command[T]) -> Steps[T]:
     """An operation of one command."""
     result: T = yield command
@@ -115,6 +126,68 @@ def all_of(operations: Iterable[Command[T] | Steps[T]]) -> Steps[list[T]]:
     return results
 
 
+class Operation(Generic[T]):
+    """An operation under way: what it asks next, and what it comes to.
+
+    Attributes:
+        result: What it has come to, once it asks nothing more.
+    """
+
+    __slots__ = ("_first", "_request", "_steps", "_unsure", "result")
+
+    _request: _Request
+    result: T
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._first: Command[Any] | None = None
+        self._unsure: Unconfirmed | None = None
+
+    def begin(self) -> Sequence[Command[Any]] | None:
+        """What it asks first; None when it has ended.
+
+        Raises:
+            Exception: An argument is wrong.
+        """
+        return self._ask(self._steps.send, None)
+
+    def go_on(self, replies: Sequence[Any]) -> Sequence[Command[Any]] | None:
+        """What it asks next, after the raw replies to the last, or the errors that they met.
+
+        Raises:
+            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended,
+                began with what is to be confirmed, and is not. (A pop that buries something on its
+                way does not begin so: it has tasks to hand out.)
+        """
+        command = self._request
+        if not isinstance(command, Command):
+            return self._ask(self._steps.send, replies)
+        reply = replies[0]
+        if isinstance(reply, Unconfirmed):
+            self._unsure, reply = reply, reply.reply
+        if not isinstance(reply, Exception):
+            try:
+                reply = parsed(command, reply)
+            except Exception as error:
+                reply = error
+            else:
+                return self._ask(self._steps.send, reply)
+        return self._ask(self._steps.throw, reply)
+
+    def _ask(self, tell: Callable[[Any], _Request], what: Any) -> Sequence[Command[Any]] | None:
+        try:
+            self._request = request = tell(what)
+        except StopIteration as end:
+            unsure, result = self._unsure, end.value
+            self.result = _sure(unsure, self._first, result) if unsure else result
+            return None
+        if isinstance(request, Command):
+            if self._first is None and request.script.name not in PREPARES:
+                self._first = request
+            return (request,)
+        return request
+
+
 def together(
     operations: Sequence[Steps[Any]],
 ) -> Generator[list[Command[Any]], list[Any], list[Any]]:
@@ -126,34 +199,31 @@ def together(
         For each operation its result, or the exception that it ended with.
     """
     results: list[Any] = [None] * len(operations)
-    asked: list[tuple[int, Command[Any] | list[Command[Any]]]] = []
-    for index, steps in enumerate(operations):  # arguments are checked before a server is asked
+    under_way: list[tuple[int, Operation[Any], int]] = []
+    commands: list[Command[Any]] = []
+
+    def advance(index: int, operation: Operation[Any], replies: Sequence[Any] | None) -> None:
         try:
-            asked.append((index, next(steps)))
-        except StopIteration as end:
-            results[index] = end.value
+            asked = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
             results[index] = error
-    while asked:
-        answered, asked = asked, []
-        commands: list[Command[Any]] = []
-        for _, request in answered:
-            if isinstance(request, Command):
-                commands.append(request)
-            else:
-                commands += request
-        replies = iter((yield commands))
-        for index, request in answered:
-            try:
-                if isinstance(request, Command):
-                    asked.append((index, go_on(operations[index], request, next(replies))))
-                else:
-                    raw = [next(replies) for _ in request]
-                    asked.append((index, operations[index].send(raw)))
-            except StopIteration as end:
-                results[index] = end.value
-            except Exception as error:
-                results[index] = error
+            return
+        if asked is None:
+            results[index] = operation.result
+        else:
+            under_way.append((index, operation, len(asked)))
+            commands.extend(asked)
+
+    for index, steps in enumerate(operations):
+        advance(index, Operation(steps), None)  # arguments are checked before a server is asked
+    while under_way:
+        answered, under_way = under_way, []
+        replies = yield commands
+        commands = []
+        first = 0
+        for index, operation, count in answered:
+            advance(index, operation, replies[first : first + count])
+            first += count
     return results
 
 

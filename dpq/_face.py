@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from dpq._commands import Commands
+from dpq._durable import Durability, named_durability, require_fsync
 from dpq._following import commands_of
 from dpq._leases import Leases
 from dpq._problems import explain, server_problems, wants_save
@@ -66,6 +67,7 @@ class QueueFace(Generic[P]):
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
+        durability: Durability = "async",
         partitions: int | None = None,
         ask: int = DEFAULT_ASK,
         clock: Callable[[], int] | None = None,
@@ -91,6 +93,10 @@ class QueueFace(Generic[P]):
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
             dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
+            durability: What has a change when the call that made it returns: `"async"`, the server;
+                `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
+                What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
+                not wait. See docs/durability.md.
             partitions: Spread the queue over so many slots of a cluster, 1 to 1024; None follows
                 the queue (at first 1). A group stays in one partition, with its order and limit; so
                 does a key without a group. The order is that of each partition, and between them
@@ -123,6 +129,7 @@ class QueueFace(Generic[P]):
             partitions=partitions,
             clock=clock,
         )
+        self._durability = named_durability(durability)
         self._new_commands = partial(commands_of, commands, ask)
         self._commands = self._new_commands()
         self._ask = ask
@@ -155,6 +162,8 @@ class QueueFace(Generic[P]):
     def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
         """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
         require_version(info)
+        if self.durability == "fsync":
+            require_fsync(info)
         known = self._run_id(info) in _looked_at
         return not known and wants_save(info) and not keeps_nothing_on_purpose(self._redis)
 
@@ -227,6 +236,11 @@ class QueueFace(Generic[P]):
     def default_max_attempts(self) -> int:
         """Failed attempts until a task is dead."""
         return self._commands.default_max_attempts
+
+    @property
+    def durability(self) -> Durability:
+        """What has a change when the call that made it returns."""
+        return self._durability
 
     @property
     def order(self) -> str:

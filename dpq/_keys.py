@@ -42,3 +42,8 @@ def key_of(tag: str, part: str) -> str:
     another. The tag between them is the queue's name, or that of one of its partitions.
     """
     return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
+
+
+def beside(key: str, part: str) -> str:
+    """Name another part of the queue that a key belongs to."""
+    return f"{key[: key.index('}') + 1]}:{part}"

@@ -25,7 +25,7 @@ from dpq._scripts import Script
 
 C = TypeVar("C")
 
-_MISSING = object()
+MISSING = object()
 """Instead of a reply: to be asked for through the client."""
 
 
@@ -61,10 +61,14 @@ class Link:
     def __init__(self, client: Any) -> None:
         self.nodes = Nodes(client)
         self._client = client
-        self._packer = Packer()
+        self._packer = self._make_packer()
         self._ways: dict[str, _Way] = {}
         one = self.nodes.direct and not self.nodes.clustered
         self._only = self._way(self.nodes.only) if one else None
+
+    @staticmethod
+    def _make_packer() -> "Packer":
+        return Packer()
 
     def call(self, command: Command[Any]) -> Any:
         """Run a command's script; the raw reply, bytes for every text.
@@ -88,32 +92,38 @@ class Link:
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
         """Send commands; what is returned waits for their replies, as `call_all` returns them.
 
-        What goes to several nodes of a cluster is under way to all of them at the same time.
+        What goes to several nodes of a cluster is under way to all of them at the same time. For no
+        commands nothing is sent.
         """
         if self._only:
             receive = self._only.send(commands)
             return lambda: self._complete(commands, receive())
+        if not commands:
+            return list
         if not self.nodes.direct:
-            return lambda: self._complete(commands, [_MISSING] * len(commands))
+            return lambda: self._complete(commands, [MISSING] * len(commands))
         try:
             places = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
             unreachable: list[Any] = [error] * len(commands)
             return lambda: unreachable
         parts = [
-            (where, self._way(node).send([commands[place] for place in where]))
+            (where, self._send(node, [commands[place] for place in where]))
             for node, where in places.items()
             if node
         ]
 
         def receive_all() -> list[Any]:
-            replies: list[Any] = [_MISSING] * len(commands)
+            replies: list[Any] = [MISSING] * len(commands)
             for where, receive in parts:
                 for place, reply in zip(where, receive(), strict=True):
                     replies[place] = reply
             return self._complete(commands, replies)
 
         return receive_all
+
+    def _send(self, node: Node, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        return self._way(node).send(commands)
 
     def _way(self, node: Node) -> "_Way":
         way = self._ways.get(node.name)
@@ -125,14 +135,13 @@ class Link:
         """Ask through the client for the replies that are missing, or of the wrong server."""
         for i, command in enumerate(commands):
             reply = replies[i]
-            if reply is _MISSING:
-                replies[i] = self._by_client(command)
-            elif isinstance(reply, ResponseError):
-                if isinstance(reply, NoScriptError):
-                    replies[i] = self._by_client(command, known=False)
-                elif refused(reply):
-                    replies[i] = self._by_client(command)
+            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
+                replies[i] = self._again(command, known=not isinstance(reply, NoScriptError))
         return replies
+
+    def _again(self, command: Command[Any], *, known: bool) -> Any:
+        """Send a command that got no reply, or went to a server that does not know its script."""
+        return self._by_client(command, known=known)
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)
@@ -162,7 +171,7 @@ class _Way:
         self._idle: Idle[Any] = Idle(partial(own_connection, node))
 
     def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands; what is returned waits for their replies, `_MISSING` where there is none.
+        """Send commands; what is returned waits for their replies, `MISSING` where there is none.
 
         A client that never sends twice gets what has gone wrong in the place of a missing reply.
         """
@@ -202,7 +211,7 @@ class _Way:
         connection.disconnect()
         self._idle.kept.append(connection)
         self._nodes.lost(self._node)
-        return [error if self._sends_once else _MISSING] * missing
+        return [error if self._sends_once else MISSING] * missing
 
     def _take(self) -> Any:
         """A connection to send on. One that the server has ended meanwhile shows when it is used,

@@ -23,7 +23,14 @@ from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
 from dpq._wait import Marker, Watch, watched
-from dpq.errors import ConfigurationError, LeaseLostError, RateLimited, Reject, Signal
+from dpq.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    NotConfirmedError,
+    RateLimited,
+    Reject,
+    Signal,
+)
 from dpq.models import Task
 from dpq.policy import longer_pause
 
@@ -447,7 +454,7 @@ class WorkerFace(Generic[Q]):
         """Look at how settling went: what may not have reached the server is settled once more."""
         again: list[Done] = []
         for result in results:
-            if isinstance(result, LeaseLostError):
+            if isinstance(result, LeaseLostError | NotConfirmedError):  # done, and tried once
                 log.warning("%s: %s", self.name, result)
             elif isinstance(result, Exception):
                 log.warning("%s: cannot settle %d tasks now: %s", self.name, len(done), result)

@@ -6,6 +6,7 @@
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
       LeaseLostError                    the token is not the live one
+      NotConfirmedError                 it was done, but nobody vouches for it yet (`durability`)
 
     Signal
       RateLimited                       the limit was hit: give the task back, uncounted
@@ -28,6 +29,7 @@ __all__ = [
     "DPQError",
     "DuplicateTaskError",
     "LeaseLostError",
+    "NotConfirmedError",
     "PayloadError",
     "RateLimited",
     "Reject",
@@ -133,6 +135,39 @@ class ServerWarning(UserWarning):
     It evicts keys, or keeps nothing on disk. A private throw-away server (`embedded:`) is meant to
     be so. To accept it: `warnings.simplefilter("ignore", dpq.ServerWarning)`.
     """
+
+
+class NotConfirmedError(DPQError):
+    """The call was done, and what `durability` asks for has not been confirmed in time.
+
+    The queue has changed, and is likely to stay so; only a failover or a power cut right now may
+    take it back. The same call again is safe and asks once more, if it names what it is about: a
+    task, an id, a key. A push without a `key` would add a second task.
+
+    Attributes:
+        action: What was done: `"push"`, `"ack"`, ...
+        result: What the call would have returned; of a push, the ids.
+        durability: `"replica"` or `"fsync"`.
+        confirmed: How many replicas have answered in time (or, for `"fsync"`, disks).
+    """
+
+    def __init__(
+        self, action: str, result: Any, durability: str, confirmed: int, reason: str = ""
+    ) -> None:
+        wanted, risk = {
+            "replica": ("replica", "a failover"),
+            "fsync": ("disk", "a power cut"),
+        }[durability]
+        because = f" ({reason})" if reason else ""
+        super().__init__(
+            f"{action} was done, and returned {result!r:.200}, but {confirmed} of 1 {wanted} has "
+            f"confirmed it in time{because}: {risk} may take it back. The same call again is safe, "
+            "but for a push without a key, which would add a second task"
+        )
+        self.action = action
+        self.result = result
+        self.durability = durability
+        self.confirmed = confirmed
 
 
 class Signal(Exception):

@@ -17,7 +17,8 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, parsed, steps_of, together
+from dpq._command import Command, Operation, Steps, concluded, steps_of, together
+from dpq._durable_link import link_for
 from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
@@ -27,7 +28,7 @@ from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, Scope, Signal
+from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -61,7 +62,7 @@ class DPQ(QueueFace[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
-        self._link = Link(self._redis)
+        self._link = link_for(self._redis, self.durability)
         self._leases = Keeper(self._extend_many)
         self._waiters = Waiters(self._link.nodes, self._commands.markers)
         if self._commands.named:
@@ -113,22 +114,18 @@ class DPQ(QueueFace[P]):
     def _run(self, made: Command[T] | Steps[T]) -> T:
         if self._settings is None or not isinstance(made, Command):
             return self._drive(steps_of(made))
-        return cast("T", parsed(made, self._link.call(made)))
+        return cast("T", concluded(made, self._link.call(made)))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        try:
-            request = next(steps)  # arguments are checked before a server is asked
-            if opened:
-                self._ready()
-            while True:
-                if isinstance(request, Command):
-                    request = go_on(steps, request, self._link.call_all((request,))[0])
-                else:
-                    request = steps.send(self._link.call_all(request) if request else [])
-        except StopIteration as end:
-            if self._commands.seen is not None:
-                self._found(self._commands.seen)
-            return cast("T", end.value)
+        operation = Operation(steps)
+        commands = operation.begin()  # arguments are checked before a server is asked
+        if opened:
+            self._ready()
+        while commands is not None:
+            commands = operation.go_on(self._link.call_all(commands))
+        if self._commands.seen is not None:
+            self._found(self._commands.seen)
+        return operation.result
 
     def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
@@ -143,13 +140,13 @@ class DPQ(QueueFace[P]):
             results: list[Any] = end.value
             return lambda: results
         self._ready()
-        receive = self._link.begin(commands) if commands else list
+        receive = self._link.begin(commands)
 
         def rest() -> list[Any]:
             try:
                 commands = driver.send(receive())
                 while True:
-                    commands = driver.send(self._link.call_all(commands) if commands else [])
+                    commands = driver.send(self._link.call_all(commands))
             except StopIteration as end:
                 if self._commands.seen is not None:
                     self._found(self._commands.seen)
@@ -357,6 +354,8 @@ class DPQ(QueueFace[P]):
                     self._drive(self._commands.settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+                except NotConfirmedError as unsure:  # what the body has met tells more
+                    log.warning("%s: %s", self.queue_name, unsure)
             if not isinstance(error, Signal):
                 raise
         else:

@@ -23,17 +23,18 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, once, steps_of, together
+from dpq._command import Command, Operation, Steps, steps_of, together
+from dpq._durable_link_async import link_for
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
-from dpq._link_async import AsyncLink, Shared
+from dpq._link_async import Shared
 from dpq._nodes import reachable
 from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
-from dpq.errors import DPQError, LeaseLostError, Scope, Signal
+from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -74,7 +75,7 @@ class AsyncDPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._link = AsyncLink(self._redis)
+        self._link = link_for(self._redis, self.durability)
         self._leases = AsyncKeeper(self._extend_many)
         self._waiters = AsyncWaiters(self._link, self._commands.markers)
         self._opening = Shared(self._open)
@@ -133,20 +134,15 @@ class AsyncDPQ(QueueFace[P]):
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         self._start_in_child()
-        try:
-            request = next(steps)
-            if opened:
-                await self._ready()
-            while True:
-                if isinstance(request, Command):
-                    (reply,) = await self._link.call_all((request,))
-                    request = go_on(steps, request, reply)
-                else:
-                    request = steps.send(await self._link.call_all(request) if request else [])
-        except StopIteration as end:
-            if self._commands.seen is not None:
-                await self._found(self._commands.seen)
-            return cast("T", end.value)
+        operation = Operation(steps)
+        commands = operation.begin()
+        if opened:
+            await self._ready()
+        while commands is not None:
+            commands = operation.go_on(await self._link.call_all(commands))
+        if self._commands.seen is not None:
+            await self._found(self._commands.seen)
+        return operation.result
 
     async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `DPQ._drive_all`."""
@@ -156,7 +152,7 @@ class AsyncDPQ(QueueFace[P]):
             commands = next(driver)
             await self._ready()
             while True:
-                commands = driver.send(await self._link.call_all(commands) if commands else [])
+                commands = driver.send(await self._link.call_all(commands))
         except StopIteration as end:
             if self._commands.seen is not None:
                 await self._found(self._commands.seen)
@@ -290,7 +286,9 @@ class AsyncDPQ(QueueFace[P]):
         """Release what a cancelled pop has got; where that fails, the leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
-            await self._drive_all([once(self._commands.release(task, 0, None)) for task in tasks])
+            await self._drive_all(
+                [steps_of(self._commands.release(task, 0, None)) for task in tasks]
+            )
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """Run what a cancelled caller does not break off, and what `close` waits for."""
@@ -324,6 +322,8 @@ class AsyncDPQ(QueueFace[P]):
                     await self._finish(self._settle(task, error))
                 except LeaseLostError:
                     log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+                except NotConfirmedError as unsure:  # what the body has met tells more
+                    log.warning("%s: %s", self.queue_name, unsure)
             if not isinstance(error, Signal):
                 raise
         else:

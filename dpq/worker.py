@@ -408,7 +408,11 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
         """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
         if not asleep and (unseen := self._unseen()):
-            self._look_for_partitions(unseen)
+            try:
+                self._look_for_partitions(unseen)
+            except RedisError as error:
+                self._wait_out(error)
+                return done
         watches = self._of_each(self._watches)
         for place in self._turns.next():
             mine = asking(watches[place]) if watches[place] else "-"

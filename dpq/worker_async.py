@@ -217,7 +217,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _ask(self, room: int, until_empty: bool) -> None:
         """Settle what is done, and ask queue after queue until there is no room left."""
         if unseen := self._unseen():
-            await self._look_for_partitions(unseen)
+            try:
+                await self._look_for_partitions(unseen)
+            except RedisError as error:
+                await self._wait_out(error)
+                self._look = True
+                return
         watches = self._of_each(self._watches)
         asked = taken = 0
         for place in self._turns.next():

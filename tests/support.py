@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
+from typing import Any
 
 from redis import Redis, SSLConnection
 
@@ -21,16 +21,14 @@ def wait_for(condition: Callable[[], object], seen: Callable[[], object]) -> Non
         time.sleep(0.005)
 
 
-def url_of(redis: Redis) -> str:
-    """A URL of the server that a plain client asks."""
+def address_of(redis: Redis) -> dict[str, Any]:
+    """Arguments of a new client, of either kind, for the server that a plain client asks."""
     settings = redis.connection_pool.connection_kwargs
-    db = settings.get("db", 0)
+    named = {name: settings.get(name) for name in ("db", "username", "password")}
     if "path" in settings:
-        return f"unix://{quote(settings['path'])}?db={db}"
-    user, password = (quote(settings.get(name) or "") for name in ("username", "password"))
-    login = f"{user}:{password}@" if password else ""
-    scheme = "rediss" if redis.connection_pool.connection_class is SSLConnection else "redis"
-    return f"{scheme}://{login}{settings['host']}:{settings['port']}/{db}"
+        return named | {"unix_socket_path": settings["path"]}
+    secure = redis.connection_pool.connection_class is SSLConnection
+    return named | {"host": settings["host"], "port": settings["port"], "ssl": secure}
 
 
 def processes(needle: str) -> list[str]:

@@ -30,7 +30,7 @@ from redis import asyncio as aio
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
-from support import url_of
+from support import address_of
 
 from dpq import (
     DPQ,
@@ -70,7 +70,13 @@ def asyncio_client(redis: Redis, **options: Any) -> Any:
     if isinstance(redis, fakeredis.FakeRedis):
         return fakeredis.FakeAsyncRedis(host=settings["host"])
     options = {"socket_timeout": settings.get("socket_timeout", 5), **options}
-    return aio.Redis.from_url(url_of(redis), **options)
+    return aio.Redis(**address_of(redis), **options)
+
+
+def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
+    """Two asyncio connections to the server of a blocking client."""
+    pool = asyncio_client(redis).connection_pool
+    return kind(connection_class=pool.connection_class, max_connections=2, **pool.connection_kwargs)
 
 
 class Awaited:
@@ -248,9 +254,9 @@ KINDS: dict[str, Callable[[Redis], Any]] = {
     "decoding": partial(asyncio_client, decode_responses=True),
     "RESP2": partial(asyncio_client, protocol=2),
     "single connection": partial(asyncio_client, single_connection_client=True),
-    "subclass": lambda redis: Other.from_url(url_of(redis)),
+    "subclass": lambda redis: Other(**address_of(redis)),
     "few connections": lambda redis: aio.Redis.from_pool(
-        aio.BlockingConnectionPool.from_url(url_of(redis), max_connections=2)
+        small_pool(redis, aio.BlockingConnectionPool)
     ),
 }
 
@@ -316,7 +322,7 @@ def test_an_old_server_is_refused(redis: Redis, queue_name: str, run: Any) -> No
     """Redis before 6.2 is a ConfigurationError at the first call."""
 
     async def work() -> None:
-        client = Old.from_url(url_of(redis))
+        client = Old(**address_of(redis))
         async with on(client, queue_name) as q:
             with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
                 await q.push("a")
@@ -435,7 +441,7 @@ def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) ->
     """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
 
     async def work() -> None:
-        pool = aio.ConnectionPool.from_url(url_of(redis), max_connections=2)
+        pool = small_pool(redis, aio.ConnectionPool)
         async with on(aio.Redis.from_pool(pool), queue_name) as q:
             waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
             await until("50 blocked waiters", lambda: blocked(redis) == 50)

@@ -14,7 +14,7 @@ import fakeredis
 import pytest
 from redis import Redis
 from redis import asyncio as aio
-from support import url_of
+from support import address_of
 
 from dpq import AsyncDPQ, Push, RateLimited, Task, _wait, _wait_async
 
@@ -59,7 +59,7 @@ class Opened:
                 host=settings["host"]
             )
         else:
-            self._client = lambda: aio.Redis.from_url(url_of(redis))
+            self._client = lambda: aio.Redis(**address_of(redis))
         self._name = name
         self._queues: list[Queue] = []
 

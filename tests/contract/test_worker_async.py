@@ -19,7 +19,7 @@ import pytest
 from redis import Redis
 from redis import asyncio as aio
 from redis.exceptions import ConnectionError as RedisConnectionError
-from support import url_of
+from support import address_of
 
 from dpq import (
     DPQ,
@@ -88,7 +88,7 @@ def client_of(redis: Redis, **options: Any) -> Any:
     settings = redis.connection_pool.connection_kwargs
     if isinstance(redis, fakeredis.FakeRedis):
         return fakeredis.FakeAsyncRedis(host=settings["host"])
-    return aio.Redis.from_url(url_of(redis), **{"socket_timeout": 5, **options})
+    return aio.Redis(**address_of(redis), **{"socket_timeout": 5, **options})
 
 
 async def until(condition: Callable[[], Any], seen: Callable[[], Any] = lambda: "nothing") -> None:

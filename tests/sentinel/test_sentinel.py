@@ -15,15 +15,14 @@ import pytest
 from pressure import Pressure
 from redis import Redis
 from redis.asyncio import sentinel as aio_sentinel
-from redis.exceptions import ReadOnlyError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import Sentinel
 from support import PATIENCE_S, wait_for
 from topology import SERVICE, Sentinels
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker
-from dpq._keys import key_of
 from dpq.connect import open_url
-from dpq.server import find_all_binaries
+from dpq.server import Binary, Server, find_all_binaries
 
 LONGEST_S = 15.0
 """For going on after a SIGKILL: 5 s are promised, and a busy machine stalls."""
@@ -201,35 +200,23 @@ def push_at_last(q: DPQ, payload: str) -> None:
     wait_for(pushed, lambda: "no master")
 
 
-@pytest.fixture
-def demote(redis: Redis) -> Iterator[Callable[[], None]]:
-    """Makes the server a replica (of none that is there) until the end of the test."""
-    yield lambda: redis.execute_command("REPLICAOF", "127.0.0.1", 1)
-    redis.execute_command("REPLICAOF", "NO", "ONE")
-
-
-def test_a_demoted_master(
-    redis: Redis, queue_name: str, demote: Callable[[], None], server: Any
-) -> None:
+@pytest.mark.parametrize("binary", find_all_binaries(), ids=lambda one: one.version)
+def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
     """READONLY ends a connection: the next call looks anew for the server, as does a waiter."""
-    with DPQ.from_url(server.url, queue_name) as q:
-        q.push("first")
-        connection = q._link._ways[""]._idle.kept[-1]
-        assert connection.is_connected
-        wake = key_of(queue_name, "wake")
-        redis.delete(wake)
-        found: list[Any] = []
-        q.pop().on_success()
-        with in_a_thread(lambda: found.append(q.pop(timeout=PATIENCE_S).task), lambda: None):
-            wait_for(lambda: redis.info("clients")["blocked_clients"] == 1, q.stats)
-            with DPQ.from_url(server.url, queue_name) as other:
-                other.size()
-                demote()
-                with pytest.raises((ReadOnlyError, ResponseError), match="read only"):
-                    other.push("never")
-                assert not other._link._ways[""]._idle.kept[-1].is_connected
-                redis.execute_command("REPLICAOF", "NO", "ONE")
-                other.push("second")
-        assert found[0].payload == "second"
-        q.ack(found[0])
-        q.drop()
+    found: list[Any] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(Server.start(binary))
+        root = stack.enter_context(Redis.from_url(server.url))
+        waiting, other = (
+            stack.enter_context(DPQ.from_url(server.url, queue_name)) for _ in range(2)
+        )
+        other.size()
+        with in_a_thread(lambda: found.append(waiting.pop(timeout=PATIENCE_S)), lambda: None):
+            wait_for(lambda: root.info("clients")["blocked_clients"] == 1, other.stats)
+            root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
+            with pytest.raises(ResponseError, match="read only"):
+                other.push("never")
+            assert not other._link._ways[""]._idle.kept[-1].is_connected
+            root.execute_command("REPLICAOF", "NO", "ONE")
+            other.push("second")
+    assert found[0].task.payload == "second"

@@ -47,11 +47,15 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 class Node:
-    """One server: its directory, socket and port; `process` is None while it is down."""
+    """One server: its directory, socket and port; `process` is None while it is down.
 
-    def __init__(self, directory: Path, binary: Binary) -> None:
+    `settings` are those of the server that differ from the usual ones.
+    """
+
+    def __init__(self, directory: Path, binary: Binary, **settings: Any) -> None:
         directory.mkdir()
         self.directory, self.binary = directory, binary
+        self.settings = settings
         self.socket = directory / "s.sock"
         self.port = 0
         self.process: subprocess.Popen[bytes] | None = None
@@ -69,6 +73,7 @@ class Node:
                 "--appendonly": "yes", "--appendfsync": "always",
                 "--auto-aof-rewrite-min-size": "16mb", "--repl-diskless-sync-delay": 0,
                 "--repl-backlog-size": "64kb", "--repl-ping-replica-period": 1,
+                **{f"--{name}": value for name, value in self.settings.items()},
             }  # fmt: skip
             command = [str(self.binary.path), *(str(w) for pair in options.items() for w in pair)]
             if master:
@@ -118,8 +123,8 @@ class Pair:
         url: Leads to the master, whoever that is.
     """
 
-    def __init__(self, directory: Path, binary: Binary) -> None:
-        self.master, self.replica = (Node(directory / name, binary) for name in ("a", "b"))
+    def __init__(self, directory: Path, binary: Binary, **settings: Any) -> None:
+        self.master, self.replica = (Node(directory / n, binary, **settings) for n in ("a", "b"))
         self._front = directory / "front.sock"
         self.url = f"unix://{self._front}"
 

@@ -1,0 +1,99 @@
+"""What does it cost to wait for a replica or the disk, push by push, and many at once?
+
+The replica runs on the same machine: there is no network in between. The disk is that of the
+server's temporary directory.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from benchmarks._harness import Bench, Result, Target, payload, ratio, run_one, wait_until
+from dpq import DPQ, AsyncDPQ
+from dpq.server import Server
+
+ONE_BY_ONE = 100  # in each slice
+SLOW = 5  # with `everysec`, where each waits for the server's next tick
+AT_ONCE = 100
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def pusher(queue: DPQ[Any], numbers: "count[int]", times: int) -> Callable[[], None]:
+    def push() -> None:
+        for _ in range(times):
+            queue.push(payload(next(numbers)))
+
+    return push
+
+
+def crowd(url: str, name: str, durability: str, loop: asyncio.AbstractEventLoop) -> Any:
+    """Pushes of many tasks at once: what to call, and the queue to close."""
+    queue: AsyncDPQ[Any] = AsyncDPQ.from_url(url, name, durability=durability)
+
+    def push() -> None:
+        async def all_at_once() -> None:
+            await asyncio.gather(*(queue.push(payload(n)) for n in range(AT_ONCE)))
+
+        loop.run_until_complete(all_at_once())
+
+    return push, queue
+
+
+def measure(bench: Bench) -> list[Result]:
+    name, numbers, loop = bench.queue().queue_name, count(), asyncio.new_event_loop()
+    client, url = bench.redis, bench.server.url
+    loose = DPQ(client, name)
+    results: list[Result] = []
+
+    def add(measure: str, least: float, ours: Any, raw: Any, times: int) -> None:
+        samples, detail = ratio(bench, ours, raw, loose.purge, times)
+        results.append(Result(measure, "x", Target("at least", least), samples, detail))
+
+    def compare(measure: str, least: float, durability: Any, times: int) -> None:
+        queue = DPQ(client, name, durability=durability)
+        push, raw = pusher(queue, numbers, times), pusher(loose, numbers, times)
+        add(f"push, {measure}", least, push, raw, times)
+        queue.close()
+
+    def compare_crowd(measure: str, least: float, durability: str) -> None:
+        ours, queue = crowd(url, name, durability, loop)
+        raw, other = crowd(url, name, "async", loop)
+        add(f"{AT_ONCE} pushes at once, {measure}", least, ours, raw, AT_ONCE)
+        for each in (queue, other):
+            loop.run_until_complete(each.close())
+
+    client.config_set("port", port := free_port())
+    with Server.start(bench.server.binary, extra_args=["--replicaof", "127.0.0.1", str(port)]):
+        wait_until(lambda: client.info("replication")["connected_slaves"] == 1, "a replica")
+        wait_until(lambda: bool(client.wait(1, 100)), "a replica that follows")
+        compare("'replica' / 'async'", 0.2, "replica", ONE_BY_ONE)
+        compare_crowd("'replica' / 'async'", 0.5, "replica")
+    client.config_set("appendonly", "yes")
+    wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "an AOF")
+    for policy, least, times in (("always", 0.3, ONE_BY_ONE), ("everysec", 0, SLOW)):
+        client.config_set("appendfsync", policy)
+        try:
+            client.execute_command("WAITAOF", 1, 0, 1000)
+        except ResponseError:
+            continue  # Redis before 7.2
+        compare(f"'fsync' / 'async', appendfsync {policy}", least, "fsync", times)
+        compare_crowd(f"'fsync' / 'async', appendfsync {policy}", 0, "fsync")
+    client.config_set("appendonly", "no")
+    loop.close()
+    loose.drop()
+    loose.close()
+    return results
+
+
+if __name__ == "__main__":
+    run_one("durability")

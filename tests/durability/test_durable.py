@@ -1,0 +1,493 @@
+"""`durability`: calls return when what they have changed is confirmed, or say that it is not."""
+
+import asyncio
+import logging
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+from redis import Redis
+from redis import asyncio as aio
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry as Retries
+from soak.servers import Node, Pair
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    ConfigurationError,
+    LeaseLostError,
+    NotConfirmedError,
+    Push,
+    Retry,
+    TaskNotFoundError,
+    Worker,
+    _durable,
+)
+from dpq._scripts import script, script_names
+from dpq.server import find_all_binaries, find_binary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
+
+SHORT_S = 0.03
+"""How long an unconfirmed call waits here."""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dpq-durable-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture(scope="module")
+def pair(place: Path) -> Iterator[Pair]:
+    """A master and its replica."""
+    (place / "pair").mkdir()
+    pair = Pair(place / "pair", find_binary(), hz=100)  # who waits is let go to 10 ms
+    try:
+        pair.start()
+        for name in script_names():  # else a first call waits twice
+            pair.master.client.script_load(script(name).text)
+        yield pair
+    finally:
+        pair.close()
+
+
+@pytest.fixture
+def durable(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
+    with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
+        yield q
+        q.drop()
+
+
+@contextmanager
+def replica_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A replica that stands still, and callers who do not wait for it for long."""
+    with monkeypatch.context() as patch:
+        patch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+    pair.settle()
+
+
+def waits(pair: Pair) -> int:
+    stats = pair.master.client.info("commandstats")
+    return int(stats.get("cmdstat_wait", {"calls": 0})["calls"])
+
+
+VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
+    "push": lambda q, _: q.push("more"),
+    "push_many": lambda q, _: q.push_many([Push("x")] * 3),
+    "ack": lambda q, task: q.ack(task),
+    "ack_many": lambda q, task: q.ack_many([task]),
+    "fail": lambda q, task: q.fail(task, "no", delay=9),
+    "release": lambda q, task: q.release(task, 9),
+    "set_visibility": lambda q, task: q.set_visibility(task, 9),
+    "rate_limited": lambda q, task: q.rate_limited(task, 9, "task"),
+    "bury": lambda q, task: q.bury(task, "no"),
+    "update": lambda q, task: q.update(task.id, priority=3),
+    "cancel": lambda q, task: q.cancel(task.id),
+    "purge": lambda q, _: q.purge("dead"),
+    "replay": lambda q, _: q.dead.replay(),
+    "pause": lambda q, _: q.pause(0.001),
+    "delay_group": lambda q, _: q.delay_group("g", 0.001),
+    "set_limit": lambda q, _: q.set_limit(100, 1, group="g"),
+    "clear_limit": lambda q, _: q.clear_limit("g"),
+}
+"""Calls that tell of something that has changed."""
+
+OTHERS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
+    "pop": lambda q, _: q.pop(),
+    "extend": lambda q, task: q.extend(task, 30),
+    "get": lambda q, task: q.get(task.id),
+    "stats": lambda q, _: q.stats(),
+    "promote": lambda q, _: q.promote(),
+    "limits": lambda q, _: q.limits(),
+    "check": lambda q, _: q.check(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS | OTHERS)
+def test_what_changes_something_waits_for_a_replica(
+    pair: Pair, durable: DPQ[Any], verb: str
+) -> None:
+    """Each verb that tells of a change waits once, in its own round trip, and nothing else does."""
+    durable.push("a")
+    durable.push("b")
+    durable.bury(durable.pop().task, "so that one is dead")
+    task = durable.pop().task
+    before = waits(pair)
+    (VERBS | OTHERS)[verb](durable, task)
+    assert waits(pair) == before + (verb in VERBS)
+
+
+def test_what_is_not_confirmed_says_what_was_done(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error has the result, and what has answered; a pop does not wait for anybody."""
+    durable.push_many([Push(n) for n in range(3)])
+    tasks = durable.pop_many(2)
+    with replica_away(pair, monkeypatch):
+        with pytest.raises(NotConfirmedError, match="0 of 1 replica has confirmed") as told:
+            durable.push_many([Push("x"), Push("y")])
+        assert [durable.get(id_).payload for id_ in told.value.result] == ["x", "y"]
+        assert (told.value.action, told.value.durability, told.value.confirmed) == (
+            *("push", "replica"),
+            0,
+        )
+        before = waits(pair)
+        assert durable.pop().task.payload == 2
+        assert waits(pair) == before
+        with pytest.raises(NotConfirmedError) as told:
+            durable.ack_many(tasks)
+        assert told.value.result == [True, True]
+    assert durable.stats().acked == 2
+
+
+def test_the_same_call_again_asks_once_more(
+    pair: Pair, durable: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Repeated over any connection, a call is confirmed when the replica has what the first did."""
+    with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
+        other.push("first")
+        task = other.pop().task
+        with replica_away(pair, monkeypatch):
+            with pytest.raises(NotConfirmedError) as told:
+                durable.push("a", key="k")
+            ids = told.value.result
+            assert durable.get(ids).payload == "a"
+            for q in (durable, other):  # nothing is left to do, and nothing is confirmed
+                with pytest.raises(NotConfirmedError) as told:
+                    q.push("a", key="k")
+                assert told.value.result == ids
+            with pytest.raises(NotConfirmedError) as told:
+                durable.ack(task)
+            assert told.value.result is True
+            with pytest.raises(NotConfirmedError) as told:
+                other.ack(task)
+            assert told.value.result is False
+        assert other.push("a", key="k") == ids
+        assert durable.ack(task) is False
+        assert pair.replica.client.hget(f"dpq:{{{queue_name}}}:keys", "k") == ids.encode()
+
+
+def test_an_error_of_the_call_comes_first(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that was refused has changed nothing, so there is nothing to confirm."""
+    durable.push("a")
+    task = durable.pop().task
+    durable.cancel(task.id)
+    with replica_away(pair, monkeypatch):
+        with pytest.raises(LeaseLostError):
+            durable.extend(task, 3)
+        with pytest.raises(LeaseLostError):
+            durable.release(task)
+        with pytest.raises(TaskNotFoundError):
+            durable.cancel(task.id)
+
+
+def test_a_recurring_task_comes_back(durable: DPQ[Any]) -> None:
+    """An ack that is asked for the next time of a cron line first is confirmed when it is done."""
+    durable.push("tick", cron="* * * * * *")
+    task = durable.pop(timeout=3).task
+    assert durable.ack(task) is True
+    assert durable.get(task.id).state == "delayed"
+
+
+def test_lease_and_worker_go_on(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker logs what is not confirmed, and does not do it again; a lease's end tells it."""
+    ids = durable.push_many([Push(n) for n in range(4)])
+    done = []
+    with replica_away(pair, monkeypatch):
+        with pytest.raises(NotConfirmedError), durable.lease() as task:
+            done.append(task.id)
+        with durable.lease() as task:
+            raise Retry(0)
+        with caplog.at_level(logging.WARNING):
+            Worker(durable, lambda task: done.append(task.id), concurrency=2).drain()
+    assert sorted(done) == sorted(ids)
+    assert "was done, and returned" in caplog.text
+    assert durable.stats().acked == 4
+
+
+# asyncio
+
+
+def test_async_calls_share_their_confirmation(pair: Pair, queue_name: str) -> None:
+    """What many tasks push at once goes in few turns, with one WAIT each; pops go past them."""
+
+    async def work() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push("first")
+            before = waits(pair)
+            ids = await asyncio.gather(*(q.push(n) for n in range(200)))
+            assert len(set(ids)) == 200
+            assert waits(pair) - before <= 5
+            tasks = await q.pop_many(201)
+            assert waits(pair) - before <= 5
+            assert await asyncio.gather(*(q.ack(task) for task in tasks)) == [True] * 201
+            assert waits(pair) - before <= 10
+            await q.drop()
+
+    asyncio.run(work())
+
+
+def test_async_pops_go_past_what_waits(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While pushes wait for a replica, a pop does not; a cancelled push leaves the others alone."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+
+    async def work() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push("first")
+            pair.replica.signal(signal.SIGSTOP)
+            try:
+                pushes = [asyncio.ensure_future(q.push(n)) for n in range(3)]
+                while await q.size() < 4:  # each asks the server, and turns the loop
+                    pass
+                pushes += [asyncio.ensure_future(q.push(n)) for n in range(3)]
+                tasks = await q.pop_many(4)
+                assert len(tasks) == 4
+                assert not any(push.done() for push in pushes)
+                pushes[0].cancel()
+            finally:
+                pair.replica.signal(signal.SIGCONT)
+            assert len(set(await asyncio.gather(*pushes[1:]))) == 5
+            assert await q.size() == 7
+            await q.drop()
+
+    asyncio.run(work())
+
+
+def test_async_calls_that_are_not_confirmed(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each caller is told; a worker goes on."""
+
+    async def work() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push("first")
+            with replica_away(pair, monkeypatch):
+                told = await asyncio.gather(*(q.push(n) for n in range(3)), return_exceptions=True)
+                assert all(isinstance(each, NotConfirmedError) for each in told)
+                popped = await q.pop()
+                with pytest.raises(NotConfirmedError) as alone:
+                    await popped.on_success()
+                assert alone.value.result is True
+                async with q.lease() as task:
+                    assert task.payload == 0
+                    raise Retry(0)
+                done: list[Any] = []
+                await AsyncWorker(q, lambda task: done.append(task.payload)).drain()
+                assert sorted(done) == [0, 1, 2]
+            assert await q.push("last")
+            await q.drop()
+
+    asyncio.run(work())
+
+
+def test_one_object_in_several_loops(pair: Pair, queue_name: str) -> None:
+    """A queue object that is used in one loop after another confirms in each."""
+    q: AsyncDPQ[Any] = AsyncDPQ(aio.Redis.from_url(pair.url), queue_name, durability="replica")
+
+    async def push() -> None:
+        assert await q.push("a")
+        await q.redis.aclose()  # redis-py's pool does not go from loop to loop
+
+    async def end() -> None:
+        await q.drop()
+        await q.close()
+        await q.redis.aclose()
+
+    for work in (push, push, end):
+        asyncio.run(asyncio.wait_for(work(), 20))
+
+
+# What goes wrong on the way
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_server_that_forgets_its_scripts(pair: Pair, queue_name: str, kind: str) -> None:
+    """A script that the server does not know goes as text, over a connection that then waits."""
+
+    async def push() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push("first")
+            pair.master.client.script_flush()
+            before = waits(pair)
+            await q.push("second")
+            assert waits(pair) == before + 2
+            await q.drop()
+
+    if kind == "asyncio":
+        asyncio.run(push())
+        return
+    with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
+        q.push("first")
+        pair.master.client.script_flush()
+        before = waits(pair)
+        q.push("second")
+        assert waits(pair) == before + 2
+        q.drop()
+
+
+@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
+def test_a_cut_connection(pair: Pair, queue_name: str, kind: str) -> None:
+    """A call whose connection was cut goes over another one, which then waits; or ends once only
+    when the client never sends twice."""
+
+    def cut() -> None:
+        pair.master.client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+
+    async def push() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push("first")
+            cut()
+            before = waits(pair)
+            await q.push("second")
+            assert waits(pair) > before
+            await q.drop()
+
+    if kind == "asyncio":
+        asyncio.run(push())
+        return
+    with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
+        q.push("first")
+        cut()
+        before = waits(pair)
+        q.push("second")
+        assert waits(pair) > before
+        q.drop()
+    once = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
+    with once, DPQ(once, queue_name, durability="replica") as q:
+        q.push("first")
+        cut()
+        assert q.push("second")  # it is looked at before it is used
+        pair.master.signal(signal.SIGSTOP)
+        try:
+            once.connection_pool.connection_kwargs["socket_timeout"] = 0.1
+            with DPQ(once, queue_name, durability="replica") as impatient:
+                impatient._settings = q._settings
+                with pytest.raises(RedisError):
+                    impatient.push("third")
+        finally:
+            pair.master.signal(signal.SIGCONT)
+        q.drop()
+
+
+def test_a_demoted_master_confirms_nothing(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that becomes a replica while a call waits for its own: the call is not confirmed."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 20)
+    client = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
+    outcome: list[Any] = []
+
+    def push() -> None:
+        try:
+            outcome.append(q.push("a"))
+        except (NotConfirmedError, RedisError) as error:
+            outcome.append(error)
+
+    with client, DPQ(client, queue_name, durability="replica") as q:
+        q.push("first")
+        pair.replica.signal(signal.SIGSTOP)
+        thread = threading.Thread(target=push)
+        try:
+            thread.start()
+            while not pair.master.client.info("clients")["blocked_clients"]:
+                time.sleep(0.001)
+            pair.master.client.execute_command("REPLICAOF", "127.0.0.1", pair.replica.port)
+            thread.join(20)
+            assert not thread.is_alive()
+        finally:
+            pair.master.client.execute_command("REPLICAOF", "NO", "ONE")
+            pair.replica.signal(signal.SIGCONT)
+            thread.join(30)
+        assert isinstance(outcome[0], NotConfirmedError | RedisError), outcome
+    pair.settle()
+
+
+# Who is refused
+
+
+def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
+    """Only over redis-py's own clients it is known which connection a command takes."""
+
+    class Other(Redis):
+        pass
+
+    clients: list[Any] = [
+        fakeredis.FakeRedis(),
+        Other.from_url(pair.url),
+        Redis.from_url(pair.url, single_connection_client=True),
+    ]
+    for client in clients:
+        with client, pytest.raises(ConfigurationError, match=r"durability is 'replica'.*Redis"):
+            DPQ(client, queue_name, durability="replica")
+    with pytest.raises(ConfigurationError, match="durability is 'fsync'"):
+        AsyncDPQ(fakeredis.FakeAsyncRedis(), queue_name, durability="fsync")
+    with pytest.raises(ConfigurationError, match="it must be 'async', 'replica' or 'fsync'"):
+        DPQ(clients[0], queue_name, durability="disk")  # type: ignore[arg-type]
+
+
+def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> None:
+    """`fsync` needs Redis 7.2 or Valkey, and an AOF: the first call says so, and what to do."""
+    old = [each for each in find_all_binaries() if each.family == "redis" and each.version < "7.2"]
+    for number, binary in enumerate([*old[:1], find_binary()]):
+        node = Node(place / f"old-{number}", binary, appendonly="no")
+        try:
+            node.start()
+            wanted = "has no WAITAOF.*appendfsync always" if binary in old else "appendonly yes"
+            url = f"unix://{node.socket}"
+            with (
+                DPQ.from_url(url, queue_name, durability="fsync") as q,
+                pytest.raises(ConfigurationError, match=wanted),
+            ):
+                q.push("a")
+
+            async def push(url: str = url, wanted: str = wanted) -> None:
+                async with AsyncDPQ.from_url(url, queue_name, durability="fsync") as q:
+                    with pytest.raises(ConfigurationError, match=wanted):
+                        await q.push("a")
+
+            asyncio.run(push())
+        finally:
+            node.kill()
+            node.client.close()
+
+
+def test_without_a_replica_nothing_is_confirmed(
+    place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master alone answers 0; a user who may not WAIT is told what the server said."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+    node = Node(place / "alone", find_binary())
+    try:
+        node.start()
+        with DPQ.from_url(f"unix://{node.socket}", queue_name, durability="replica") as q:
+            with pytest.raises(NotConfirmedError, match="0 of 1 replica"):
+                q.push("a")
+            node.client.execute_command("ACL", "SETUSER", "default", "-wait")
+            with pytest.raises(NotConfirmedError, match=r"(?i)no permissions.*wait"):
+                q.push("b")
+            assert q.size() == 2
+    finally:
+        node.kill()
+        node.client.close()

@@ -1,0 +1,135 @@
+"""What survives what: each cell of the table in docs/durability.md, on a real server.
+
+A power cut cannot be had here. What stands for it: the AOF as it is when a call returns, in a
+directory of its own; and a server that never asks its disk (`appendfsync no`).
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from soak.servers import Node, Pair
+
+from dpq import DPQ, NotConfirmedError, _durable
+from dpq.server import find_binary
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
+
+AOF = {"appendonly": "yes"}
+KEPT: dict[str, tuple[dict[str, Any], set[str]]] = {
+    "none": ({"appendonly": "no"}, set()),
+    "RDB": ({"appendonly": "no", "save": "3600 1000"}, {"before the save"}),
+    "AOF everysec": (AOF | {"appendfsync": "everysec"}, {"before the save", "after it"}),
+    "AOF always": (AOF | {"appendfsync": "always"}, {"before the save", "after it"}),
+}
+"""Persistence -> the server's settings, and what is there after its process was killed."""
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dpq-survival-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[Node]]:
+    """Servers that are to end with the test."""
+    nodes: list[Node] = []
+    yield nodes
+    for node in nodes:
+        node.kill()
+        node.client.close()
+
+
+def payloads(node: Node, queue_name: str) -> set[str]:
+    with DPQ.from_url(f"unix://{node.socket}", queue_name) as q:
+        assert q.check() == []
+        return {task.payload for task in q.peek(100)}
+
+
+@pytest.mark.parametrize("persistence", KEPT)
+def test_a_killed_process(
+    place: Path, nodes: list[Node], queue_name: str, persistence: str
+) -> None:
+    """What was acknowledged before a SIGKILL is there after a restart as far as it is written."""
+    settings, kept = KEPT[persistence]
+    node = Node(place / "node", find_binary(), **settings)
+    nodes.append(node)
+    node.start()
+    with DPQ.from_url(f"unix://{node.socket}", queue_name) as q:
+        q.push("before the save")
+        if settings.get("save"):
+            node.client.save()
+        q.push("after it")
+    node.kill()
+    node.start()
+    assert payloads(node, queue_name) == kept
+
+
+def from_the_disk(node: Node, place: Path, nodes: list[Node]) -> Node:
+    """A server that begins with the files of another one, as they are now."""
+    other = Node(place / f"copy-{len(nodes)}", node.binary, **node.settings)
+    nodes.append(other)
+    shutil.copytree(node.directory / "appendonlydir", other.directory / "appendonlydir")
+    other.start()
+    return other
+
+
+@pytest.mark.parametrize("policy", ["everysec", "always"])
+def test_what_fsync_has_confirmed_is_in_the_file(
+    place: Path, nodes: list[Node], queue_name: str, policy: str
+) -> None:
+    """A call with `fsync` returns when the server says that its disk has the change."""
+    node = Node(place / "node", find_binary(), appendfsync=policy)
+    nodes.append(node)
+    node.start()
+    with DPQ.from_url(f"unix://{node.socket}", queue_name, durability="fsync") as q:
+        q.push("a")
+        assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a"}
+        q.ack(q.pop().task)
+        assert payloads(from_the_disk(node, place, nodes), queue_name) == set()
+
+
+def test_what_no_disk_was_asked_for_is_not_confirmed(
+    place: Path, nodes: list[Node], queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When the server never asks its disk, `async` returns all the same, and `fsync` refuses."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+    node = Node(place / "node", find_binary(), appendfsync="no")
+    nodes.append(node)
+    node.start()
+    url = f"unix://{node.socket}"
+    with DPQ.from_url(url, queue_name) as q:
+        q.push("a")
+    with DPQ.from_url(url, queue_name, durability="fsync") as q:
+        with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it back"):
+            q.push("b")
+        node.client.config_set("appendfsync", "always")
+        assert q.push("c")
+    assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a", "b", "c"}
+
+
+def test_a_failover(place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that was cut off when it becomes the master has what was confirmed, and no more."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+    pair = Pair(place, find_binary(), hz=100)
+    try:
+        pair.start()
+        with (
+            DPQ.from_url(pair.url, queue_name) as loose,
+            DPQ.from_url(pair.url, queue_name, durability="replica") as durable,
+        ):
+            durable.push("confirmed")
+            loose.push("in time")
+            pair.fence()
+            pair.replica.client.execute_command("REPLICAOF", "NO", "ONE")  # the failover begins
+            loose.push("acknowledged by who is master no more")
+            with pytest.raises(NotConfirmedError, match=r"0 of 1 replica .* a failover may take"):
+                durable.push("not confirmed")
+        pair.master.kill()
+        assert payloads(pair.replica, queue_name) == {"confirmed", "in time"}
+    finally:
+        pair.close()
