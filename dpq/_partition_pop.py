@@ -54,19 +54,8 @@ class _Taken(Generic[P]):
         """How many more are wanted."""
         return 0 if self._size >= BATCH_BYTES else self._most - len(self.tasks)
 
-    def add(
-        self, batches: dict[int, Batch[P] | Exception], order: Sequence[int] | None = None
-    ) -> set[int]:
-        """Add what partitions have answered.
-
-        Args:
-            batches: Of each place.
-            order: The places in the order of their tasks, where it is known; else the priorities
-                say it.
-
-        Returns:
-            The places that had none.
-        """
+    def add(self, batches: dict[int, Batch[P] | Exception], order: Sequence[int]) -> set[int]:
+        """Add what partitions have answered, in this order of theirs; those that had nothing."""
         none: set[int] = set()
         brought: dict[int, list[Task[P]]] = {}
         for place, batch in batches.items():
@@ -77,11 +66,8 @@ class _Taken(Generic[P]):
                 self._size += batch.size
             if not brought.get(place):
                 none.add(place)
-        if order is None:
-            self.tasks += heapq.merge(*brought.values(), key=lambda task: -task.priority)
-        else:
-            queues = {place: iter(tasks) for place, tasks in brought.items()}
-            self.tasks += (task for place in order for task in islice(queues.get(place, ()), 1))
+        coming = {place: iter(tasks) for place, tasks in brought.items()}
+        self.tasks += (task for place in order for task in islice(coming.get(place, ()), 1))
         return none
 
     def batch(self) -> Batch[P]:
@@ -127,7 +113,7 @@ class PartitionPop(Generic[P]):
         if self._ask == 1:
             place = self._turn()
             (batch,) = yield from together([self._parts[place].pop(taken.left, visibility)])
-            taken.add({place: batch})
+            taken.add({place: batch}, [place] * taken.left)
             return
         nobody = [""] * len(self._parts)
         while self._ask < len(self._parts) and taken.left:

@@ -247,6 +247,16 @@ def test_nothing_starves(make: Make, partitions: int, ask: int, consumers: int) 
     assert not passed
 
 
+def test_groups_take_turns(make: Make) -> None:
+    """With round robin the groups of all partitions take turns, by the time they were served."""
+    q = make("", 4, clock=None, ask=4, fairness="round_robin")
+    groups = "abcdefgh"
+    for _ in range(4):
+        q.push_many(Push(group, group=group) for group in groups)
+    served = "".join(drain(q))
+    assert [sorted(served[n : n + 8]) for n in range(0, 32, 8)] == [list(groups)] * 4
+
+
 # Limits
 
 
@@ -284,7 +294,7 @@ def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
 @pytest.mark.parametrize("group", [None, "g"])
 def test_a_429_of_the_queue_closes_all_partitions(make: Make, clock: Clock, group: Any) -> None:
     """With the scope `queue`, or without a group, nobody gets anything until it is over."""
-    q = make()
+    q = make(ask=4)
     q.push_many(Push(n) for n in range(20))
     q.push("first", 9, group=group)
     task = next(task for task in q.pop_many(21) if task.payload == "first")
