@@ -28,7 +28,7 @@ from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal
+from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -348,7 +348,8 @@ class DPQ(QueueFace[P]):
         self._leases.hold(task, visibility or self.default_visibility)
         try:
             yield task
-        except BaseException as error:
+        except BaseException as raised:
+            error = signal_of(raised)
             if self._leases.let_go(task):
                 try:
                     self._drive(self._commands.settle(task, error))

@@ -38,7 +38,7 @@ from dpq import (
     Task,
     Worker,
 )
-from dpq._work import Done
+from dpq._settling import Done, Settling
 from dpq.scheduler import run_daemon
 
 PAUSE_S = 0.05
@@ -181,19 +181,14 @@ class Book:
         """Write down each answer to what has settled a task."""
         unsettled = worker._unsettled
 
-        def note(done: list[Done], results: Sequence[Any]) -> list[Done]:
-            acks = [each for each in done if each.error is None]
-            others = [each for each in done if each.error is not None]
-            answers = list(results)
-            if acks:
-                told = answers.pop(0)
-                if isinstance(told, list):
-                    for each, gone in zip(acks, told, strict=True):
-                        self.settled(each.task, "acked" if gone else "gone")
-            for each, answer in zip(others, answers, strict=True):
-                if not isinstance(answer, Exception):
-                    self.settled(each.task, type(each.error).__name__, each.error)
-            again: list[Done] = unsettled(done, results)
+        def note(asked: list[Settling], results: Sequence[Any]) -> list[Done]:
+            for (_, done), answer in zip(asked, results, strict=True):
+                for place, each in enumerate(done):
+                    if isinstance(answer, list):  # of acks
+                        self.settled(each.task, "acked" if answer[place] else "gone")
+                    elif not isinstance(answer, Exception):
+                        self.settled(each.task, type(each.error).__name__, each.error)
+            again: list[Done] = unsettled(asked, results)
             return again
 
         worker._unsettled = note
