@@ -73,7 +73,8 @@ class DPQ(QueueFace[P]):
         """Open a queue by URL, with a client of its own that has safe timeouts and retries.
 
         Args:
-            url: `redis://`, `rediss://`, `unix://`, `embedded:` (a private, throw-away server) or
+            url: `redis://`, `rediss://`, `unix://`, `redis+cluster://host,host`,
+                `redis+sentinel://host,host/service`, `embedded:` (a private, throw-away server) or
                 `embedded:DIR` (a durable one, shared by all processes that open DIR).
             queue_name: As for `DPQ`.
             settings: The keyword arguments of `DPQ`.
