@@ -1,7 +1,7 @@
 """A call of a script as a value, and what makes one for a queue. No I/O."""
 
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
@@ -10,7 +10,7 @@ from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._schedule import Later
 from dpq._scripts import Script, script
-from dpq.errors import ConfigurationError, DPQError, NotConfirmedError
+from dpq.errors import ConfigurationError, DPQError
 from dpq.models import Task
 
 T = TypeVar("T")
@@ -46,27 +46,6 @@ def parsed(command: Command[T], reply: Any) -> T:
         ) from error
 
 
-def concluded(command: Command[T], reply: Any) -> T:
-    """Read the reply of an operation of one command.
-
-    Raises:
-        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
-    """
-    if isinstance(reply, Unconfirmed):
-        result = _doubted(reply, command.script.name, parsed(command, reply.reply))
-        if isinstance(result, NotConfirmedError):
-            raise result
-        return cast("T", result)
-    return parsed(command, reply)
-
-
-def _doubted(unsure: Unconfirmed, action: str, result: Any) -> Any:
-    """What an operation comes to that has not been confirmed, and began with this script."""
-    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
-        return result
-    return unsure.error(action, result)
-
-
 def same(reply: Any) -> Any:
     """Read a reply that says all by itself."""
     return reply
@@ -96,6 +75,23 @@ def task_name(id_: Any, key: Any) -> TaskName:
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
+def go_on(steps: Steps[T], command: Command[Any], reply: Any) -> Command[Any]:
+    """Tell an operation the reply of its command, or the error that it met; what it asks next.
+
+    Raises:
+        StopIteration: It has ended, with this value.
+        Exception: It has failed.
+    """
+    if not isinstance(reply, Exception):
+        try:
+            result = parsed(command, reply)
+        except Exception as error:
+            reply = error
+        else:
+            return steps.send(result)
+    return steps.throw(reply)
+
+
 def once(command: Command[T]) -> Steps[T]:
     """An operation of one command."""
     result: T = yield command
@@ -110,43 +106,65 @@ def together(
     Yields commands and is sent their raw replies, or the errors that they met.
 
     Returns:
-        For each operation its result, or the exception that it ended with: `NotConfirmedError` in
-        the place of a result, when the operation begins with what is to be confirmed. (A pop that
-        buries something on its way does not: it has tasks to hand out.)
+        For each operation its result, or the exception that it ended with.
     """
     results: list[Any] = [None] * len(operations)
     asked: list[tuple[int, Command[Any]]] = []
-    begun: dict[int, str] = {}
-    unsure: dict[int, Unconfirmed] = {}
-
-    def go_on(index: int, step: Callable[[Any], Command[Any]], value: Any) -> None:
+    for index, steps in enumerate(operations):  # arguments are checked before a server is asked
         try:
-            command = step(value)
-            asked.append((index, command))
-            begun.setdefault(index, command.script.name)
+            asked.append((index, next(steps)))
         except StopIteration as end:
             results[index] = end.value
-            if index in unsure:
-                results[index] = _doubted(unsure[index], begun[index], end.value)
         except Exception as error:
             results[index] = error
-
-    for index, steps in enumerate(operations):
-        go_on(index, steps.send, None)  # arguments are checked before a server is asked
     while asked:
         answered, asked = asked, []
         replies = yield [command for _, command in answered]
         for (index, command), reply in zip(answered, replies, strict=True):
-            if isinstance(reply, Unconfirmed):
-                unsure[index], reply = reply, reply.reply
-            if not isinstance(reply, Exception):
-                try:
-                    reply = parsed(command, reply)
-                except Exception as error:
-                    reply = error
-            steps = operations[index]
-            go_on(index, steps.throw if isinstance(reply, Exception) else steps.send, reply)
+            try:
+                asked.append((index, go_on(operations[index], command, reply)))
+            except StopIteration as end:
+                results[index] = end.value
+            except Exception as error:
+                results[index] = error
     return results
+
+
+def confirmed(steps: Steps[T]) -> Steps[T]:
+    """An operation, at whose end it is told when something of it is not confirmed.
+
+    Not of one that begins with something that nobody waits for: a pop that buries something on its
+    way has tasks to hand out.
+
+    Raises:
+        NotConfirmedError: In the place of the result.
+    """
+    unsure: list[Unconfirmed] = []
+
+    def noting(command: Command[Any]) -> Command[Any]:
+        def parse(reply: Any) -> Any:
+            if isinstance(reply, Unconfirmed):
+                unsure.append(reply)
+                reply = reply.reply
+            return command.parse(reply)
+
+        return command._replace(parse=parse)
+
+    try:
+        command = next(steps)
+        action = command.script.name
+        while True:
+            try:
+                result = yield noting(command)
+            except Exception as error:
+                command = steps.throw(error)
+            else:
+                command = steps.send(result)
+    except StopIteration as end:
+        value: T = end.value
+    if unsure and action in PROMISES and not isinstance(value, Later):  # else it is asked again
+        raise unsure[-1].error(action, value)
+    return value
 
 
 class CommandMaker:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
+from dpq._command import Steps, confirmed
 from dpq._commands import Commands
 from dpq._durable import Durability, named_durability, require_fsync
 from dpq._leases import Leases
@@ -18,6 +19,7 @@ from dpq.models import Fairness, Order, Popped, Task
 from dpq.policy import Backoff
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
@@ -131,6 +133,10 @@ class QueueFace(Generic[P]):
 
     def _start(self) -> None:
         """What a shell sets up after its arguments are checked."""
+
+    def _watched(self, steps: Steps[T]) -> Steps[T]:
+        """An operation as it is driven: one that tells at its end what is not confirmed."""
+        return steps if self._durability == "async" else confirmed(steps)
 
     def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
         """What a pop hands out of the one task, or of none, that it has taken."""

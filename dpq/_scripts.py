@@ -14,7 +14,7 @@ _INCLUDE = re.compile(r"^ *-- @include (_\w+)$", re.MULTILINE)
 _KEY_SLOT = re.compile(r"^-- KEYS\[\d+\] +(\w+)", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # there is one of each, found by its identity
 class Script:
     """One atomic operation on the server.
 

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, concluded, together
+from dpq._command import Command, Steps, go_on, once, parsed, together
 from dpq._durable_link import link_for
 from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
@@ -112,31 +112,35 @@ class DPQ(QueueFace[P]):
     # Sending
 
     def _run(self, command: Command[T]) -> T:
+        if self._durability != "async":
+            return self._drive(once(command))
         self._ready()
-        return concluded(command, self._link.call(command))
+        return parsed(command, self._link.call(command))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        result = self._drive_all([steps], opened=opened)[0]
-        if isinstance(result, Exception):
-            raise result
-        return cast("T", result)
+        steps = self._watched(steps)
+        try:
+            command = next(steps)  # arguments are checked before a server is asked
+            if opened:
+                self._ready()
+            while True:
+                command = go_on(steps, command, self._link.call_all((command,))[0])
+        except StopIteration as end:
+            return cast("T", end.value)
 
-    def _drive_all(self, operations: Sequence[Steps[Any]], *, opened: bool = True) -> list[Any]:
+    def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
-        return self._begin_all(operations, opened=opened)()
+        return self._begin_all(operations)()
 
-    def _begin_all(
-        self, operations: Sequence[Steps[Any]], *, opened: bool = True
-    ) -> Callable[[], list[Any]]:
+    def _begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
         """Send the first commands of operations; what is returned does the rest of `_drive_all`."""
-        driver = together(operations)
+        driver = together([self._watched(steps) for steps in operations])
         try:
             commands = next(driver)
         except StopIteration as end:
             results: list[Any] = end.value
             return lambda: results
-        if opened:
-            self._ready()
+        self._ready()
         receive = self._link.begin(commands)
 
         def rest() -> list[Any]:

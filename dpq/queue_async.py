@@ -23,7 +23,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, once, together
+from dpq._command import Command, Steps, go_on, once, together
 from dpq._durable_link_async import link_for
 from dpq._face import QueueFace
 from dpq._keys import key_of
@@ -133,21 +133,24 @@ class AsyncDPQ(QueueFace[P]):
         return await self._drive(once(command))
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        result = (await self._drive_all([steps], opened=opened))[0]
-        if isinstance(result, Exception):
-            raise result
-        return cast("T", result)
-
-    async def _drive_all(
-        self, operations: Sequence[Steps[Any]], *, opened: bool = True
-    ) -> list[Any]:
-        """Async `DPQ._drive_all`."""
         self._start_in_child()
-        driver = together(operations)
+        steps = self._watched(steps)
         try:
-            commands = next(driver)
+            command = next(steps)
             if opened:
                 await self._ready()
+            while True:
+                command = go_on(steps, command, (await self._link.call_all((command,)))[0])
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Async `DPQ._drive_all`."""
+        self._start_in_child()
+        driver = together([self._watched(steps) for steps in operations])
+        try:
+            commands = next(driver)
+            await self._ready()
             while True:
                 commands = driver.send(await self._link.call_all(commands))
         except StopIteration as end:

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from redis.exceptions import RedisError
 
@@ -42,6 +42,9 @@ from dpq.queue_async import AsyncDPQ
 __all__ = ["AsyncWorker"]
 
 log = logging.getLogger(__name__)
+
+_UNLIMITED = nullcontext()
+AT_ONCE = 16  # tasks that are fetched together; more where many run, at most a sixteenth of them
 
 
 class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
@@ -120,8 +123,10 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._clock_on()
         self._gone = asyncio.Event()
         self._grace_left = self.grace
+        # Handlers that end together would begin together again, and idle while all are fetched.
+        self._at_once = max(AT_ONCE, self.concurrency // AT_ONCE, self.prefetch)
         self._unbegun: deque[Taken] = deque()
-        self._running: dict[asyncio.Task[None], Taken] = {}
+        self._running: dict[asyncio.Task[Any], Taken] = {}
         self._done: list[Done] = []
         self._done_since = math.inf
         self._watches: list[Watch] = []
@@ -189,10 +194,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _step(self, until_empty: bool) -> None:
         """Begin what there is room for; then ask for more, or wait until something has changed."""
-        while self._unbegun and len(self._running) < self.concurrency:
-            taken = self._unbegun.popleft()
-            if taken.lease.alive:  # it may have been lost while it waited to begin
-                self._start(taken)
+        self._fill()
         if self._news.done():
             self._news = asyncio.get_running_loop().create_future()
             self._look = True
@@ -201,7 +203,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._wait_for_news()
         elif self._look:
             self._look = False
-            await self._ask(room, until_empty)
+            await self._ask(min(room, self._at_once), until_empty)
         else:
             until = time.monotonic() + RECHECK_SECONDS
             self._look = await sleep(self._waiter, self._watches, until, self._news)
@@ -291,13 +293,17 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     # One handler
 
-    def _start(self, taken: Taken) -> None:
-        handling = asyncio.create_task(self._handle(taken))
-        self._running[handling] = taken
-        handling.add_done_callback(self._ended)
+    def _fill(self) -> None:
+        while self._unbegun and len(self._running) < self.concurrency and not self._stopping:
+            taken = self._unbegun.popleft()
+            if taken.lease.alive:  # it may have been lost while it waited to begin
+                handling = asyncio.create_task(self._handle(taken))
+                self._running[handling] = taken
+                handling.add_done_callback(self._ended)
 
-    def _ended(self, handling: "asyncio.Task[None]") -> None:
+    def _ended(self, handling: "asyncio.Task[Any]") -> None:
         self._running.pop(handling, None)  # it may have outlived its run
+        self._fill()
         if not self._news.done():
             self._news.set_result(None)
 
@@ -305,15 +311,18 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         place, lease = taken
         task = lease.task
         context = self._context(place, lease)
-        lease.lost = partial(_cancel_lost, context, asyncio.current_task())
+        handling = cast("asyncio.Task[Any]", asyncio.current_task())
+        lease.lost = partial(_cancel_lost, context, handling)
         error: BaseException | None = None
         limit: asyncio.Timeout | None = None
         if not lease.alive:  # lost since it was to begin
             return
         try:
-            await self._tell_awaited(self._before, context)
+            if self._hooked:
+                await self._tell_awaited(self._before, context)
             handler = self._find(task)
-            async with asyncio.timeout(self.time_limit) as limit:
+            limit = asyncio.timeout(self.time_limit) if self.time_limit else None
+            async with limit or _UNLIMITED:
                 result = (
                     handler.call(task, context) if handler.takes_context else handler.call(task)
                 )
@@ -332,6 +341,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if self.queues[place]._leases.let_go(task):  # else settled by its handler, or lost
                 self._done.append(Done(place, task, error))
                 self._done_since = min(self._done_since, time.monotonic())
+            self._ended(handling)  # now: the loop would first end all others that are due
 
     async def _tell_awaited(self, hook: Callable[..., Any] | None, *what: Any) -> None:
         answer = self._tell(hook, *what)
@@ -344,7 +354,6 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 log.exception("%s: a hook failed", self.name)
 
 
-def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any] | None") -> None:
+def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
     context._lose()
-    if handling:
-        handling.cancel()
+    handling.cancel()

@@ -1,8 +1,9 @@
 """What every test may use: real servers, a client, a queue, a clock that moves by hand.
 
-    server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`), one
-                 for each binary found; a test that names it, or anything below, runs once on each
-                 of them (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`)
+    server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`); a
+                 test that names it, or anything below, runs on the first that was found and on one
+                 of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`); with
+                 the soak's settings on all
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
@@ -23,6 +24,7 @@ others are left out; see given_server.py.
 
 import inspect
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 
 import fakeredis
@@ -95,7 +97,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         path = metafunc.definition.path
         soak = hypothesis.settings.get_current_profile_name() == "soak"
-        engines = list(BINARIES)[: 1 if path.stem in SHELLS and not soak else None]
+        engines = list(BINARIES)
+        if not soak:
+            turn = zlib.crc32(metafunc.function.__qualname__.encode())
+            first, *others = engines
+            other = [] if path.stem in SHELLS or not others else [others[turn % len(others)]]
+            engines = [first, *other]
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")

@@ -1,5 +1,6 @@
 """Producers and consumers that go on whatever happens, and a ledger of what they were told."""
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -9,7 +10,7 @@ from typing import Any, Self
 from redis.exceptions import RedisError
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, DPQError, TaskState
+from dpq import DPQ, AsyncDPQ, DPQError, TaskState
 from dpq._keys import key_of
 from dpq.testing import _stored
 
@@ -33,7 +34,7 @@ class Pressure:
     """
 
     def __init__(
-        self, url: str, queue_name: str, *, producers: int = 2, consumers: int = 2
+        self, url: str, queue_name: str, *, producers: int = 2, consumers: int = 1
     ) -> None:
         self.pushed: dict[str, float] = {}
         self.confirmed: set[str] = set()
@@ -45,7 +46,8 @@ class Pressure:
         self._stop = threading.Event()
         works = [self._push] * (producers - 1) + [self._push_safely] + [self._consume] * consumers
         self._threads = [
-            threading.Thread(target=self._go_on, args=(work,), daemon=True) for work in works
+            *(threading.Thread(target=self._go_on, args=(work,), daemon=True) for work in works),
+            threading.Thread(target=lambda: asyncio.run(self._consume_async()), daemon=True),
         ]
 
     def _go_on(self, work: Callable[[DPQ[Any]], None]) -> None:
@@ -71,6 +73,17 @@ class Pressure:
         task, _, _ = queue.pop(timeout=0.2, visibility=600)
         if task and queue.ack(task):
             self.acked.append(task.id)
+
+    async def _consume_async(self) -> None:
+        async with AsyncDPQ[Any].from_url(self._url, self._name) as queue:
+            while not self._stop.is_set():
+                try:
+                    task, _, _ = await queue.pop(timeout=0.2, visibility=600)
+                    if task and await queue.ack(task):
+                        self.acked.append(task.id)
+                except (RedisError, DPQError) as error:
+                    self.errors[type(error).__name__] += 1
+                await asyncio.sleep(PAUSE_S)
 
     def __enter__(self) -> Self:
         for thread in self._threads:

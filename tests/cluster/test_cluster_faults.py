@@ -4,18 +4,26 @@ Nothing that was acknowledged, but for what asynchronous replication loses: that
 what a replica has confirmed is not among it.
 """
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from pressure import Pressure
+from redis.backoff import NoBackoff
 from redis.crc import key_slot
-from redis.exceptions import ClusterError
-from support import wait_for
+from redis.exceptions import ClusterError, RedisError
+from redis.retry import Retry
+from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
-from dpq import DPQ, LeaseLostError, _nodes
+from dpq import DPQ, AsyncDPQ, LeaseLostError, Push, Worker, _nodes
 
 SOAK = settings.get_current_profile_name() == "soak"
 
@@ -40,22 +48,49 @@ def q(healed: Cluster, queue_name: str) -> Iterator[DPQ]:
 
 @pytest.mark.parametrize("times", [1, pytest.param(10, marks=soak)])
 def test_a_master_is_killed(
-    healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str], times: int
+    healed: Cluster,
+    q: DPQ,
+    queues: list[DPQ],
+    capsys: pytest.CaptureFixture[str],
+    times: int,
 ) -> None:
-    """SIGKILL of the master under load: the replica goes on with all that it had."""
+    """SIGKILL of the master under load: the replica goes on with all that it had.
+
+    So does a worker that has queues elsewhere as well, and a client that never sends twice.
+    """
     died = []
-    with Pressure(healed.url, q.queue_name) as pressure:
+    handled: SimpleQueue[Any] = SimpleQueue()
+    worker = Worker(queues, lambda task: handled.put(task.payload))
+    thread = threading.Thread(target=worker.run, kwargs={"signals": False}, daemon=True)
+    thread.start()
+    with Pressure(healed.url, q.queue_name) as pressure, ExitStack() as stack:
+        once = stack.enter_context(healed.client(retry=Retry(NoBackoff(), 0)))
+        others = [stack.enter_context(DPQ(once, queue.queue_name)) for queue in queues]
+        for other in others:
+            other.size()
         for _ in range(times):
             healed.kill(healed.master_of(q.queue_name))
             died.append(time.monotonic())
             pressure.goes_on()
             took = time.monotonic() - died[-1]
+            for number, other in enumerate(others):
+                wait_for(partial(pushed, other, number), healed.seen)
+            assert sorted(handled.get(timeout=PATIENCE_S) for _ in others) == [0, 1, 2]
             if times > 1:
                 healed.heal()
                 pressure.goes_on()
+    worker.stop()
+    thread.join(PATIENCE_S)
     told = pressure.account(q, died)
     with capsys.disabled():
         print(f"\nmaster killed {times} times, load goes on after {took:.1f} s: {told}")
+
+
+def pushed(queue: DPQ, payload: Any) -> bool:
+    try:
+        return bool(queue.push(payload, key=str(payload)))
+    except RedisError:
+        return False
 
 
 def test_a_slot_moves(healed: Cluster, q: DPQ, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,15 +117,16 @@ def meet_a_client(node: Node) -> None:
     wait_for(lambda: node.refusals() > before, node.refusals)
 
 
-def migrate(queue_name: str, home: Node, away: Node) -> int:
-    """Move a queue as redis-cli does: how many keys it had."""
+def migrate(queue_name: str, home: Node, away: Node, *, busy: bool = True) -> int:
+    """Move a queue as redis-cli does, while clients call: how many keys it had."""
     slot = key_slot(queue_name.encode())
     away.ask("CLUSTER SETSLOT", slot, "IMPORTING", home.ask("CLUSTER MYID"))
     home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
     keys = home.ask("CLUSTER GETKEYSINSLOT", slot, 100)
     for key in keys:
         home.ask("MIGRATE", "127.0.0.1", away.port, key, 0, 5000)
-        meet_a_client(home)
+        if busy:
+            meet_a_client(home)
     for node in (away, home):
         node.ask("CLUSTER SETSLOT", slot, "NODE", away.ask("CLUSTER MYID"))
     return len(keys)
@@ -111,6 +147,32 @@ def test_a_slot_that_does_not_get_there(
         q.push("never")
     home.ask("CLUSTER SETSLOT", slot, "STABLE")
     assert [task.payload for task in q.pop_many(10)] == ["before"]
+
+
+def test_waiters_follow_a_slot(healed: Cluster, queues: list[DPQ]) -> None:
+    """Who waits for a task while the queue moves gets it from the new node, also with asyncio."""
+    q, elsewhere, _ = queues
+    home = healed.master_of(q.queue_name)
+    away = healed.master_of(elsewhere.queue_name)
+    found: SimpleQueue[Any] = SimpleQueue()
+
+    async def wait() -> None:
+        async with AsyncDPQ.from_url(healed.url, q.queue_name) as same:
+            found.put((await same.pop(timeout=PATIENCE_S)).task.payload)
+
+    q.size()
+    waits = [lambda: found.put(q.pop(timeout=PATIENCE_S).task.payload), lambda: asyncio.run(wait())]
+    threads = [threading.Thread(target=work, daemon=True) for work in waits]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: home.redis.info("clients")["blocked_clients"] == 2, healed.seen)
+    migrate(q.queue_name, home, away, busy=False)
+    with DPQ(q.redis, q.queue_name) as other:
+        other.push_many([Push(payload=1), Push(payload=2)])
+    assert sorted(found.get(timeout=PATIENCE_S) for _ in threads) == [1, 2]
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    migrate(q.queue_name, away, home, busy=False)
 
 
 @soak

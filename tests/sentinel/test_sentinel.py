@@ -1,0 +1,222 @@
+"""Clients that ask Sentinels for the master work, and find the next one by themselves.
+
+On the first server found; with the soak's settings on each.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from typing import Any
+
+import hypothesis
+import pytest
+from pressure import Pressure
+from redis import Redis
+from redis.asyncio import sentinel as aio_sentinel
+from redis.exceptions import RedisError, ResponseError
+from redis.sentinel import Sentinel
+from support import PATIENCE_S, wait_for
+from topology import SERVICE, Sentinels
+
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker
+from dpq.connect import open_url
+from dpq.server import Binary, Server, find_all_binaries
+
+LONGEST_S = 15.0
+"""For going on after a SIGKILL: 5 s are promised, and a busy machine stalls."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "group" in metafunc.fixturenames:
+        soak = hypothesis.settings.get_current_profile_name() == "soak"
+        binaries = find_all_binaries()[: None if soak else 1]
+        names = [f"{binary.family}-{binary.version}" for binary in binaries]
+        metafunc.parametrize("group", binaries, ids=names, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def group(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
+    group = Sentinels(request.param)
+    yield group
+    group.close()
+
+
+@pytest.fixture
+def healed(group: Sentinels) -> Iterator[Sentinels]:
+    """The group; what a test has broken is mended after it."""
+    yield group
+    group.heal()
+
+
+@contextmanager
+def in_a_thread(work: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop()
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def life_of_a_task(q: DPQ) -> None:
+    q.push("first", priority=1)
+    q.push("later", delay=0.1)
+    task, done, _ = q.pop()
+    assert task.payload == "first"
+    assert done()
+    assert q.pop(timeout=PATIENCE_S).on_success()
+    assert q.check() == []
+    assert q.size() == 0
+
+
+async def async_life_of_a_task(q: AsyncDPQ) -> None:
+    await q.push("first", priority=1)
+    await q.push("later", delay=0.1)
+    assert await (await q.pop()).on_success()
+    assert await (await q.pop(timeout=PATIENCE_S)).on_success()
+    assert await q.check() == []
+
+
+def test_by_url(group: Sentinels, queue_name: str) -> None:
+    """A URL names Sentinels and a service, for both shells."""
+    with DPQ.from_url(group.url, queue_name) as q:
+        life_of_a_task(q)
+
+    async def main() -> None:
+        async with AsyncDPQ.from_url(group.url, queue_name) as q:
+            await async_life_of_a_task(q)
+            await q.drop()
+
+    asyncio.run(main())
+
+
+def test_a_callers_own_client(group: Sentinels, queue_name: str) -> None:
+    """What redis-py's `Sentinel` makes for a master works as it is."""
+    addresses = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
+    with ExitStack() as stack:
+        sentinel = stack.enter_context(Sentinel(addresses))
+        client = stack.enter_context(sentinel.master_for(SERVICE))
+        life_of_a_task(stack.enter_context(DPQ(client, queue_name)))
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            sentinel = await stack.enter_async_context(aio_sentinel.Sentinel(addresses))
+            client = await stack.enter_async_context(sentinel.master_for(SERVICE))
+            q = await stack.enter_async_context(AsyncDPQ(client, queue_name))
+            await async_life_of_a_task(q)
+            await q.drop()
+
+    asyncio.run(main())
+
+
+def test_another_service(group: Sentinels, queue_name: str) -> None:
+    """A service that no Sentinel knows is an error that says so, soon."""
+    began = time.monotonic()
+    with DPQ.from_url(f"{group.url}-not", queue_name) as q, pytest.raises(RedisError) as caught:
+        q.size()
+    assert time.monotonic() - began < 3 + 1.5
+    assert f"{SERVICE}-not" in str(caught.value)
+
+
+def test_workers_and_scheduler_go_on(
+    healed: Sentinels, queue_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a SIGKILL of the master all that wait there go on by themselves; a ledger is kept."""
+    handled: dict[str, float] = {}
+    url = healed.url
+
+    def handle(task: Task[Any]) -> None:
+        handled[task.payload] = time.monotonic()
+
+    async def handle_async(task: Task[Any]) -> None:
+        handle(task)
+
+    def run_async() -> None:
+        async def main() -> None:
+            async with AsyncDPQ.from_url(url, names["async"]) as q:
+                worker = AsyncWorker(q, handle_async)
+                ends.append((asyncio.get_running_loop(), worker))
+                await worker.run(signals=False)
+
+        asyncio.run(main())
+
+    def end_async() -> None:
+        loop, worker = ends[0]
+        loop.call_soon_threadsafe(worker.stop)
+
+    names = {kind: f"{queue_name}-{kind}" for kind in ("thread", "async", "upkeep")}
+    ends: list[tuple[asyncio.AbstractEventLoop, AsyncWorker]] = []
+    with ExitStack() as stack:
+        queues = {kind: stack.enter_context(DPQ.from_url(url, names[kind])) for kind in names}
+        worker = Worker(stack.enter_context(DPQ.from_url(url, names["thread"])), handle)
+        own = open_url(url)
+        stack.callback(own.close)
+        scheduler = Scheduler(own.client, [names["upkeep"]])
+        stack.enter_context(in_a_thread(lambda: worker.run(signals=False), worker.stop))
+        stack.enter_context(in_a_thread(run_async, end_async))
+        stack.enter_context(in_a_thread(scheduler.run, scheduler.stop))
+        master = healed.master()
+        wait_for(lambda: master.redis.info("clients")["blocked_clients"] == 3, healed.seen)
+        due = queues["upkeep"].push("due", delay=1.0)
+        pressure = stack.enter_context(Pressure(url, queue_name))
+        replicated(master.redis)
+        healed.kill(master)
+        died = time.monotonic()
+        for kind in ("thread", "async"):
+            push_at_last(queues[kind], kind)
+        wait_for(lambda: len(handled) == 2, lambda: handled)
+        wait_for(lambda: queues["upkeep"].get(due).state == "ready", healed.seen)
+        handled["scheduler"] = time.monotonic()
+        pressure.goes_on()
+        pressure.stop()
+        told = pressure.account(stack.enter_context(DPQ.from_url(url, queue_name)), [died])
+        for q in queues.values():
+            assert q.check() == []
+    took = {kind: round(moment - died, 1) for kind, moment in handled.items()}
+    with capsys.disabled():
+        print(f"\nmaster of the Sentinels killed; seconds until each goes on: {took}; {told}")
+    assert max(took.values()) < LONGEST_S
+
+
+def replicated(redis: Redis) -> None:
+    """Wait until the replicas have all that there is."""
+    redis.set("written", 1)  # WAIT knows of its own connection's writes only
+    with redis.client() as one:
+        one.set("written", 2)
+        assert one.execute_command("WAIT", 2, PATIENCE_S * 1000) == 2
+
+
+def push_at_last(q: DPQ, payload: str) -> None:
+    def pushed() -> bool:
+        try:
+            return bool(q.push(payload, key=payload))
+        except RedisError:
+            return False
+
+    wait_for(pushed, lambda: "no master")
+
+
+@pytest.mark.parametrize("binary", find_all_binaries(), ids=lambda one: one.version)
+def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
+    """READONLY ends a connection: the next call looks anew for the server, as does a waiter."""
+    found: list[Any] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(Server.start(binary))
+        root = stack.enter_context(Redis.from_url(server.url))
+        waiting, other = (
+            stack.enter_context(DPQ.from_url(server.url, queue_name)) for _ in range(2)
+        )
+        other.size()
+        with in_a_thread(lambda: found.append(waiting.pop(timeout=PATIENCE_S)), lambda: None):
+            wait_for(lambda: root.info("clients")["blocked_clients"] == 1, other.stats)
+            root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
+            with pytest.raises(ResponseError, match="read only"):
+                other.push("never")
+            assert not other._link._ways[""]._idle.kept[-1].is_connected
+            root.execute_command("REPLICAOF", "NO", "ONE")
+            other.push("second")
+    assert found[0].task.payload == "second"
