@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from soak.ledger import Ledger
 from soak.plan import (
     BACKLOG,
+    CONFIRMED,
     GROUPS,
     LIMITED,
     PRODUCERS,
@@ -32,6 +33,7 @@ from dpq import (
     AsyncDPQ,
     AsyncWorker,
     LeaseLostError,
+    NotConfirmedError,
     Push,
     RateLimited,
     Reject,
@@ -68,9 +70,11 @@ class Stop:
 def produce(plan: Plan, name: str) -> None:
     """Push into all queues, at the plan's rate, while their backlogs are not full."""
     stop, ledger, chance = Stop(), Ledger(plan.ledgers / name), random.Random(f"{plan.seed} {name}")
-    with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT)) as first:
+    durability = {"durability": "replica" if name.startswith(CONFIRMED) else "async"}
+    with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT), **durability) as first:
         queues = [first] + [
-            DPQ(first.redis, queue, **plan.settings(queue)) for queue in (LIMITED, STEPPED)
+            DPQ(first.redis, queue, **plan.settings(queue), **durability)
+            for queue in (LIMITED, STEPPED)
         ]
         room = dict.fromkeys(SHARES, 0)
         number, looked, pause = 0, 0.0, 0.0
@@ -123,7 +127,7 @@ def _push_until_known(
             ids = (
                 queue.push_many(pushes) if len(pushes) > 1 else [queue.push(**pushes[0]._asdict())]
             )
-        except RedisError:
+        except (RedisError, NotConfirmedError):
             stop.within(PAUSE_S)
             continue
         back = time.time()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from soak.ledger import Books, End, Fault, Held, Pushed
 from soak.plan import (
+    CONFIRMED,
     CREW,
     CREW_SIZE,
     GROUP_LIMITS,
@@ -196,16 +197,20 @@ class Judge:
         done = {(mark.queue, mark.id) for mark in self._books.done}  # its ack may be unheard
         for key, push in self._pushes.items():
             verdict.checked["lost"] += 1
+            confirmed = push.producer.startswith(CONFIRMED)
             exposed = self._risky(push.sent, push.back)
-            verdict.lossy["acknowledged pushes exposed"] += exposed
+            verdict.lossy["acknowledged pushes exposed"] += exposed and not confirmed
+            verdict.checked["lost though confirmed"] += exposed and confirmed
             if key in ended or key in done:
                 continue
             if push.id in self._stored[push.queue] or push.id in self._dead[push.queue]:
                 continue
             if self._acked_unheard(key):
                 continue
-            if exposed:
+            if exposed and not confirmed:
                 verdict.lossy["of these lost"] += 1
+            elif exposed:
+                verdict.found("lost though confirmed", push)
             else:
                 verdict.found("lost", f"{push}, delivered {self._of_task.get(key)}")
         tried = {

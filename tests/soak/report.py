@@ -17,6 +17,7 @@ from dpq.server import Binary
 
 EXPECTED = {
     "lost": "acknowledged pushes that were neither done nor are stored",
+    "lost though confirmed": "pushes that the replica had confirmed, right before it took over",
     "never pushed": "tasks that nobody has pushed",
     "acknowledged, and delivered again": "deliveries of a task whose ack had been acknowledged",
     "a late ack was taken": "acks that were taken though another consumer had the task by then",
