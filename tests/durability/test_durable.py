@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import signal
 import tempfile
 import threading
@@ -20,6 +21,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
 
+import dpq
 from dpq import (
     DPQ,
     AsyncDPQ,
@@ -37,6 +39,8 @@ from dpq._scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
+
+GUIDES = Path(__file__).parents[2] / "docs"
 
 SHORT_S = 0.03
 """How long an unconfirmed call waits here."""
@@ -471,6 +475,47 @@ def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> No
         finally:
             node.kill()
             node.client.close()
+
+
+@pytest.mark.parametrize(("role", "durability"), [("dpq-producer", "replica"),
+                                                  ("dpq-blind-producer", "fsync")])  # fmt: skip
+def test_users_need_the_word_that_waits(
+    pair: Pair, queue_name: str, role: str, durability: Any
+) -> None:
+    """A line of docs/security.md and `+wait`, or `+waitaof`, are enough."""
+    lines = GUIDES.joinpath("security.md").read_text()
+    (line,) = re.findall(rf"ACL SETUSER {role} reset on >PASSWORD (.*)", lines)
+    rules = re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
+    word = {"replica": "+wait", "fsync": "+waitaof"}[durability]
+    admin = pair.master.client
+    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", *rules, word)
+    try:
+        url = pair.url.replace("unix://", "unix://p:pw@")
+        with DPQ.from_url(url, queue_name, durability=durability) as q:
+            assert q.push("a")
+    finally:
+        admin.execute_command("ACL", "DELUSER", "p")
+        with DPQ.from_url(pair.url, queue_name) as q:
+            q.drop()
+
+
+def test_the_guide_shows_how_to_repeat(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What docs/durability.md shows runs as it stands, and ends when the replica is back."""
+    guide = GUIDES.joinpath("durability.md").read_text()
+    shown = re.findall(r"```python\n(while True:.*?)```", guide, re.DOTALL)
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+    log = logging.getLogger("guide")
+    log.addHandler(logging.Handler())
+    log.handlers[-1].emit = lambda _: pair.replica.signal(signal.SIGCONT)  # type: ignore[method-assign]
+    pair.replica.signal(signal.SIGSTOP)
+    try:
+        exec(shown[0], {"q": durable, "payload": 1, "order_id": "o", "dpq": dpq, "log": log})  # noqa: S102
+    finally:
+        pair.replica.signal(signal.SIGCONT)
+        log.handlers.clear()
+    assert durable.size() == 1
 
 
 def test_without_a_replica_nothing_is_confirmed(
