@@ -17,6 +17,7 @@ import pytest
 from redis import Redis
 from redis import asyncio as aio
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
@@ -34,7 +35,10 @@ from dpq import (
     TaskNotFoundError,
     Worker,
     _durable,
+    _durable_link_async,
+    _link,
 )
+from dpq._link import MISSING
 from dpq._scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
 
@@ -426,6 +430,66 @@ def test_a_demoted_master_confirms_nothing(
             thread.join(30)
         assert isinstance(outcome[0], NotConfirmedError | RedisError), outcome
     pair.settle()
+
+
+def test_what_the_client_sends_is_not_confirmed(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all connections of our own are cut, the client does it, and the caller is told."""
+    cut = RedisConnectionError("cut")
+
+    async def cut_off(self: Any, commands: Any, *, known: bool) -> list[Any]:
+        return [cut] * len(commands)
+
+    def cut_off_too(self: Any, words: Any) -> Callable[[], list[Any]]:
+        return lambda: [MISSING] * len(words)
+
+    async def push(client: Any) -> None:
+        async with client, AsyncDPQ(client, queue_name, durability="replica") as q:
+            await q.push("first")
+            with monkeypatch.context() as patch:
+                patch.setattr(_durable_link_async._Turns, "exchange", cut_off)
+                await q.push("second")
+
+    with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
+        q.push("first")
+        with monkeypatch.context() as patch:
+            patch.setattr(_link._Way, "send", cut_off_too)
+            with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
+                q.push("second")
+        assert q.get(told.value.result).payload == "second"
+        with pytest.raises(NotConfirmedError, match="the client has sent it again"):
+            asyncio.run(push(aio.Redis(unix_socket_path=str(pair.front))))
+        with pytest.raises(RedisConnectionError, match="cut"):  # without retries: once only
+            asyncio.run(push(aio.Redis.from_url(pair.url)))
+        assert q.size() == 5
+        q.drop()
+        q.redis.close()
+
+
+def test_closing_in_the_middle(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a confirmation when the queue object is closed is told so at once."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+
+    async def work() -> None:
+        q: AsyncDPQ[Any] = AsyncDPQ.from_url(pair.url, queue_name, durability="replica")
+        await q.push("first")
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            push = asyncio.ensure_future(q.push("second"))
+            while await q.size() < 2:
+                pass
+            await q._link.aclose()
+            with pytest.raises(NotConfirmedError):
+                await push
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+        await q.drop()
+        await q.close()
+
+    asyncio.run(asyncio.wait_for(work(), 50))
 
 
 # Who is refused

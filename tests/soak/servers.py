@@ -120,13 +120,14 @@ class Pair:
     """A master and its replica.
 
     Attributes:
-        url: Leads to the master, whoever that is.
+        front: The socket of the master, whoever that is.
+        url: Leads there.
     """
 
     def __init__(self, directory: Path, binary: Binary, **settings: Any) -> None:
         self.master, self.replica = (Node(directory / n, binary, **settings) for n in ("a", "b"))
-        self._front = directory / "front.sock"
-        self.url = f"unix://{self._front}"
+        self.front = directory / "front.sock"
+        self.url = f"unix://{self.front}"
 
     def start(self) -> None:
         self.master.start()
@@ -193,9 +194,9 @@ class Pair:
         self._turn()
 
     def _turn(self) -> None:
-        other = self._front.with_suffix(".new")
+        other = self.front.with_suffix(".new")
         os.symlink(self.master.socket, other)
-        other.replace(self._front)
+        other.replace(self.front)
 
 
 def _free_port() -> int:
