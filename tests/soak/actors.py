@@ -7,6 +7,7 @@ does it writes into its ledger. Must not judge anything.
 import asyncio
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -62,6 +63,20 @@ class Stop:
         if not self.told:
             time.sleep(seconds)
         return self.told
+
+
+def note_starving(plan: Plan, name: str) -> None:
+    """Write down, from a thread, when the machine had no time for this process."""
+    ledger = Ledger(plan.ledgers / name)
+
+    def watch() -> None:
+        while True:
+            since = time.time()
+            time.sleep(PAUSE_S)
+            if (now := time.time()) > since + PAUSE_S + plan.visibility / 10:
+                ledger.note("fault", "late", since, now, name)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 # Producers
@@ -147,6 +162,7 @@ class Book:
         self.chance = random.Random(f"{plan.seed} {name}")
         self._lease_ms = round(plan.visibility * 1000)
         self._work_seconds = plan.work_seconds(queue)
+        self._longest = plan.visibility / 5  # far from the end of a lease
         self._ledger = Ledger(plan.ledgers / name)
         self._done: dict[tuple[str, int], float] = {}
 
@@ -211,7 +227,7 @@ class Book:
 
     def work(self) -> float:
         """Seconds that a handler is to take, before it calls `verdict`."""
-        return min(self.chance.expovariate(1 / self._work_seconds), 10 * self._work_seconds)
+        return min(self.chance.expovariate(1 / self._work_seconds), self._longest)
 
     def verdict(self, task: Task[Any]) -> None:
         """End a handler in one of the ways in which handlers end."""

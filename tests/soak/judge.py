@@ -31,6 +31,8 @@ from dpq import RateLimit
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
 
+BUSY = "the machine was busy elsewhere"
+
 SETTLED = ("acked", "acked?", "gone", "buried")
 """What a delivery ends with that does not come back; in doubt whether by this call: `?`, `gone`."""
 
@@ -282,7 +284,11 @@ class Judge:
         """Why a delivery may have ended without a word."""
         held = before.held
         begin = before.moment - SLACK_S
-        for kind, why in (("kill", "its holder was killed"), ("pause", "its holder was stopped")):
+        for kind, why in (
+            ("kill", "its holder was killed"),
+            ("pause", "its holder was stopped"),
+            ("late", BUSY),
+        ):
             moments = self._of_actor.get((kind, held.actor))
             if moments and moments.meet(begin, until):
                 return why
@@ -294,7 +300,7 @@ class Judge:
         if held.queue == STEPPED and any(begin <= step.finish <= until for step in self._steps):
             return "the clock stepped"
         if "starved" in self._moments and self._moments["starved"].meet(begin, until):
-            return "the machine was busy elsewhere"
+            return BUSY
         return ""
 
     # Order

@@ -117,7 +117,7 @@ def _work(verdict: Verdict) -> str:
 
 
 def _faults(books: Books, verdict: Verdict) -> str:
-    kinds = Counter(fault.kind for fault in books.faults)
+    kinds = Counter(fault.kind for fault in books.faults if fault.kind not in ("late", "starved"))
     rows = []
     for kind, times in sorted(kinds.items()):
         seconds = verdict.recovery.get(kind, [])

@@ -22,7 +22,7 @@ def test_a_short_soak_is_sound(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     environment["TMPDIR"] = tempfile.mkdtemp(prefix="dpq-", dir="/tmp")  # short: sockets
-    command = [sys.executable, "-m", "soak", "--minutes", "0.12", "--visibility", "1"]
+    command = [sys.executable, "-m", "soak", "--minutes", "0.08", "--visibility", "1.5"]
     try:
         began = time.monotonic()
         done = subprocess.run(
