@@ -163,11 +163,12 @@ class Judge:
                 yield self._delivery(held, next(mine, None))
 
     def _delivery(self, held: Held, end: End | None) -> Delivery:
-        moment = held.granted / 1000
-        if held.queue == STEPPED:
+        moment = latest = held.granted / 1000
+        if held.queue == STEPPED:  # its clock is read before the call is sent
             moment -= self._offset(held.at) / 1000
+            latest = held.at
         life = sum(fault.finish <= moment for fault in self._lossy)
-        exposed = self._losses.meet(moment - SLACK_S, moment + SLACK_S)
+        exposed = self._losses.meet(moment - SLACK_S, latest + SLACK_S)
         return Delivery(held, moment, end, life, exposed)
 
     def _offset(self, at: float) -> int:
