@@ -1,11 +1,11 @@
 """A call of a script as a value, and what makes one for a queue. No I/O."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
-from dpq._durable import PROMISES, Unconfirmed
+from dpq._durable import PREPARES, PROMISES, Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._schedule import Later
@@ -15,8 +15,9 @@ from dpq.models import Task
 
 T = TypeVar("T")
 
-Steps = Generator["Command[Any]", Any, T]
-"""An operation of several round trips: yields commands, is sent their results, returns its own."""
+Steps = Generator["Command[Any] | list[Command[Any]]", Any, T]
+"""An operation of several round trips: yields commands, is sent their results, returns its own.
+For a list of commands, which travel together, it is sent their raw replies, as `together` is."""
 
 
 class Command(NamedTuple, Generic[T]):
@@ -26,6 +27,9 @@ class Command(NamedTuple, Generic[T]):
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
+
+
+_Request = Command[Any] | list[Command[Any]]
 
 
 def parsed(command: Command[T], reply: Any) -> T:
@@ -44,6 +48,29 @@ def parsed(command: Command[T], reply: Any) -> T:
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
         ) from error
+
+
+def concluded(command: Command[T], reply: Any) -> T:
+    """Read the reply of an operation of one command.
+
+    Raises:
+        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
+    """
+    if isinstance(reply, Unconfirmed):
+        return _sure(reply, command, parsed(command, reply.reply))
+    return parsed(command, reply)
+
+
+def _sure(unsure: Unconfirmed, first: Command[Any] | None, result: T) -> T:
+    """The result of an operation that began with a command, and for which nobody has vouched.
+
+    Raises:
+        NotConfirmedError: Somebody was to.
+    """
+    action = first.script.name if first else ""
+    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+        return result
+    raise unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -75,27 +102,90 @@ def task_name(id_: Any, key: Any) -> TaskName:
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
-def go_on(steps: Steps[T], command: Command[Any], reply: Any) -> Command[Any]:
-    """Tell an operation the reply of its command, or the error that it met; what it asks next.
-
-    Raises:
-        StopIteration: It has ended, with this value.
-        Exception: It has failed.
-    """
-    if not isinstance(reply, Exception):
-        try:
-            result = parsed(command, reply)
-        except Exception as error:
-            reply = error
-        else:
-            return steps.send(result)
-    return steps.throw(reply)
-
-
 def once(command: Command[T]) -> Steps[T]:
     """An operation of one command."""
     result: T = yield command
     return result
+
+
+def steps_of(made: Command[T] | Steps[T]) -> Steps[T]:
+    """What a method of `Commands` has made, as an operation; for partitions it is often one."""
+    return once(made) if isinstance(made, Command) else made
+
+
+def all_of(operations: Iterable[Command[T] | Steps[T]]) -> Steps[list[T]]:
+    """Run operations in step, as one operation.
+
+    Raises:
+        Exception: The first that one of them ended with, once all have ended.
+    """
+    results = yield from together([steps_of(operation) for operation in operations])
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+class Operation(Generic[T]):
+    """An operation under way: what it asks next, and what it comes to.
+
+    Attributes:
+        result: What it has come to, once it asks nothing more.
+    """
+
+    __slots__ = ("_first", "_request", "_steps", "_unsure", "result")
+
+    _request: _Request
+    result: T
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._first: Command[Any] | None = None
+        self._unsure: Unconfirmed | None = None
+
+    def begin(self) -> Sequence[Command[Any]] | None:
+        """What it asks first; None when it has ended.
+
+        Raises:
+            Exception: An argument is wrong.
+        """
+        return self._ask(self._steps.send, None)
+
+    def go_on(self, replies: Sequence[Any]) -> Sequence[Command[Any]] | None:
+        """What it asks next, after the raw replies to the last, or the errors that they met.
+
+        Raises:
+            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended,
+                began with what is to be confirmed, and is not. (A pop that buries something on its
+                way does not begin so: it has tasks to hand out.)
+        """
+        command = self._request
+        if not isinstance(command, Command):
+            return self._ask(self._steps.send, replies)
+        reply = replies[0]
+        if isinstance(reply, Unconfirmed):
+            self._unsure, reply = reply, reply.reply
+        if not isinstance(reply, Exception):
+            try:
+                reply = parsed(command, reply)
+            except Exception as error:
+                reply = error
+            else:
+                return self._ask(self._steps.send, reply)
+        return self._ask(self._steps.throw, reply)
+
+    def _ask(self, tell: Callable[[Any], _Request], what: Any) -> Sequence[Command[Any]] | None:
+        try:
+            self._request = request = tell(what)
+        except StopIteration as end:
+            unsure, result = self._unsure, end.value
+            self.result = _sure(unsure, self._first, result) if unsure else result
+            return None
+        if isinstance(request, Command):
+            if self._first is None and request.script.name not in PREPARES:
+                self._first = request
+            return (request,)
+        return request
 
 
 def together(
@@ -109,62 +199,32 @@ def together(
         For each operation its result, or the exception that it ended with.
     """
     results: list[Any] = [None] * len(operations)
-    asked: list[tuple[int, Command[Any]]] = []
-    for index, steps in enumerate(operations):  # arguments are checked before a server is asked
+    under_way: list[tuple[int, Operation[Any], int]] = []
+    commands: list[Command[Any]] = []
+
+    def advance(index: int, operation: Operation[Any], replies: Sequence[Any] | None) -> None:
         try:
-            asked.append((index, next(steps)))
-        except StopIteration as end:
-            results[index] = end.value
+            asked = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
             results[index] = error
-    while asked:
-        answered, asked = asked, []
-        replies = yield [command for _, command in answered]
-        for (index, command), reply in zip(answered, replies, strict=True):
-            try:
-                asked.append((index, go_on(operations[index], command, reply)))
-            except StopIteration as end:
-                results[index] = end.value
-            except Exception as error:
-                results[index] = error
+            return
+        if asked is None:
+            results[index] = operation.result
+        else:
+            under_way.append((index, operation, len(asked)))
+            commands.extend(asked)
+
+    for index, steps in enumerate(operations):
+        advance(index, Operation(steps), None)  # arguments are checked before a server is asked
+    while under_way:
+        answered, under_way = under_way, []
+        replies = yield commands
+        commands = []
+        first = 0
+        for index, operation, count in answered:
+            advance(index, operation, replies[first : first + count])
+            first += count
     return results
-
-
-def confirmed(steps: Steps[T]) -> Steps[T]:
-    """An operation, at whose end it is told when something of it is not confirmed.
-
-    Not of one that begins with something that nobody waits for: a pop that buries something on its
-    way has tasks to hand out.
-
-    Raises:
-        NotConfirmedError: In the place of the result.
-    """
-    unsure: list[Unconfirmed] = []
-
-    def noting(command: Command[Any]) -> Command[Any]:
-        def parse(reply: Any) -> Any:
-            if isinstance(reply, Unconfirmed):
-                unsure.append(reply)
-                reply = reply.reply
-            return command.parse(reply)
-
-        return command._replace(parse=parse)
-
-    try:
-        command = next(steps)
-        action = command.script.name
-        while True:
-            try:
-                result = yield noting(command)
-            except Exception as error:
-                command = steps.throw(error)
-            else:
-                command = steps.send(result)
-    except StopIteration as end:
-        value: T = end.value
-    if unsure and action in PROMISES and not isinstance(value, Later):  # else it is asked again
-        raise unsure[-1].error(action, value)
-    return value
 
 
 class CommandMaker:
@@ -172,6 +232,7 @@ class CommandMaker:
 
     def __init__(self, queue_name: str, clock: Callable[[], int] | None) -> None:
         self.queue_name = queue_label(queue_name)
+        self._tag = self.queue_name  # of its keys; a partition has another
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 
@@ -181,7 +242,7 @@ class CommandMaker:
         called = script(name)
         keys = self._keys.get(name)
         if keys is None:
-            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
+            keys = tuple(key_of(self._tag, part) for part in called.parts)
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

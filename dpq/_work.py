@@ -12,15 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_SECONDS, error_line, number, whole_number
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
+from dpq._wait import Marker, Watch, watched
 from dpq.errors import (
     ConfigurationError,
     LeaseLostError,
@@ -326,7 +328,6 @@ class WorkerFace(Generic[Q]):
         self.given_back = 0
         self._find = finder(handlers, blocking=self._blocking)
         self._turns = Turns(weights, "round_robin" if weighted else order)
-        self._commands = [queue._commands for queue in named]
         self._before, self._after, self._on_error = before, after, on_error
         self._hooked = bool(before or after or on_error)
         self._stopping = False
@@ -362,7 +363,7 @@ class WorkerFace(Generic[Q]):
         counts = Counter(running)
         host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
         return [
-            once(
+            steps_of(
                 commands.beat(
                     self._run_id, self.name, host, pid, counts[place], self.concurrency, age
                 )
@@ -372,7 +373,36 @@ class WorkerFace(Generic[Q]):
 
     def _leaving(self) -> list[Steps[Any]]:
         """What tells every queue that this worker has ended."""
-        return [once(commands.leave(self._run_id)) for commands in self._commands]
+        return [steps_of(commands.leave(self._run_id)) for commands in self._commands]
+
+    @property
+    def _commands(self) -> list[Commands[Any]]:
+        return [queue._commands for queue in self.queues]
+
+    def _markers(self) -> list[str]:
+        """What is blocked on: of each queue the markers of all its partitions."""
+        return [marker for commands in self._commands for marker in commands.markers]
+
+    def _of_each(self, watches: Sequence[Watch]) -> list[list[Watch]]:
+        """The watches of each queue, out of those of all or of none."""
+        rest = iter(watches)
+        if not watches:
+            return [[] for _ in self.queues]
+        return [list(islice(rest, len(commands.markers))) for commands in self._commands]
+
+    def _owed(self, watches: Sequence[Sequence[Watch]]) -> list[Marker]:
+        """What is to be handed on by who goes, having watched so much of each queue."""
+        owed: list[Marker] = []
+        if any(watches):
+            first = 0
+            for each, commands in zip(watches, self._commands, strict=True):
+                owed += (Marker(first + number, moment) for number, moment in watched(each))
+                first += len(commands.markers)
+        return owed
+
+    def _unseen(self) -> list[Q]:
+        """The queues that this worker has not seen yet, and which may have partitions."""
+        return [queue for queue in self.queues if queue._settings is None]
 
     def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep alive what a pop has brought; so the server is there."""

@@ -23,14 +23,14 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, once, together
+from dpq._command import Command, Operation, Steps, steps_of, together
 from dpq._durable_link_async import link_for
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import Shared
 from dpq._nodes import reachable
-from dpq._wait import Watch, watched
+from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
@@ -77,7 +77,7 @@ class AsyncDPQ(QueueFace[P]):
         self._pid = os.getpid()
         self._link = link_for(self._redis, self.durability)
         self._leases = AsyncKeeper(self._extend_many)
-        self._waiters = AsyncWaiters(self._link, [key_of(self.queue_name, "wake")])
+        self._waiters = AsyncWaiters(self._link, self._commands.markers)
         self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -129,31 +129,33 @@ class AsyncDPQ(QueueFace[P]):
 
     # Sending
 
-    async def _run(self, command: Command[T]) -> T:
-        return await self._drive(once(command))
+    async def _run(self, made: Command[T] | Steps[T]) -> T:
+        return await self._drive(steps_of(made))
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         self._start_in_child()
-        steps = self._watched(steps)
-        try:
-            command = next(steps)
-            if opened:
-                await self._ready()
-            while True:
-                command = go_on(steps, command, (await self._link.call_all((command,)))[0])
-        except StopIteration as end:
-            return cast("T", end.value)
+        operation = Operation(steps)
+        commands = operation.begin()
+        if opened:
+            await self._ready()
+        while commands is not None:
+            commands = operation.go_on(await self._link.call_all(commands))
+        if self._commands.seen is not None:
+            await self._found(self._commands.seen)
+        return operation.result
 
     async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `DPQ._drive_all`."""
         self._start_in_child()
-        driver = together([self._watched(steps) for steps in operations])
+        driver = together(operations)
         try:
             commands = next(driver)
             await self._ready()
             while True:
                 commands = driver.send(await self._link.call_all(commands))
         except StopIteration as end:
+            if self._commands.seen is not None:
+                await self._found(self._commands.seen)
             return cast("list[Any]", end.value)
 
     async def _ready(self) -> None:
@@ -161,6 +163,18 @@ class AsyncDPQ(QueueFace[P]):
             await self._opening.get()
 
     async def _open(self) -> None:
+        if not self._server_checked:
+            await self._check_server()
+        await self._found(await self._drive(self._commands.open(), opened=False))
+
+    async def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
+        markers = self._commands.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._link, markers)
+
+    async def _check_server(self) -> None:
         try:
             with reachable():
                 await self._link.nodes.ready()
@@ -172,7 +186,7 @@ class AsyncDPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = await self._drive(self._commands.open(), opened=False)
+        self._server_checked = True
 
     async def _save_points(self, at: Mapping[str, Any]) -> str | None:
         try:
@@ -251,22 +265,30 @@ class AsyncDPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._drive(self._commands.pop(most, visibility, who))
-        if batch.tasks or timeout == 0:
+        if timeout == 0 or (batch.tasks and not batch.looks):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
-        async with self._waiters.take() as waiter:
-            watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            while not batch.tasks and await sleep(waiter, watch, until, stop):
-                batch = await self._drive(self._commands.pop(most, visibility, watch[0].mine))
-                watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            await waiter.withdraw([] if batch.tasks else watched(watch))
-        return batch.tasks
+        while True:
+            waiters = self._waiters
+            async with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and await sleep(waiter, watches, until, stop):
+                    batch = await self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    watches = looked(batch, watches)
+                await waiter.withdraw(watched(watches))
+            if self._waiters is waiters:
+                return batch.tasks
 
     async def _give_back(self, taking: "asyncio.Task[list[Task[P]]]") -> None:
         """Release what a cancelled pop has got; where that fails, the leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
-            await self._drive_all([once(self._commands.release(task, 0, None)) for task in tasks])
+            await self._drive_all(
+                [steps_of(self._commands.release(task, 0, None)) for task in tasks]
+            )
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """Run what a cancelled caller does not break off, and what `close` waits for."""
@@ -409,7 +431,7 @@ class AsyncDPQ(QueueFace[P]):
     async def drop(self) -> None:
         """Async `DPQ.drop`."""
         await self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._settings = None
+        self._forget()
 
     async def set_limit(
         self,

@@ -20,12 +20,20 @@ from typing import Any, NamedTuple
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
-from dpq._keys import key_of
 from dpq._leases import Lease
-from dpq._wait import RECHECK_SECONDS, Waiter, Watch, sleep, time_left, watched
+from dpq._wait import (
+    RECHECK_SECONDS,
+    Waiter,
+    Watch,
+    asking,
+    looked,
+    sleep,
+    time_left,
+    watched,
+)
 from dpq._work import (
     ASYNC_HANDLER,
     LATEST_ACK_SECONDS,
@@ -130,8 +138,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 DPQ itself.
         """
         self._begin(until_empty)
-        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = _Patient(self.queues[0]._link.nodes, names)
+        self._waiter = _Patient(self.queues[0]._link.nodes, self._markers())
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
@@ -400,11 +407,16 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
         """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
-        asked: set[int] = set()
-        empty: dict[int, Watch] = {}
+        if not asleep and (unseen := self._unseen()):
+            try:
+                self._look_for_partitions(unseen)
+            except RedisError as error:
+                self._wait_out(error)
+                return done
+        watches = self._of_each(self._watches)
         for place in self._turns.next():
-            mine = self._watches[place].mine if self._watches else "-"
-            pop = self._commands[place].pop(
+            mine = asking(watches[place]) if watches[place] else "-"
+            pop = self.queues[place]._commands.pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
             operations = settling(done, self._commands)
@@ -413,9 +425,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             taken += self._brought(place, batch)
             if isinstance(batch, RedisError):
                 return done
-            asked.add(place)
-            if not batch.tasks:
-                empty[place] = Watch(batch.now_ms, batch.next_event_ms)
+            watches[place] = looked(batch, watches[place])
             if len(taken) >= room:
                 break
         if not taken and self._until_empty and self._all_gone():
@@ -423,13 +433,23 @@ class Worker(WorkerFace[DPQ[Any]]):
         elif asleep:
             pass  # who sleeps watches
         elif taken:
-            if self._watches:
-                owed = [marker for marker in watched(self._watches) if marker.number not in asked]
+            owed = self._owed(watches)
+            if self._watches or owed:
                 self._waiter.withdraw(owed)
                 self._watches = []
         else:
-            self._watches = [empty[place] for place in range(len(self.queues))]
+            self._watches = [watch for each in watches for watch in each]
         return done
+
+    def _look_for_partitions(self, unseen: Sequence[DPQ[Any]]) -> None:
+        """Block on all markers of queues that were not there before."""
+        for queue in unseen:
+            queue._ready()
+        markers = self._markers()
+        if len(markers) != len(self._waiter.markers):
+            self._waiter.withdraw(watched(self._watches))
+            self._waiter.close()
+            self._waiter, self._watches = _Patient(self.queues[0]._link.nodes, markers), []
 
     def _stop_watching(self) -> None:
         """Every thread has work: what would wake one is for others."""
@@ -444,7 +464,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._lock.notify_all()
 
     def _all_gone(self) -> bool:
-        counts = [once(commands.stats()) for commands in self._commands]
+        counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(self.queues[0]._drive_all(counts))
 
     def _wait_out(self, error: RedisError) -> None:

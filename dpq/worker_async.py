@@ -19,11 +19,10 @@ from typing import Any, cast
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
-from dpq._keys import key_of
-from dpq._wait import RECHECK_SECONDS, Watch, watched
+from dpq._wait import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
     LATEST_ACK_SECONDS,
@@ -69,8 +68,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _run(self, until_empty: bool, signals: bool) -> int:
         await self._begin()
-        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = AsyncWaiter(self.queues[0]._link, names)
+        self._waiter = self._new_waiter()
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
             working = asyncio.create_task(self._work(until_empty))
@@ -218,11 +216,20 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _ask(self, room: int, until_empty: bool) -> None:
         """Settle what is done, and ask queue after queue until there is no room left."""
-        found: dict[int, Watch] = {}
-        taken = 0
+        if unseen := self._unseen():
+            try:
+                await self._look_for_partitions(unseen)
+            except RedisError as error:
+                await self._wait_out(error)
+                self._look = True
+                return
+        watches = self._of_each(self._watches)
+        asked = taken = 0
         for place in self._turns.next():
-            mine = self._watches[place].mine if self._watches else "-"
-            pop = self._commands[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
+            mine = asking(watches[place]) if watches[place] else "-"
+            pop = self.queues[place]._commands.pop(
+                min(room - taken, MAX_BATCH), self.visibility, mine
+            )
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
                 await self._wait_out(batch)
@@ -231,19 +238,32 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 raise batch
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
-            found[place] = Watch(batch.now_ms, batch.next_event_ms)
+            watches[place] = looked(batch, watches[place])
+            asked += 1
             if taken >= room:
                 break
-        if taken or len(found) < len(self.queues):
-            if self._watches:
-                owed = [marker for marker in watched(self._watches) if marker.number not in found]
+        if taken or asked < len(self.queues):
+            owed = self._owed(watches)
+            if self._watches or owed:
                 await self._waiter.withdraw(owed)
             self._watches = []
             self._look = True
         elif until_empty and not self._done and await self._all_gone():
             self._end()
         else:
-            self._watches = [found[place] for place in range(len(self.queues))]
+            self._watches = [watch for each in watches for watch in each]
+
+    async def _look_for_partitions(self, unseen: Sequence[AsyncDPQ[Any]]) -> None:
+        """Block on all markers of queues that were not there before."""
+        for queue in unseen:
+            await queue._ready()
+        if len(self._markers()) != len(self._waiter.markers):
+            await self._waiter.withdraw(watched(self._watches))
+            await self._waiter.aclose()
+            self._waiter, self._watches = self._new_waiter(), []
+
+    def _new_waiter(self) -> AsyncWaiter:
+        return AsyncWaiter(self.queues[0]._link, self._markers())
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
@@ -265,7 +285,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._exchange()
 
     async def _all_gone(self) -> bool:
-        counts = [once(commands.stats()) for commands in self._commands]
+        counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(await self.queues[0]._drive_all(counts))
 
     async def _wait_out(self, error: RedisError) -> None:
