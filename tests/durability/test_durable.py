@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,31 @@ def test_what_changes_something_waits_for_a_replica(
     before = waits(pair)
     (VERBS | OTHERS)[verb](durable, task)
     assert waits(pair) == before + (verb in VERBS)
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_each_verb_says_when_it_is_not_confirmed(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """So does each of a queue in partitions, with the result of all of them; and nothing else."""
+    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
+        q.push_many([Push(n) for n in range(30)])
+        q.bury(q.pop().task, "so that one is dead")
+        tasks = iter(q.pop_many(25))
+        with replica_away(pair, monkeypatch):
+            for verb, call in VERBS.items():
+                task = q.peek(1)[0] if verb in ("update", "cancel") else next(tasks)
+                if verb == "replay":
+                    with suppress(NotConfirmedError):
+                        q.bury(task, "so that one is dead again")
+                with pytest.raises(NotConfirmedError) as told:
+                    call(q, task)
+                assert told.value.confirmed == 0, verb
+                if verb == "push_many":
+                    assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
+            for call in OTHERS.values():
+                call(q, next(tasks))
+        q.drop()
 
 
 def test_what_is_not_confirmed_says_what_was_done(
