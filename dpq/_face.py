@@ -102,10 +102,10 @@ class QueueFace(Generic[P]):
                 does a key without a group. The order is that of each partition, and between them
                 as `ask` says. A limit of the whole queue is refused; `dead_max_tasks` counts for
                 each partition. It cannot change while the queue is stored; see docs/scaling.md.
-            ask: At the first task of how many partitions a pop looks, 1 to 1024: the more, the
-                stricter and the dearer. From `partitions` on, the order is strict for one consumer
-                at a time; below, a consumer passes over a better task `partitions` / (`ask` - 1)
-                times at most; 1 takes the partitions in turn.
+            ask: At the first task of how many partitions a pop looks (1 to 1024) before it takes
+                the best: the more, the stricter and the dearer. From `partitions` on, the order is
+                strict for one consumer at a time; 1 takes the partitions in turn, in one round trip
+                instead of two. Source: docs/scaling.md, "The order".
             clock: For tests only: the time in ms, instead of the server's.
 
         `order`, `aging`, `fairness`, `partitions` and the two caps belong to the queue: the first

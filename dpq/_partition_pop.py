@@ -1,13 +1,15 @@
 """From which partitions a pop takes. No I/O.
 
-A client remembers the head of each partition from when it last looked there. With `ask` of N:
+With `ask` of N:
 
-* 1: the partitions in turn, without comparing.
-* from 2 on: the one whose head is best as far as is known; in the same round trip the head that it
-  has then, and those of `ask` - 1 others in turn, are looked at. So each is looked at in any
-  ceil(N / (ask - 1)) pops of a client, and what became ready is overtaken no more often by that
-  client alone.
-* N: all are looked at, then the best is asked: strict, for one consumer at a time.
+* 1: the partitions in turn, without comparing: one round trip.
+* from 2 on: a look at the heads of `ask` partitions, then a pop where the best is. Half of them are
+  those with the best heads that this client remembers, the others come in turn. A pop that looks at
+  a task never brings a worse one, so of any ceil(N / (`ask` / 2)) pops of a client, one does not
+  pass a given task over. However many consumers there are, more are better: what is compared is
+  fresh. (A pop where the best head is remembered would need one round trip only; but then all
+  consumers run after the same tasks: the more they ask, the worse. Source: docs/scaling.md.)
+* N: all are looked at: strict, for one consumer at a time.
 
 Before a pop says that there is nothing, all partitions have said so.
 """
@@ -18,7 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from dpq._command import Steps, together
 from dpq._commands import BATCH_BYTES, Commands
@@ -37,7 +39,7 @@ class _Taken(Generic[P]):
     Attributes:
         looks: As of a `Batch`.
         failed: What a partition has met; of no interest when others have brought tasks.
-        broken: The partitions that have failed.
+        broken: The partitions whose look has failed.
     """
 
     def __init__(self, most: int) -> None:
@@ -54,7 +56,7 @@ class _Taken(Generic[P]):
 
     def add(
         self, batches: dict[int, Batch[P] | Exception], order: Sequence[int] | None = None
-    ) -> list[int]:
+    ) -> set[int]:
         """Add what partitions have answered.
 
         Args:
@@ -65,7 +67,7 @@ class _Taken(Generic[P]):
         Returns:
             The places that had none.
         """
-        none: list[int] = []
+        none: set[int] = set()
         brought: dict[int, list[Task[P]]] = {}
         for place, batch in batches.items():
             if isinstance(batch, Exception):
@@ -74,7 +76,7 @@ class _Taken(Generic[P]):
                 brought[place] = batch.tasks
                 self._size += batch.size
             if not brought.get(place):
-                none.append(place)
+                none.add(place)
         if order is None:
             self.tasks += heapq.merge(*brought.values(), key=lambda task: -task.priority)
         else:
@@ -97,7 +99,6 @@ class PartitionPop(Generic[P]):
         self._ask = ask
         self._all = range(len(parts))
         self._heads: list[Head | None] = [None] * len(parts)  # none: nothing there, when last seen
-        self._looked = False
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
 
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
@@ -113,38 +114,41 @@ class PartitionPop(Generic[P]):
         words = waiter.split(" ") if " " in waiter else [waiter and "-"] * len(self._parts)
         woken = " " in waiter
         taken: _Taken[P] = _Taken(most)
-        if not woken and self._ask < len(self._parts):
-            yield from self._take_known(taken, visibility)
-        places = [place for place in self._all if words[place] or not woken]
-        yield from self._take_best(taken, visibility, places, words, register=woken)
+        if woken:
+            places = [place for place, word in enumerate(words) if word]
+        else:
+            yield from self._take_some(taken, visibility)
+            places = list(self._all)
+        yield from self._take_all(taken, visibility, places, words, register=woken)
         return taken.batch()
 
-    def _take_known(self, taken: _Taken[P], visibility: float | None) -> Steps[None]:
-        """Take from where the best is, as far as is known; and look at some."""
+    def _take_some(self, taken: _Taken[P], visibility: float | None) -> Steps[None]:
+        """Take from `ask` of the partitions while that brings something."""
         if self._ask == 1:
-            shares = {next(self._turns) % len(self._parts): taken.left}
-            looked_at: list[int] = []
-        else:
-            if not self._looked:
-                yield from self._look(self._all, 1, [""] * len(self._parts), taken)
-                self._looked = True
-            known = sorted((head, place) for place, head in enumerate(self._heads) if head)
-            first = [place for _, place in known[: 1 if taken.left == 1 else self._ask]]
-            shares = dict(zip(first, _spread(taken.left, len(first)), strict=True))
-            turns = islice(self._turns, self._ask - 1) if shares else ()
-            looked_at = list(dict.fromkeys([*first, *(turn % len(self._parts) for turn in turns)]))
-        operations: list[Steps[Any]] = [
-            self._parts[place].pop(share, visibility) for place, share in shares.items() if share
-        ]
-        operations += [self._parts[place].look(1, "") for place in looked_at]
-        results = yield from together(operations)
-        looks = results[len(results) - len(looked_at) :]
-        for place, look in zip(looked_at, looks, strict=True):
-            self._remember(place, look)
-        asked = (place for place, share in shares.items() if share)
-        taken.add(dict(zip(asked, results, strict=False)))
+            place = self._turn()
+            (batch,) = yield from together([self._parts[place].pop(taken.left, visibility)])
+            taken.add({place: batch})
+            return
+        nobody = [""] * len(self._parts)
+        while self._ask < len(self._parts) and taken.left:
+            before = taken.left
+            yield from self._round(taken, visibility, self._some(), nobody, nobody)
+            if taken.left == before:
+                return
 
-    def _take_best(
+    def _turn(self) -> int:
+        return next(self._turns) % len(self._parts)
+
+    def _some(self) -> list[int]:
+        """Those that come in turn, and those whose heads are the best, as far as is remembered."""
+        places = [self._turn() for _ in range(self._ask // 2)]
+        known = ((head, place) for place, head in enumerate(self._heads) if head)
+        places += (place for _, place in heapq.nsmallest(self._ask, known) if place not in places)
+        while len(places) < self._ask:
+            places.append(self._turn())
+        return list(dict.fromkeys(places[: self._ask]))
+
+    def _take_all(
         self,
         taken: _Taken[P],
         visibility: float | None,
@@ -153,31 +157,48 @@ class PartitionPop(Generic[P]):
         *,
         register: bool,
     ) -> Steps[None]:
-        """Look at all of these partitions, and take from the best, until all say there is nothing.
+        """Take from these partitions, the best first, until all have said that there is nothing.
 
         Who is to wait is noted where nothing was found: when all are believed to be empty.
         """
-        waiting = any(words)
+        nobody = [""] * len(words)
         while places and taken.left:
             register = register or not any(self._heads[place] for place in places)
-            noted = register and not taken.tasks
-            count = -(-taken.left // len(places)) + (taken.left > 1)
-            asked_as = words if noted else [""] * len(words)
-            found = yield from self._look(places, count, asked_as, taken)
-            noted = noted or not waiting or bool(taken.tasks)
-            places = [p for p in places if p in found or not (noted or p in taken.broken)]
-            order = _best(found, count, taken.left)
-            shares = Counter(order)
-            who = [""] * len(words) if taken.tasks else words
-            results = yield from together(
-                [self._parts[p].pop(share, visibility, who[p]) for p, share in shares.items()]
-            )
-            batches = dict(zip(shares, results, strict=True))
-            for place in taken.add(batches, order):
-                places.remove(place)
-            for place, batch in batches.items():
-                if words[place] and not isinstance(batch, Exception):
-                    taken.looks[place] = (batch.now_ms, batch.next_event_ms)
+            who = nobody if taken.tasks else words
+            looking = who if register else nobody
+            over, empty = yield from self._round(taken, visibility, places, looking, who)
+            if register or taken.tasks or words == nobody:
+                over |= empty
+            places = [place for place in places if place not in over]
+
+    def _round(
+        self,
+        taken: _Taken[P],
+        visibility: float | None,
+        places: list[int],
+        looking: list[str],
+        taking: list[str],
+    ) -> Steps[tuple[set[int], set[int]]]:
+        """Look at some partitions, and take the best in all of them.
+
+        Returns:
+            Those that a pop found empty, or that have failed; and those that a look found empty.
+        """
+        count = max(-(-2 * taken.left // len(places)), 2)
+        found = yield from self._look(places, count, looking, taken)
+        order = _best(found, count, taken.left)
+        shares = Counter(order)
+        results = yield from together(
+            [self._parts[p].pop(share, visibility, taking[p]) for p, share in shares.items()]
+        )
+        batches = dict(zip(shares, results, strict=True))
+        over = taken.add(batches, order) | taken.broken
+        for place, batch in batches.items():
+            heads = found[place][shares[place] :] or found[place][-1:]  # a group may have an heir
+            self._heads[place] = None if place in over else heads[0]
+            if taking[place] and not isinstance(batch, Exception):
+                taken.looks[place] = (batch.now_ms, batch.next_event_ms)
+        return over, set(places) - found.keys()
 
     def _look(
         self, places: Sequence[int], count: int, words: list[str], taken: _Taken[P]
@@ -199,11 +220,6 @@ class PartitionPop(Generic[P]):
     def _remember(self, place: int, look: Look | Exception) -> None:
         if not isinstance(look, Exception):
             self._heads[place] = look.first[0] if look.first else None
-
-
-def _spread(total: int, count: int) -> list[int]:
-    """So many in about equal shares, larger ones first."""
-    return [total // count + (i < total % count) for i in range(count)]
 
 
 def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
