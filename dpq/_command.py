@@ -5,7 +5,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
-from dpq._durable import PREPARES, PROMISES, Unconfirmed
+from dpq._durable import Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._schedule import Later
@@ -57,18 +57,17 @@ def concluded(command: Command[T], reply: Any) -> T:
         DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
     """
     if isinstance(reply, Unconfirmed):
-        return _sure(reply, command, parsed(command, reply.reply))
+        return _sure(reply, command.script.name, parsed(command, reply.reply))
     return parsed(command, reply)
 
 
-def _sure(unsure: Unconfirmed, first: Command[Any] | None, result: T) -> T:
-    """The result of an operation that began with a command, and for which nobody has vouched.
+def _sure(unsure: Unconfirmed, action: str, result: T) -> T:
+    """The result of an operation in which nobody has vouched for a script.
 
     Raises:
-        NotConfirmedError: Somebody was to.
+        NotConfirmedError: Unless it is to be asked again anyway.
     """
-    action = first.script.name if first else ""
-    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+    if isinstance(result, Later):
         return result
     raise unsure.error(action, result)
 
@@ -133,15 +132,16 @@ class Operation(Generic[T]):
         result: What it has come to, once it asks nothing more.
     """
 
-    __slots__ = ("_first", "_request", "_steps", "_unsure", "result")
+    __slots__ = ("_action", "_pops", "_request", "_steps", "_unsure", "result")
 
     _request: _Request
     result: T
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._first: Command[Any] | None = None
+        self._pops = False
         self._unsure: Unconfirmed | None = None
+        self._action = ""  # the script for which nobody has vouched
 
     def begin(self) -> Sequence[Command[Any]] | None:
         """What it asks first; None when it has ended.
@@ -155,16 +155,15 @@ class Operation(Generic[T]):
         """What it asks next, after the raw replies to the last, or the errors that they met.
 
         Raises:
-            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended,
-                began with what is to be confirmed, and is not. (A pop that buries something on its
-                way does not begin so: it has tasks to hand out.)
+            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended
+                and something of it is not confirmed. (Not of a pop, which may bury something on its
+                way: it has tasks to hand out.)
         """
         command = self._request
         if not isinstance(command, Command):
-            return self._ask(self._steps.send, replies)
-        reply = replies[0]
-        if isinstance(reply, Unconfirmed):
-            self._unsure, reply = reply, reply.reply
+            asked = zip(command, replies, strict=True)
+            return self._ask(self._steps.send, [self._heard(*each) for each in asked])
+        reply = self._heard(command, replies[0])
         if not isinstance(reply, Exception):
             try:
                 reply = parsed(command, reply)
@@ -179,13 +178,22 @@ class Operation(Generic[T]):
             self._request = request = tell(what)
         except StopIteration as end:
             unsure, result = self._unsure, end.value
-            self.result = _sure(unsure, self._first, result) if unsure else result
+            if unsure and not self._pops:
+                result = _sure(unsure, self._action, result)
+            self.result = result
             return None
         if isinstance(request, Command):
-            if self._first is None and request.script.name not in PREPARES:
-                self._first = request
+            self._pops = self._pops or request.script.name == "pop"
             return (request,)
+        self._pops = self._pops or any(command.script.name == "pop" for command in request)
         return request
+
+    def _heard(self, command: Command[Any], reply: Any) -> Any:
+        """A reply, which may be one that nobody has vouched for."""
+        if isinstance(reply, Unconfirmed):
+            self._unsure, self._action = reply, command.script.name
+            return reply.reply
+        return reply
 
 
 def together(

@@ -31,9 +31,6 @@ PROMISES = frozenset(
 """The scripts whose answer says that something has changed for good. Not pop and extend: a lease
 that is lost costs a redelivery, which may come anyway; nor upkeep, which is done again."""
 
-PREPARES = frozenset({"configure", "register"})
-"""The scripts with which an operation may begin that goes on with another."""
-
 WAITAOF_SINCE = (7, 2)
 
 

@@ -135,8 +135,12 @@ class Link:
         """Ask through the client for the replies that are missing, or of the wrong server."""
         for i, command in enumerate(commands):
             reply = replies[i]
-            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
-                replies[i] = self._again(command, known=not isinstance(reply, NoScriptError))
+            if reply is MISSING:
+                replies[i] = self._again(command, known=True)
+            elif isinstance(reply, NoScriptError):
+                replies[i] = self._again(command, known=False)
+            elif refused(reply):
+                replies[i] = self._again(command, known=True)
         return replies
 
     def _again(self, command: Command[Any], *, known: bool) -> Any:

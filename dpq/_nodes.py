@@ -36,6 +36,8 @@ places, and a cluster that fails over refuses everything. redis-py alone repeats
 
 _PAUSE_SECONDS = 0.1
 
+_REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
+
 
 class Node:
     """One server.
@@ -69,7 +71,7 @@ def own_connection(node: Node, **changes: Any) -> Any:
 
 def refused(error: object) -> bool:
     """Is it the answer of a server that does not hold the keys (any more), and has run nothing?"""
-    return isinstance(error, AskError | TryAgainError | ClusterDownError)  # MovedError: an AskError
+    return isinstance(error, _REFUSALS)
 
 
 def told(error: ResponseError) -> ResponseError:

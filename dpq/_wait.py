@@ -150,7 +150,8 @@ class _Block:
             ConnectionError, TimeoutError: There is no answer.
         """
         if self.until is not None:
-            if time.monotonic() > self.until and self._nodes.direct:
+            overdue = self._nodes.direct and time.monotonic() > self.until
+            if overdue and not self.can_read(0):
                 raise RedisTimeoutError("a block did not end in time")
             return
         if self._connection is None:

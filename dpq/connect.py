@@ -14,6 +14,7 @@ at most. A script whose reply is lost may have run, so each is written to be sen
 This module must not read the environment, hold a client, or know what a queue is.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -44,8 +45,6 @@ if TYPE_CHECKING:
     from .server import Server
 
 T = TypeVar("T")
-
-NO_MASTER = "no Sentinel names a master {!r} that is up"
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,8 @@ class _Sentinel(Sentinel):
         """Ask for the address of the master."""
         try:
             return super().discover_master(service_name)  # type: ignore[no-untyped-call]
-        except MasterNotFoundError:
-            raise MasterNotFoundError(NO_MASTER.format(service_name)) from None
+        except MasterNotFoundError as error:
+            raise MasterNotFoundError(no_master(service_name, error)) from None
 
 
 def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool:
@@ -159,6 +158,12 @@ def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool
     )
 
 
+def no_master(service: str, error: Exception) -> str:
+    """What redis-py says of Sentinels, without the settings of all connections."""
+    reasons = ", ".join(sorted(set(re.findall(r"> - ([\w:]+)", str(error)))))
+    return f"no Sentinel names a master {service!r} that is up{reasons and f' ({reasons})'}"
+
+
 def sentinel_of(client: Any) -> Any:
     """What a client asks for the master; None for one that knows its server."""
     return getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
@@ -169,6 +174,8 @@ class LateCluster(RedisCluster):
 
     redis-py's own does when it is made, and is none when that fails.
     """
+
+    connection_pool = None  # who looks whether there is one is not to make it connect
 
     def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
         self._settings = settings

@@ -25,7 +25,7 @@ from dpq._url import (
     explained,
     read_url,
 )
-from dpq.connect import NO_MASTER, open_as, sentinel_of
+from dpq.connect import no_master, open_as, sentinel_of
 
 if TYPE_CHECKING:
     from dpq.server import Server
@@ -94,8 +94,8 @@ class _Sentinel(aio_sentinel.Sentinel):
     async def discover_master(self, service_name: str) -> Any:
         try:
             return await super().discover_master(service_name)
-        except aio_sentinel.MasterNotFoundError:
-            raise aio_sentinel.MasterNotFoundError(NO_MASTER.format(service_name)) from None
+        except aio_sentinel.MasterNotFoundError as error:
+            raise aio_sentinel.MasterNotFoundError(no_master(service_name, error)) from None
 
 
 def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
@@ -133,6 +133,7 @@ class _Bounded(aio.AbstractConnection):
             async with asyncio.timeout(give_up):
                 await connecting
         except TimeoutError:
+            await self.disconnect(nowait=True)  # it may have got as far as the handshake
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 
 

@@ -28,7 +28,7 @@ from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal
+from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -73,7 +73,8 @@ class DPQ(QueueFace[P]):
         """Open a queue by URL, with a client of its own that has safe timeouts and retries.
 
         Args:
-            url: `redis://`, `rediss://`, `unix://`, `embedded:` (a private, throw-away server) or
+            url: `redis://`, `rediss://`, `unix://`, `redis+cluster://host,host`,
+                `redis+sentinel://host,host/service`, `embedded:` (a private, throw-away server) or
                 `embedded:DIR` (a durable one, shared by all processes that open DIR).
             queue_name: As for `DPQ`.
             settings: The keyword arguments of `DPQ`.
@@ -348,7 +349,8 @@ class DPQ(QueueFace[P]):
         self._leases.hold(task, visibility or self.default_visibility)
         try:
             yield task
-        except BaseException as error:
+        except BaseException as raised:
+            error = signal_of(raised)
             if self._leases.let_go(task):
                 try:
                     self._drive(self._commands.settle(task, error))

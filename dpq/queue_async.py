@@ -34,7 +34,7 @@ from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
-from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal
+from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -316,7 +316,8 @@ class AsyncDPQ(QueueFace[P]):
         except GeneratorExit:  # thrown away with its loop: nothing can be awaited
             self._leases.let_go(task)
             raise
-        except BaseException as error:
+        except BaseException as raised:
+            error = signal_of(raised)
             if self._leases.let_go(task):
                 try:
                     await self._finish(self._settle(task, error))

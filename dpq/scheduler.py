@@ -33,7 +33,10 @@ STOP_CHECK_SECONDS = 0.5
 
 
 class Scheduler:
-    """Does the upkeep of some or all queues of one server.
+    """Does the upkeep of some or all queues of one server, or of one cluster.
+
+    It hears at once of what comes first in a queue; in a cluster so for queues in 64 slots, and for
+    the others when it looks, every 5 s at least.
 
     Args:
         redis: The caller's client, which is never closed.

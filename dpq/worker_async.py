@@ -22,19 +22,19 @@ from dpq._arguments import MAX_BATCH
 from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
+from dpq._settling import Done, GivenBack, settling, shuts_something
 from dpq._wait import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
     Context,
-    Done,
-    GivenBack,
     Taken,
     WorkerFace,
+    check_result,
     none_live,
-    settling,
 )
+from dpq.errors import RateLimited, signal_of
 from dpq.policy import FIRST_PAUSE_SECONDS
 from dpq.queue_async import AsyncDPQ
 
@@ -223,6 +223,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 await self._wait_out(error)
                 self._look = True
                 return
+        if shuts_something(self._done):
+            await self._settle()
         watches = self._of_each(self._watches)
         asked = taken = 0
         for place in self._turns.next():
@@ -238,6 +240,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 raise batch
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
+            self._turns.asked(place, len(batch.tasks))
             watches[place] = looked(batch, watches[place])
             asked += 1
             if taken >= room:
@@ -268,13 +271,15 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
         done, self._done, self._done_since = self._done, [], math.inf
-        settling_them = settling(done, self._commands)
+        asked = settling(done, self._commands)
         try:
-            results = await self.queues[0]._drive_all([*settling_them, *operations])
+            results = await self.queues[0]._drive_all(
+                [*(each.operation for each in asked), *operations]
+            )
         except BaseException:
             self._done = done + self._done
             raise
-        again = self._unsettled(done, results[: len(settling_them)])
+        again = self._unsettled(asked, results[: len(asked)])
         if again:
             self._done += again
             self._done_since = time.monotonic() + FIRST_PAUSE_SECONDS
@@ -347,21 +352,37 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                     handler.call(task, context) if handler.takes_context else handler.call(task)
                 )
                 if inspect.isawaitable(result):
-                    await result
+                    result = await result
+                if result is not None:
+                    check_result(handler, result)
         except BaseException as raised:  # it says how the task goes on
-            error = raised
+            error = signal_of(raised)
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 error = TimeoutError(f"ran longer than {self.time_limit:g} s")
-            self._report(place, task, error)
         try:
             for hook, what in self._hooks_at_end(context, error) if self._hooked else ():
                 await self._tell_awaited(hook, *what)
         finally:
             self.handled["done" if error is None else type(error).__name__] += 1
-            if self.queues[place]._leases.let_go(task):  # else settled by its handler, or lost
-                self._done.append(Done(place, task, error))
+            held = self.queues[place]._leases.let_go(task)
+            if error is not None and (held or isinstance(error, Exception)):
+                self._report(place, task, error)
+            if held:  # else settled by its handler, or lost
+                self._end_of(Done(place, task, error))
                 self._done_since = min(self._done_since, time.monotonic())
             self._ended(handling)  # now: the loop would first end all others that are due
+
+    def _end_of(self, done: Done) -> None:
+        """Have a delivery settled; what was fetched ahead under the same limit goes back."""
+        self._done.append(done)
+        if not isinstance(done.error, RateLimited):
+            return
+        fetched, self._unbegun = self._unbegun, deque()
+        for taken in fetched:
+            if done.shuts(taken.place, taken.lease.task):
+                self._give_back([taken])
+            else:
+                self._unbegun.append(taken)
 
     async def _tell_awaited(self, hook: Callable[..., Any] | None, *what: Any) -> None:
         answer = self._tell(hook, *what)

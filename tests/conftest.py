@@ -53,6 +53,7 @@ MANY_CALLS = {
 
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
+    "test_worker_ends",
     *("test_machine", "test_scheduler", "test_partitions"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,

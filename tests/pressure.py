@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, DPQError, TaskState
@@ -31,6 +31,7 @@ class Pressure:
         confirmed: Those of them that a replica has.
         acked: The id of each acknowledged ack.
         errors: What was raised instead, by name.
+        longest: Seconds of the longest push, by a client that does not wait for replicas.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Pressure:
         self.confirmed: set[str] = set()
         self.acked: list[str] = []
         self.errors: Counter[str] = Counter()
+        self.longest = 0.0
         self._url = url
         self._name = queue_name
         self._safe: _Confirmed | None = None
@@ -56,11 +58,14 @@ class Pressure:
                 try:
                     work(queue)
                 except (RedisError, DPQError) as error:
-                    self.errors[type(error).__name__] += 1
+                    self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 time.sleep(PAUSE_S)
 
     def _push(self, queue: DPQ[Any]) -> None:
-        self.pushed[queue.push("x")] = time.monotonic()
+        began = time.monotonic()
+        task_id = queue.push("x")
+        self.pushed[task_id] = time.monotonic()
+        self.longest = max(self.longest, time.monotonic() - began)
 
     def _push_safely(self, queue: DPQ[Any]) -> None:
         safe = self._safe = self._safe or _Confirmed(queue)
@@ -82,7 +87,7 @@ class Pressure:
                     if task and await queue.ack(task):
                         self.acked.append(task.id)
                 except (RedisError, DPQError) as error:
-                    self.errors[type(error).__name__] += 1
+                    self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 await asyncio.sleep(PAUSE_S)
 
     def __enter__(self) -> Self:
@@ -157,4 +162,7 @@ class _Confirmed:
             return task_id, False
         connection = link._way(node)._idle.kept[-1]
         connection.send_command("WAIT", 1, round(REPLICA_S * 1000))
-        return task_id, int(connection.read_response()) >= 1
+        try:
+            return task_id, int(connection.read_response()) >= 1
+        except ResponseError:  # the master was demoted meanwhile
+            return task_id, False

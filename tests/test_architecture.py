@@ -48,6 +48,7 @@ LAYERS = [
     {"_face", "dead", "connect_async", "_wait_async", "_durable_link_async"},
     {"queue", "dead_async"},
     {"queue_async"},
+    {"_settling"},
     {"_work"},
     {"scheduler", "tasks", "worker", "worker_async", "testing"},
     {""},  # dpq itself

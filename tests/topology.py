@@ -254,8 +254,12 @@ class Cluster:
 
     def _settled(self) -> bool:
         views = set()
+        alive = {f"127.0.0.1:{node.port}" for node in self._alive()}
         try:
             for node in self._alive():
+                known = node.ask("CLUSTER NODES")
+                if not alive <= {name for name in known if "handshake" not in known[name]["flags"]}:
+                    return False
                 if node.ask("CLUSTER INFO")["cluster_state"] != "ok":
                     return False
                 told = node.replication()

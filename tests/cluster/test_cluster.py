@@ -5,6 +5,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
@@ -150,6 +151,15 @@ def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ) -> None:
     q.push("now")
     thread.join(PATIENCE_S)
     assert [task.payload for task in found] == ["now"]
+
+
+def test_first_calls_at_the_same_time(cluster: Cluster, names: list[str]) -> None:
+    """Threads that make the first call together share the one client that is being made."""
+    with DPQ.from_url(cluster.url, names[0]) as q, ThreadPoolExecutor(8) as pool:
+        ids = [call.result() for call in [pool.submit(q.push, n) for n in range(8)]]
+        assert len(set(ids)) == 8
+        assert q.size() == 8
+        q.drop()
 
 
 def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:

@@ -17,6 +17,7 @@ from redis import Redis
 from dpq import DPQ, Push, RateLimit, Task, _wait
 from dpq._command import Command
 from dpq._keys import key_of
+from dpq._nodes import Nodes
 from dpq._wait import Marker, Waiter
 
 PATIENCE = 20.0  # seconds until a test gives up
@@ -386,8 +387,8 @@ def test_tasks_that_are_gone_leave_waiters_waiting(
 def test_a_late_marker_hides_no_newer_moment(redis: Redis, queue_name: str) -> None:
     """A moment that came too late for a waiter, put back, leaves the one that stands there now."""
     wake = key_of(queue_name, "wake")
-    waiter = Waiter(redis, [wake])
-    waiter._block(20)
+    waiter = Waiter(Nodes(redis), [wake])
+    waiter._blocks[0].begin(20)
     redis.zadd(wake, {"e": 1000})
     wait_until("the marker is taken", lambda: not redis.exists(wake))
     redis.zadd(wake, {"e": 2000})

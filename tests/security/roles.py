@@ -7,7 +7,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from redis import Redis
-from redis.asyncio import Redis as AsyncRedis
 from support import PATIENCE_S, wait_for
 
 from dpq import (
@@ -150,12 +149,10 @@ def _wait(stage: Stage) -> None:
         Worker(q, handle, concurrency=2, prefetch=2).run(until_empty=True, signals=False)
 
         async def scene() -> None:
-            async with AsyncRedis.from_url(stage.url) as client:
-                aq = AsyncDPQ(client, stage.name)
+            async with AsyncDPQ.from_url(stage.url, stage.name) as aq:
                 owner.push(3, delay=0.1)
                 popped = await aq.pop(timeout=PATIENCE_S)
                 await popped.on_success()
-                await aq.close()
 
         asyncio.run(scene())
         assert q.pop().task is None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import settings
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
@@ -81,12 +82,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(directory)
 
 
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
 class Tls(NamedTuple):
     """A server that speaks TLS on a port, and plain text on its own socket."""
 
     base: str
     server: Server
     certificates: Certificates
+    words: list[str]
 
     def url(self, **more: str) -> str:
         return f"{self.base}?{self.certificates.query(**more)}"
@@ -94,8 +101,7 @@ class Tls(NamedTuple):
 
 @pytest.fixture(scope="module", params=list(BINARIES))
 def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Tls]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     words = ["--bind", "127.0.0.1", "--tls-port", str(port)]
     words += ["--tls-ca-cert-file", certificates.path("ca.pem")]
     words += ["--tls-cert-file", certificates.path("server.pem")]
@@ -107,7 +113,7 @@ def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[
         assert "tls" in told.lower(), told
         pytest.skip(f"{request.param} was built without TLS")
     with server:
-        yield Tls(f"rediss://localhost:{port}/0", server, certificates)
+        yield Tls(f"rediss://localhost:{port}/0", server, certificates, words)
 
 
 def blocked(tls: Tls) -> Callable[[], bool]:
@@ -281,3 +287,40 @@ def test_no_password_is_shown(certificates):
         q.push(1)
     assert SECRET not in str(away.value)
     opened.close()
+
+
+@pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make soak-tests")
+def test_a_cluster(tls: Tls) -> None:
+    """`rediss+cluster://`: calls, and waits for several slots at once, in both shells."""
+    binary, words = tls.server.binary, tls.words
+    port = free_port()
+    more = ["--tls-port", str(port), "--cluster-enabled", "yes", "--tls-cluster", "yes"]
+    more += ["--cluster-announce-ip", "127.0.0.1"]
+    with Server.start(binary, extra_args=[*words, *more]) as node:
+        with Redis.from_url(node.url) as root:
+            root.execute_command("CLUSTER ADDSLOTS", *range(16384))
+            wait_for(
+                lambda: root.execute_command("CLUSTER INFO")["cluster_state"] == "ok", lambda: port
+            )
+        query = tls.certificates.query(ssl_check_hostname="no")  # a cluster names addresses
+        url = f"rediss+cluster://localhost:{port}?{query}"
+        done: list[Any] = []
+        with DPQ.from_url(url, "a") as q:
+            queues = [q, DPQ(q.redis, "b"), DPQ(q.redis, "c")]
+            worker = Worker(queues, lambda task: done.append(task.payload))
+            thread = threading.Thread(target=worker.run, kwargs={"signals": False})
+            thread.start()
+            with Redis.from_url(node.url) as root:
+                wait_for(lambda: root.info("clients")["blocked_clients"] == 3, lambda: done)
+            for number, queue in enumerate(queues):
+                queue.push(number)
+            wait_for(lambda: len(done) == 3, lambda: done)
+            worker.stop()
+            thread.join()
+
+        async def main() -> None:
+            async with AsyncDPQ.from_url(url, "a") as aq:
+                await aq.push(1, delay=0.1)
+                assert (await aq.pop(timeout=10)).task.payload == 1
+
+        asyncio.run(main())

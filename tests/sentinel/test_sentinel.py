@@ -18,9 +18,11 @@ from redis.asyncio import sentinel as aio_sentinel
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import Sentinel
 from support import PATIENCE_S, wait_for
-from topology import SERVICE, Sentinels
+from topology import SERVICE, Node, Sentinels
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, _wait, _wait_async
+from dpq._wait import Waiter
+from dpq._wait_async import AsyncWaiter
 from dpq.connect import open_url
 from dpq.server import Binary, Server, find_all_binaries
 
@@ -220,3 +222,41 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
             root.execute_command("REPLICAOF", "NO", "ONE")
             other.push("second")
     assert found[0].task.payload == "second"
+
+
+def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that does not even end a block in time is given up, and found again later."""
+    for module in (_wait, _wait_async):
+        monkeypatch.setattr(module, "RECHECK_SECONDS", 0.1)
+        monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.1)
+    node = Node(find_all_binaries()[0])
+    url = f"redis://127.0.0.1:{node.port}?socket_connect_timeout=0.05"
+
+    async def wait() -> Any:
+        async with AsyncDPQ.from_url(url, "q") as q:
+            waiter = AsyncWaiter(q._link, ["m"])
+            never = asyncio.get_running_loop().create_future()
+            found = [await waiter.wait(0.05, never)]
+            node.stop()
+            found += [await waiter.wait(0.1, never) for _ in range(6)]
+            assert waiter._blocks[0]._reading is None
+            node.go_on()
+            node.ask("ZADD", "m", 0, "w")
+            found.append(await waiter.wait(PATIENCE_S, never))
+            await waiter.aclose()
+            return found
+
+    try:
+        with DPQ.from_url(url, "q") as q:
+            waiter = Waiter(q._link.nodes, ["m"])
+            assert waiter.wait(0.05) is None
+            node.stop()
+            assert [waiter.wait(0.1) for _ in range(6)] == [None] * 6
+            assert waiter._blocks[0].until is None
+            node.go_on()
+            node.ask("ZADD", "m", 0, "w")
+            assert waiter.wait(PATIENCE_S) == (0, 0)
+            waiter.close()
+        assert asyncio.run(wait()) == [None] * 7 + [(0, 0)]
+    finally:
+        node.kill()

@@ -1,11 +1,14 @@
 """URLs become clients that never wait for long, and passwords are never shown."""
 
+import asyncio
 import contextlib
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,6 +17,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq import DPQ, AsyncDPQ
 from dpq._url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, mask
 from dpq.connect import connect, open_url
 from dpq.errors import ConfigurationError
@@ -167,11 +171,11 @@ def test_no_garbage_reveals_a_password_or_raises(before: str, password: str, aft
 
 
 @contextlib.contextmanager
-def reported() -> Iterator[None]:
+def reported() -> Iterator[Any]:
     """Expect a connection error within the promised time."""
     begin = time.monotonic()
-    with pytest.raises((RedisConnectionError, RedisTimeoutError)):
-        yield
+    with pytest.raises((RedisConnectionError, RedisTimeoutError)) as caught:
+        yield caught
     assert time.monotonic() - begin < UNREACHABLE_S + SLOW_MACHINE_S
 
 
@@ -253,6 +257,51 @@ def test_a_second_address_is_tried_when_the_first_swallows_packets(
         client.ping()
     silent.settimeout(5)
     silent.accept()[0].close()
+
+
+SEVERAL = ["redis+cluster://u:s3cret@{}", "redis+sentinel://u:s3cret@{}/tasks"]
+"""URLs of a cluster and of Sentinels."""
+
+
+def first_call(url: str) -> None:
+    with DPQ.from_url(url, "q") as q:
+        q.push(1)
+
+
+def first_call_async(url: str) -> None:
+    async def work() -> None:
+        async with AsyncDPQ.from_url(url, "q") as q:
+            await q.push(1)
+
+    asyncio.run(work())
+
+
+def test_several_that_never_answer_are_reported_in_time(silent: socket.socket) -> None:
+    """All nodes, or Sentinels, that a URL names share one bound; the error names them."""
+    hosts = ",".join([f"127.0.0.1:{silent.getsockname()[1]}"] * 3)
+    cases = [
+        (call, url.format(hosts) + "?socket_connect_timeout=0.5")
+        for url in SEVERAL
+        for call in (first_call, first_call_async)
+    ]
+
+    def run(call: Callable[[str], None], url: str) -> None:
+        with reported() as caught:
+            call(url)
+        assert hosts in str(caught.value)
+        assert "s3cret" not in str(caught.value)
+
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(run, *case) for case in cases]:
+            done.result()
+
+
+@pytest.mark.parametrize("url", SEVERAL)
+def test_opening_several_asks_nobody(url: str) -> None:
+    """A client of several servers connects when it is first used, and may be closed unused."""
+    opened = open_url(url.format("127.0.0.1:1,[::1]:2,name"))
+    assert opened.label == url.replace("s3cret", "***").format("127.0.0.1:1,[::1]:2,name")
+    opened.close()
 
 
 # --- Against a server
