@@ -38,7 +38,7 @@ SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
     *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
-    *("adaptive", "worker", "durability"),
+    *("adaptive", "worker", "durability", "partitions"),
 )
 
 
@@ -97,7 +97,7 @@ class Watched(Redis):
         return longest
 
 
-def _server_clock(pid: int) -> Callable[[], float]:
+def server_clock(pid: int) -> Callable[[], float]:
     """The processor time of a process in seconds; where there is no such clock, real time."""
     if sys.platform == "linux":
         return partial(time.clock_gettime, (~pid << 3) | 2)  # MAKE_PROCESS_CPUCLOCK, CPUCLOCK_SCHED
@@ -122,7 +122,7 @@ class Bench:
     def watched(self, **settings: Any) -> tuple[DPQ[Any], Watched]:
         """A queue whose client notes the longest script."""
         client = Watched.from_url(self.server.url)
-        client.clock = _server_clock(self.server.pid)
+        client.clock = server_clock(self.server.pid)
         name = f"bench-{uuid4().hex}"
         return DPQ(client, name, default_visibility=3600, **settings), client
 

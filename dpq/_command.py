@@ -1,22 +1,23 @@
 """A call of a script as a value, and what makes one for a queue. No I/O."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
-from dpq._durable import PROMISES, Unconfirmed
+from dpq._durable import Unconfirmed
 from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._schedule import Later
 from dpq._scripts import Script, script
-from dpq.errors import ConfigurationError, DPQError, NotConfirmedError
+from dpq.errors import ConfigurationError, DPQError
 from dpq.models import Task
 
 T = TypeVar("T")
 
-Steps = Generator["Command[Any]", Any, T]
-"""An operation of several round trips: yields commands, is sent their results, returns its own."""
+Steps = Generator["Command[Any] | list[Command[Any]]", Any, T]
+"""An operation of several round trips: yields commands, is sent their results, returns its own.
+For a list of commands, which travel together, it is sent their raw replies, as `together` is."""
 
 
 class Command(NamedTuple, Generic[T]):
@@ -26,6 +27,9 @@ class Command(NamedTuple, Generic[T]):
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
+
+
+_Request = Command[Any] | list[Command[Any]]
 
 
 def parsed(command: Command[T], reply: Any) -> T:
@@ -53,28 +57,19 @@ def concluded(command: Command[T], reply: Any) -> T:
         DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
     """
     if isinstance(reply, Unconfirmed):
-        return sure(reply, command, parsed(command, reply.reply))
+        return _sure(reply, command.script.name, parsed(command, reply.reply))
     return parsed(command, reply)
 
 
-def sure(unsure: Unconfirmed, first: Command[Any], result: T) -> T:
-    """The result of an operation that began with a command, and that nobody has vouched for.
+def _sure(unsure: Unconfirmed, action: str, result: T) -> T:
+    """The result of an operation in which nobody has vouched for a script.
 
     Raises:
-        NotConfirmedError: Somebody was to.
+        NotConfirmedError: Unless it is to be asked again anyway.
     """
-    doubted = _doubted(unsure, first, result)
-    if isinstance(doubted, NotConfirmedError):
-        raise doubted
-    return result
-
-
-def _doubted(unsure: Unconfirmed, first: Command[Any], result: Any) -> Any:
-    """What an operation comes to that has not been confirmed."""
-    action = first.script.name
-    if action not in PROMISES or isinstance(result, Later):  # it is to be asked again
+    if isinstance(result, Later):
         return result
-    return unsure.error(action, result)
+    raise unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -106,27 +101,99 @@ def task_name(id_: Any, key: Any) -> TaskName:
     return TaskName(task_id(id_), "") if key is None else TaskName("", label("key", key))
 
 
-def go_on(steps: Steps[T], command: Command[Any], reply: Any) -> Command[Any]:
-    """Tell an operation the reply of its command, or the error that it met; what it asks next.
-
-    Raises:
-        StopIteration: It has ended, with this value.
-        Exception: It has failed.
-    """
-    if not isinstance(reply, Exception):
-        try:
-            result = parsed(command, reply)
-        except Exception as error:
-            reply = error
-        else:
-            return steps.send(result)
-    return steps.throw(reply)
-
-
 def once(command: Command[T]) -> Steps[T]:
     """An operation of one command."""
     result: T = yield command
     return result
+
+
+def steps_of(made: Command[T] | Steps[T]) -> Steps[T]:
+    """What a method of `Commands` has made, as an operation; for partitions it is often one."""
+    return once(made) if isinstance(made, Command) else made
+
+
+def all_of(operations: Iterable[Command[T] | Steps[T]]) -> Steps[list[T]]:
+    """Run operations in step, as one operation.
+
+    Raises:
+        Exception: The first that one of them ended with, once all have ended.
+    """
+    results = yield from together([steps_of(operation) for operation in operations])
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+class Operation(Generic[T]):
+    """An operation under way: what it asks next, and what it comes to.
+
+    Attributes:
+        result: What it has come to, once it asks nothing more.
+    """
+
+    __slots__ = ("_action", "_pops", "_request", "_steps", "_unsure", "result")
+
+    _request: _Request
+    result: T
+
+    def __init__(self, steps: Steps[T]) -> None:
+        self._steps = steps
+        self._pops = False
+        self._unsure: Unconfirmed | None = None
+        self._action = ""  # the script for which nobody has vouched
+
+    def begin(self) -> Sequence[Command[Any]] | None:
+        """What it asks first; None when it has ended.
+
+        Raises:
+            Exception: An argument is wrong.
+        """
+        return self._ask(self._steps.send, None)
+
+    def go_on(self, replies: Sequence[Any]) -> Sequence[Command[Any]] | None:
+        """What it asks next, after the raw replies to the last, or the errors that they met.
+
+        Raises:
+            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended
+                and something of it is not confirmed. (Not of a pop, which may bury something on its
+                way: it has tasks to hand out.)
+        """
+        command = self._request
+        if not isinstance(command, Command):
+            asked = zip(command, replies, strict=True)
+            return self._ask(self._steps.send, [self._heard(*each) for each in asked])
+        reply = self._heard(command, replies[0])
+        if not isinstance(reply, Exception):
+            try:
+                reply = parsed(command, reply)
+            except Exception as error:
+                reply = error
+            else:
+                return self._ask(self._steps.send, reply)
+        return self._ask(self._steps.throw, reply)
+
+    def _ask(self, tell: Callable[[Any], _Request], what: Any) -> Sequence[Command[Any]] | None:
+        try:
+            self._request = request = tell(what)
+        except StopIteration as end:
+            unsure, result = self._unsure, end.value
+            if unsure and not self._pops:
+                result = _sure(unsure, self._action, result)
+            self.result = result
+            return None
+        if isinstance(request, Command):
+            self._pops = self._pops or request.script.name == "pop"
+            return (request,)
+        self._pops = self._pops or any(command.script.name == "pop" for command in request)
+        return request
+
+    def _heard(self, command: Command[Any], reply: Any) -> Any:
+        """A reply, which may be one that nobody has vouched for."""
+        if isinstance(reply, Unconfirmed):
+            self._unsure, self._action = reply, command.script.name
+            return reply.reply
+        return reply
 
 
 def together(
@@ -137,36 +204,34 @@ def together(
     Yields commands and is sent their raw replies, or the errors that they met.
 
     Returns:
-        For each operation its result, or the exception that it ended with: `NotConfirmedError` in
-        the place of a result, when the operation begins with what is to be confirmed. (A pop that
-        buries something on its way does not: it has tasks to hand out.)
+        For each operation its result, or the exception that it ended with.
     """
     results: list[Any] = [None] * len(operations)
-    asked: list[tuple[int, Command[Any]]] = []
-    first: dict[int, Command[Any]] = {}
-    unsure: dict[int, Unconfirmed] = {}
+    under_way: list[tuple[int, Operation[Any], int]] = []
+    commands: list[Command[Any]] = []
 
-    def go_to(index: int, ask: Callable[..., Command[Any]], *reply: Any) -> None:
+    def advance(index: int, operation: Operation[Any], replies: Sequence[Any] | None) -> None:
         try:
-            command = ask(operations[index], *reply)
-            asked.append((index, command))
-            first.setdefault(index, command)
-        except StopIteration as end:
-            results[index] = end.value
-            if index in unsure:
-                results[index] = _doubted(unsure[index], first[index], end.value)
+            asked = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
             results[index] = error
+            return
+        if asked is None:
+            results[index] = operation.result
+        else:
+            under_way.append((index, operation, len(asked)))
+            commands.extend(asked)
 
-    for index in range(len(operations)):
-        go_to(index, next)  # arguments are checked before a server is asked
-    while asked:
-        answered, asked = asked, []
-        replies = yield [command for _, command in answered]
-        for (index, command), reply in zip(answered, replies, strict=True):
-            if isinstance(reply, Unconfirmed):
-                unsure[index], reply = reply, reply.reply
-            go_to(index, go_on, command, reply)
+    for index, steps in enumerate(operations):
+        advance(index, Operation(steps), None)  # arguments are checked before a server is asked
+    while under_way:
+        answered, under_way = under_way, []
+        replies = yield commands
+        commands = []
+        first = 0
+        for index, operation, count in answered:
+            advance(index, operation, replies[first : first + count])
+            first += count
     return results
 
 
@@ -175,6 +240,7 @@ class CommandMaker:
 
     def __init__(self, queue_name: str, clock: Callable[[], int] | None) -> None:
         self.queue_name = queue_label(queue_name)
+        self._tag = self.queue_name  # of its keys; a partition has another
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 
@@ -184,7 +250,7 @@ class CommandMaker:
         called = script(name)
         keys = self._keys.get(name)
         if keys is None:
-            keys = tuple(key_of(self.queue_name, part) for part in called.parts)
+            keys = tuple(key_of(self._tag, part) for part in called.parts)
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 

@@ -9,8 +9,9 @@ import random
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from dpq import _replies
 from dpq._arguments import (
@@ -22,13 +23,14 @@ from dpq._arguments import (
     one_line,
     whole_number,
 )
-from dpq._command import Command, Steps, leased, once, same, task_id, task_name
+from dpq._command import Command, Steps, all_of, leased, once, same, task_id, task_name
 from dpq._crew_commands import CrewCommands
-from dpq._keys import STORAGE_FORMAT
+from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._limit_commands import LimitCommands
-from dpq._replies import Batch, Code
+from dpq._partitions import mark_of, tags_of
+from dpq._replies import Batch, Code, Look, read_settings
 from dpq._schedule import Later, claim, named_schedule, with_first
-from dpq._settings import agree, named_settings
+from dpq._settings import agree, named_settings, partition_count
 from dpq.codec import Codec
 from dpq.errors import (
     ConfigurationError,
@@ -102,6 +104,8 @@ _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "erro
 class Commands(LimitCommands, CrewCommands, Generic[P]):
     """Builds the commands of one queue. The arguments are those of `DPQ`."""
 
+    seen: dict[str, str] | None = None  # see Following
+
     def __init__(
         self,
         queue_name: str,
@@ -116,6 +120,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         max_payload_bytes: int,
         dead_max_tasks: int | None,
         dead_max_age: float | None,
+        partitions: int | None,
         clock: Callable[[], int] | None,
     ) -> None:
         super().__init__(queue_name, clock)
@@ -126,11 +131,36 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         )
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
-        self.named = named_settings(order, aging, fairness, dead_max_tasks, dead_max_age)
+        self.named = named_settings(
+            order, aging, fairness, dead_max_tasks, dead_max_age, partitions
+        )
+        self._mark = ""  # what ids begin with; of a partition
+        self._make: Callable[[], Steps[Any]] = partial(self.open, create=True)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
         if not isinstance(backoff, Backoff):
             raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
+
+    def partition(self, place: int, count: int, make: Callable[[], Steps[Any]]) -> Self:
+        """The commands of one partition of so many; `make` is what makes the queue be there."""
+        part = copy(self)
+        part._tag, part._mark = tags_of(self.queue_name, count)[place], mark_of(place)
+        part._make, part._keys = make, {}
+        return part
+
+    @property
+    def markers(self) -> list[str]:
+        """The keys that waiting consumers block on, one for each partition."""
+        return [key_of(self._tag, "wake")]
+
+    @property
+    def ticks(self) -> list[str]:
+        """The keys that daemons block on."""
+        return [key_of(self._tag, "tick")]
+
+    def settled(self, _: dict[str, str]) -> Self:
+        """The commands to use from now on, by the queue's settings."""
+        return self
 
     # Settings of the queue
 
@@ -141,10 +171,13 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             yield self.register()
         return settings
 
-    def configure(self, *, create: bool = False) -> Command[dict[str, str]]:
+    def configure(
+        self, *, create: bool = False, named: dict[str, str] | None = None
+    ) -> Command[dict[str, str]]:
         """Write the settings that this client names and nobody has named before; read all."""
-        flat = [text for pair in self.named.items() for text in pair]
-        read = partial(agree, self.queue_name, self.named)
+        named = self.named if named is None else named
+        flat = [text for pair in named.items() for text in pair]
+        read = partial(agree, self.queue_name, named)
         return self._command("configure", [self._now(), STORAGE_FORMAT, int(create), *flat], read)
 
     def register(self) -> Command[Any]:
@@ -152,7 +185,12 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return self._command("register", [self.queue_name], same)
 
     def drop(self) -> Steps[None]:
-        """Remove the queue whole, and from the registry."""
+        """Remove the queue whole, its own keys last, and from the registry."""
+        stored = yield self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        with suppress(ConfigurationError):  # of a count that cannot be read
+            count = partition_count(stored)
+            parts = (self.partition(place, count, self._make) for place in range(1, count))
+            yield from all_of([part._command("drop", [], same) for part in parts])
         yield self._command("drop", [], same)
         yield self._command("unregister", [self.queue_name], same)
 
@@ -165,13 +203,20 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
         """Add any number of tasks, a bounded batch in each round trip."""
+        return self.push_checked(map(self.checked, pushes))
+
+    def checked(self, push: Push[P]) -> "Checked":
+        """Check one push."""
+        if not isinstance(push, Push):
+            raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
+        return self._prepare(*push)
+
+    def push_checked(self, pushes: Iterable["Checked"]) -> Steps[list[str]]:
+        """Add any number of tasks that are checked."""
         ids: list[str] = []
-        batch: list[_Prepared] = []
+        batch: list[Checked] = []
         size = 0
-        for push in pushes:
-            if not isinstance(push, Push):
-                raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
-            prepared = self._prepare(*push)
+        for prepared in pushes:
             size += len(prepared[1])
             if len(batch) == PUSH_BATCH or (batch and size > BATCH_BYTES):
                 ids += yield from self._push(batch)
@@ -181,9 +226,9 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             ids += yield from self._push(batch)
         return ids
 
-    def _push(self, batch: list["_Prepared"]) -> Steps[list[str]]:
+    def _push(self, batch: list["Checked"]) -> Steps[list[str]]:
         random_text = secrets.token_urlsafe(9 * len(batch))
-        ids = [random_text[i : i + 12] for i in range(0, len(random_text), 12)]
+        ids = [self._mark + random_text[i : i + 12] for i in range(0, len(random_text), 12)]
         args: list[Any] = [self._now()]
         now_ms = None
         for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
@@ -195,7 +240,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         keys = [prepared[2] for prepared in batch]
         command = self._command("push", args, lambda reply: _replies.read_ids(ids, keys, reply))
         while (yield command):  # the queue is new, or was dropped since this client opened it
-            yield from self.open(create=True)
+            yield from self._make()
         return ids
 
     def _prepare(
@@ -212,7 +257,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         every: float | None,
         cron: str | None,
         timezone: str,
-    ) -> "_Prepared":
+    ) -> "Checked":
         text, residual = encode_priority(priority)
         delay_ms = milliseconds("delay", delay) if delay != 0 else 0
         expires = 0 if expires_in is None else milliseconds("expires_in", expires_in, least=0.001)
@@ -245,10 +290,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             visibility: Seconds of the lease, or None.
             waiter: Who asks; see lua/pop.lua.
         """
-        ms = self._visibility_ms
-        if visibility is not None:
-            ms = milliseconds("visibility", visibility, least=0.001)
-        whole_number("max_tasks", most, 1, MAX_BATCH)
+        ms = self.lease_ms(most, visibility)
         tasks: list[Task[P]] = []
         size = 0
         while True:
@@ -270,6 +312,21 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= BATCH_BYTES:
                 return batch._replace(tasks=tasks, unreadable=[])
+
+    def lease_ms(self, most: int, visibility: float | None) -> int:
+        """Check the arguments of a pop; how long its leases are."""
+        whole_number("max_tasks", most, 1, MAX_BATCH)
+        if visibility is None:
+            return self._visibility_ms
+        return milliseconds("visibility", visibility, least=0.001)
+
+    def look(self, count: int, waiter: str) -> Steps[Look]:
+        """Look at the best ready tasks, after all upkeep; `waiter` is as in `pop`."""
+        args = [self._now(), -count, 0, 0, UPKEEP_BATCH, waiter]
+        seen = Look([], again=True)
+        while seen.again:
+            seen = yield self._command("pop", args, _replies.read_look)
+        return seen
 
     # Ending or going on with a delivery
 
@@ -407,6 +464,13 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         read = partial(_replies.read_page, self.codec, state)
         return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
 
+    def ranked(
+        self, state: TaskState, start: int, count: int
+    ) -> Command[list[tuple[Any, Task[P]]]]:
+        """A page of `peek`, with what the tasks of several partitions are sorted by."""
+        read = partial(_replies.read_ranked_page, self.codec, state)
+        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+
     def stats(self) -> Command[QueueStats]:
         """Count."""
         return self._command("stats", [self._now()], _replies.read_stats)
@@ -511,12 +575,20 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
     ) -> Steps[int]:
         """Make dead tasks live, at most `rate` per second."""
-        if rate is not None:
-            number("rate", rate, "tasks per second", 0.001, 1_000_000)
-        spacing = 1000 / rate if rate else 0.0
+        return self.dead_replay_spaced(ids, chosen, spacing_of(rate))
+
+    def dead_replay_spaced(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        spacing: float,
+        first: float = 0.0,
+    ) -> Steps[int]:
+        """Make dead tasks live: the first in so many ms, each other so many after another."""
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:
-            return self._command("replay", [self._now(), done * spacing, spacing, *batch], same)
+            args = [self._now(), first + done * spacing, spacing, *batch]
+            return self._command("replay", args, same)
 
         return self._each_dead(ids, chosen, replay)
 
@@ -555,8 +627,15 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return done
 
 
-_Prepared = tuple[str, bytes, str, str]
+Checked = tuple[str, bytes, str, str]
 """A checked push: its spec (see push.lua), its payload, its key, its cron line."""
+
+
+def spacing_of(rate: float | None) -> float:
+    """The ms from one replayed task to the next."""
+    if rate is not None:
+        number("rate", rate, "tasks per second", 0.001, 1_000_000)
+    return 1000 / rate if rate else 0.0
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:

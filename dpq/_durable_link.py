@@ -24,6 +24,9 @@ from dpq._durable import (
 from dpq._link import MISSING, Link, Packer, bulk_strings
 from dpq._nodes import Node, refused
 
+TRIES = 2
+"""To get a confirmation too, before a script whose connection was cut goes through the client."""
+
 BY_CLIENT = "its connection was cut or it was sent elsewhere, and the client has sent it again"
 
 
@@ -89,14 +92,16 @@ class DurableLink(Link):
     def _again(self, command: Command[Any], *, known: bool) -> Any:
         if not promises((command,)):
             return super()._again(command, known=known)
-        while node := self.nodes.of(command.keys[0]):
+        for _ in range(TRIES):
+            node = self.nodes.of(command.keys[0])
+            if node is None:
+                break
             (reply,) = self._send(node, (command,), known=known)()
-            if isinstance(reply, NoScriptError) and known:
-                known = False
-                continue
-            if reply is not MISSING and not refused(reply):
+            known = known and not isinstance(reply, NoScriptError)
+            if refused(reply):
+                self.nodes.lost(node)  # the slot is elsewhere
+            elif reply is not MISSING and not isinstance(reply, NoScriptError):
                 return reply
-            break
         reply = self._by_client(command, known=known)
         if isinstance(reply, Exception):
             return reply

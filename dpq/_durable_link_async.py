@@ -15,7 +15,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from dpq._command import Command
 from dpq._durable import Durability, Unconfirmed, confirmation, promises, require_direct
-from dpq._durable_link import BY_CLIENT, MixedPacker, by_text, judged, timeout_of
+from dpq._durable_link import BY_CLIENT, TRIES, MixedPacker, by_text, judged, timeout_of
 from dpq._link_async import CUT, AsyncLink, _Way
 from dpq._nodes import Node, refused
 
@@ -53,14 +53,16 @@ class AsyncDurableLink(AsyncLink):
         try:
             await self.nodes.ready()
             known = not isinstance(refusal, NoScriptError)
-            while node := self.nodes.of(command.keys[0]):
+            for _ in range(TRIES):
+                node = self.nodes.of(command.keys[0])
+                if node is None:
+                    break
                 (reply,) = await self._turns_of(node).exchange((command,), known=known)
-                if isinstance(reply, NoScriptError) and known:
-                    known = False
-                    continue
-                if not isinstance(reply, CUT) and not refused(reply):
+                known = known and not isinstance(reply, NoScriptError)
+                if refused(reply):
+                    await self.nodes.lost_async(node)  # the slot is elsewhere
+                elif not isinstance(reply, (*CUT, NoScriptError)):
                     return reply
-                break
         except RedisError as error:
             return error
         reply = await super()._settle(command, refusal)

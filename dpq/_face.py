@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from dpq._commands import Commands
 from dpq._durable import Durability, named_durability, require_fsync
+from dpq._following import commands_of
 from dpq._leases import Leases
 from dpq._problems import explain, server_problems, wants_save
 from dpq._replies import require_version
@@ -25,6 +26,9 @@ DEFAULT_VISIBILITY = 30.0
 DEFAULT_MAX_ATTEMPTS = 10
 """Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
 
+
+DEFAULT_ASK = 2
+"""Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
 
 _looked_at: set[str] = set()
 """The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
@@ -64,6 +68,8 @@ class QueueFace(Generic[P]):
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
         durability: Durability = "async",
+        partitions: int | None = None,
+        ask: int = DEFAULT_ASK,
         clock: Callable[[], int] | None = None,
     ) -> None:
         """Describe one queue. Nothing is sent before the first call, unless a setting is named.
@@ -91,15 +97,24 @@ class QueueFace(Generic[P]):
                 `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
                 What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
                 not wait. See docs/durability.md.
+            partitions: Spread the queue over so many slots of a cluster, 1 to 1024; None follows
+                the queue (at first 1). A group stays in one partition, with its order and limit; so
+                does a key without a group. The order is that of each partition, and between them
+                as `ask` says. A limit of the whole queue is refused; `dead_max_tasks` counts for
+                each partition. It cannot change while the queue is stored; see docs/scaling.md.
+            ask: At the first task of how many partitions a pop looks (1 to 1024) before it takes
+                the best: the more, the stricter and the dearer. From `partitions` on, the order is
+                strict for one consumer at a time; 1 takes the partitions in turn, in one round trip
+                instead of two. Source: docs/scaling.md, "The order".
             clock: For tests only: the time in ms, instead of the server's.
 
-        `order`, `aging`, `fairness` and the two caps belong to the queue: the first client that
-        names one writes it to the server, at once.
+        `order`, `aging`, `fairness`, `partitions` and the two caps belong to the queue: the first
+        client that names one writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
-        self._commands: Commands[P] = Commands(
+        commands: Commands[P] = Commands(
             queue_name,
             payload_type=payload_type,
             default_visibility=default_visibility,
@@ -111,11 +126,16 @@ class QueueFace(Generic[P]):
             max_payload_bytes=max_payload_bytes,
             dead_max_tasks=dead_max_tasks,
             dead_max_age=dead_max_age,
+            partitions=partitions,
             clock=clock,
         )
         self._durability = named_durability(durability)
+        self._new_commands = partial(commands_of, commands, ask)
+        self._commands = self._new_commands()
+        self._ask = ask
         self._redis = redis
         self._settings: dict[str, str] | None = None
+        self._server_checked = False
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
             raise ConfigurationError(
@@ -170,8 +190,27 @@ class QueueFace(Generic[P]):
         """An empty queue is still a queue."""
         return True
 
+    def _agree(self, settings: dict[str, str]) -> None:
+        """The server has been asked: once the queue is there, what it has stays."""
+        self._commands = self._commands.settled(settings)
+        self._settings = settings if "format" in settings else None
+
+    def _forget(self) -> None:
+        """The queue is gone: the next one of this name may have other settings."""
+        self._commands, self._settings = self._new_commands(), None
+
     def _setting(self, name: str, default: str) -> str:
         return (self._settings or self._commands.named).get(name, default)
+
+    @property
+    def partitions(self) -> int:
+        """Over how many slots it is spread, as far as this client knows."""
+        return int(self._setting("partitions", "1"))
+
+    @property
+    def ask(self) -> int:
+        """Of how many partitions a pop looks at the first task."""
+        return self._ask
 
     @property
     def redis(self) -> Any:

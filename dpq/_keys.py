@@ -35,13 +35,13 @@ PARTS = (
 _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
 
 
-def key_of(queue_name: str, part: str) -> str:
+def key_of(tag: str, part: str) -> str:
     """Name the key that a script's header calls `part`.
 
     The braces keep all keys of one queue in one cluster slot, and the two that all queues share in
-    another.
+    another. The tag between them is the queue's name, or that of one of its partitions.
     """
-    return _SHARED.get(part) or f"dpq:{{{queue_name}}}:{part}"
+    return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
 
 
 def beside(key: str, part: str) -> str:

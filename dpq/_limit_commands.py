@@ -61,6 +61,10 @@ class LimitCommands(CommandMaker):
         ms = milliseconds("retry_after", retry_after)
         return self._of_holder("rate_limited", "rate_limited of", task, ms, scope)
 
+    def close(self, retry_after: float) -> Command[Any]:
+        """Close one partition, since its queue has met a limit in another."""
+        return self._command("close", [self._now(), milliseconds("retry_after", retry_after)], same)
+
     # Looking
 
     def limits(self) -> Steps[list[LimitState]]:

@@ -92,11 +92,14 @@ class Link:
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
         """Send commands; what is returned waits for their replies, as `call_all` returns them.
 
-        What goes to several nodes of a cluster is under way to all of them at the same time.
+        What goes to several nodes of a cluster is under way to all of them at the same time. For no
+        commands nothing is sent.
         """
         if self._only:
             receive = self._only.send(commands)
             return lambda: self._complete(commands, receive())
+        if not commands:
+            return list
         if not self.nodes.direct:
             return lambda: self._complete(commands, [MISSING] * len(commands))
         try:

@@ -71,6 +71,8 @@ class AsyncLink:
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Link.call_all`."""
+        if not commands:
+            return []
         if not self.nodes.direct:
             replies: list[Any] = [_NOT_SENT] * len(commands)
         elif not self.nodes.clustered:

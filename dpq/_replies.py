@@ -72,6 +72,8 @@ class Batch(NamedTuple, Generic[P]):
         next_event_ms: How long until time alone may let a task run; None when nothing is to come,
             or when another waiter watches that moment.
         now_ms: The server's clock, when there was nothing to do.
+        looks: Of a partitioned queue, for each partition that is watched anew or no more by this
+            waiter: `now_ms` and `next_event_ms`.
     """
 
     tasks: list[Task[P]]
@@ -79,6 +81,23 @@ class Batch(NamedTuple, Generic[P]):
     again: bool = False
     next_event_ms: float | None = None
     size: int = 0
+    now_ms: float = 0
+    looks: Mapping[int, tuple[float, float | None]] | None = None
+
+
+class Look(NamedTuple):
+    """What one look at the head of a queue has seen.
+
+    Attributes:
+        first: Score and member of the best ready tasks, the best first; none when none may run.
+        again: Upkeep is not done: ask again at once.
+        wait_ms: As `Batch.next_event_ms`.
+        now_ms: As `Batch.now_ms`.
+    """
+
+    first: list[tuple[float, bytes]]
+    again: bool = False
+    wait_ms: float | None = None
     now_ms: float = 0
 
 
@@ -183,11 +202,8 @@ def require_version(info: Mapping[str, Any]) -> None:
 def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     """The reply of pop."""
     first = reply[0]
-    if first == Code.AGAIN:
-        return Batch([], [], again=True)
-    if first == 0:
-        wait_ms = None if reply[1] < 0 else reply[1] / 1000
-        return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
+    if first == Code.AGAIN or first == 0:
+        return _nothing(reply)
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], PayloadError]] = []
     until = moment_of(first)
@@ -203,6 +219,21 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
         else:
             tasks.append(_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until))
     return Batch(tasks, unreadable, size=size)
+
+
+def _nothing(reply: list[Any]) -> Batch[Any]:
+    if reply[0] == Code.AGAIN:
+        return Batch([], [], again=True)
+    wait_ms = None if reply[1] < 0 else reply[1] / 1000
+    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
+
+
+def read_look(reply: list[Any]) -> Look:
+    """The reply of pop to one who only looks."""
+    if isinstance(reply[0], int):
+        nothing = _nothing(reply)
+        return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms)
+    return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
 def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -306,8 +337,30 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
     """The reply of peek."""
     return [
-        stored_task(codec, task_id.decode("utf-8", "replace"), state, until, record, body)
+        stored_task(
+            codec,
+            task_id.decode("utf-8", "replace"),
+            state,
+            b"0" if state is TaskState.READY else until,
+            record,
+            body,
+        )
         for task_id, until, record, body in _in_fours(reply)
+    ]
+
+
+def read_ranked_page(
+    codec: Codec[P], state: TaskState, reply: list[Any]
+) -> list[tuple[Any, Task[P]]]:
+    """The reply of peek, with what each task is sorted by, beside those of other partitions too."""
+    tasks = read_page(codec, state, reply)
+    if state is TaskState.WAITING:
+        return [((task.group or "").encode(), task) for task in tasks]
+    if state is not TaskState.READY:
+        return [(float(until), task) for until, task in zip(reply[1::4], tasks, strict=True)]
+    places = (until.partition(b" ") for until in reply[1::4])
+    return [
+        ((float(score), order), task) for (score, _, order), task in zip(places, tasks, strict=True)
     ]
 
 

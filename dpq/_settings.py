@@ -3,8 +3,11 @@
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
 
+import re
+
 from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
+from dpq._partitions import MAX_PARTITIONS
 from dpq._replies import read_settings
 from dpq.errors import ConfigurationError
 from dpq.models import Fairness, Order
@@ -16,6 +19,7 @@ def named_settings(
     fairness: Fairness | None,
     dead_max_tasks: int | None,
     dead_max_age: float | None,
+    partitions: int | None = None,
 ) -> dict[str, str]:
     """Check the settings that a client names, as the texts that are stored."""
     named: dict[str, str] = {}
@@ -36,7 +40,24 @@ def named_settings(
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
     if dead_max_age is not None:
         named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
+    if partitions is not None:
+        named["partitions"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
     return named
+
+
+def partition_count(settings: dict[str, str]) -> int:
+    """How many partitions a queue has by its settings.
+
+    Raises:
+        ConfigurationError: That cannot be read.
+    """
+    text = settings.get("partitions", "1")
+    if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
+        raise ConfigurationError(
+            f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
+            "Somebody has written into the queue's settings (`conf`): write it there again"
+        )
+    return int(text)
 
 
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
@@ -51,6 +72,13 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         raise ConfigurationError(
             f"queue {queue_name!r} is stored in format {stored_format}, and this DPQ "
             f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
+        )
+    has = settings.get("partitions", "1") if settings else ""
+    if has and named.get("partitions", has) != has:
+        raise ConfigurationError(
+            f"partitions is {named['partitions']}, but queue {queue_name!r} is there and has "
+            f"partitions {has}: leave it out to follow the queue, or use another queue. It cannot "
+            "change while the queue is stored: let it run empty, drop() it, and begin anew"
         )
     for name, value in named.items():
         if settings.get(name, value) != value:

@@ -22,6 +22,7 @@ from redis.retry import Retry
 
 from dpq._link import Idle
 from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
+from dpq._replies import Batch
 
 RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
@@ -65,7 +66,7 @@ class Waiter:
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self._nodes = nodes
-        self._markers = tuple(markers)
+        self.markers = tuple(markers)
         self._blocks = [_Block(nodes, some) for some in nodes.by_slot(markers)[:MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the one that is to answer now
 
@@ -85,7 +86,7 @@ class Waiter:
                 if not self._answered(left):
                     return None
                 if (reply := self._asked.read()) is not None:
-                    return read_marker(self._markers, reply)
+                    return read_marker(self.markers, reply)
         except (RedisConnectionError, RedisTimeoutError):
             self._asked.lost()
             time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
@@ -118,8 +119,8 @@ class Waiter:
         try:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
-            late = [read_marker(self._markers, reply) for reply in replies if reply is not None]
-            for command in handing_on(self._markers, [*watched, *late]):
+            late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            for command in handing_on(self.markers, [*watched, *late]):
                 ask(self._nodes.client, *command)
         except RedisError:  # refused or cut off: never at the cost of a task that was popped
             self.close()
@@ -299,6 +300,32 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
     return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
 
 
+def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
+    """For what a waiter watches after a pop: in each partition, where it has looked anew.
+
+    Where it has taken a task it watches no more.
+    """
+    if batch.looks is None:
+        return [] if batch.tasks else [Watch(batch.now_ms, batch.next_event_ms)]
+    count = len(before) or 1 + max(batch.looks)
+    watches = [*before] or [Watch(0, None)] * count
+    for place, look in batch.looks.items():
+        watches[place] = Watch(*look)
+    return watches
+
+
+def asking(watches: Sequence[Watch]) -> str:
+    """As whom a waiter asks: for each partition, with a space between, what it watches for.
+
+    Nothing for those where it is not time to look; all are asked where none is due.
+    """
+    now = time.monotonic()
+    due = [watch.look_at <= now for watch in watches]
+    if not any(due):
+        return " ".join(watch.mine for watch in watches)
+    return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
+
+
 def watched(watches: Sequence[Watch]) -> list[Marker]:
     """What the watches were told, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
@@ -310,7 +337,8 @@ class Waiters:
     """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
-        self._idle = Idle(partial(Waiter, nodes, markers))
+        self.markers = tuple(markers)
+        self._idle = Idle(partial(Waiter, nodes, self.markers))
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:

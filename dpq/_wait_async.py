@@ -46,7 +46,7 @@ class AsyncWaiter:
 
     def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
         self._link = link
-        self._markers = tuple(markers)
+        self.markers = tuple(markers)
         slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
         self._blocks = [_Block(link, some) for some in slots]
         self._asked = self._blocks[0]  # the one that is to answer now
@@ -72,7 +72,7 @@ class AsyncWaiter:
                     return None
                 self._asked = answered[0]
                 if (reply := await self._asked.read()) is not None:
-                    return read_marker(self._markers, reply)
+                    return read_marker(self.markers, reply)
         except (RedisConnectionError, RedisTimeoutError, OSError):
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
@@ -84,8 +84,8 @@ class AsyncWaiter:
             ended = [block for block in self._blocks if await block.end()]
             async with asyncio.timeout(REPLY_TIMEOUT):
                 replies = [await block.read() for block in ended]
-            late = [read_marker(self._markers, reply) for reply in replies if reply is not None]
-            for name, key, *args in handing_on(self._markers, [*watched, *late]):
+            late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            for name, key, *args in handing_on(self.markers, [*watched, *late]):
                 await self._link.execute(key, name, key, *args)
         except (RedisError, OSError):  # never at the cost of a task that was popped
             await self.aclose()
@@ -180,7 +180,8 @@ class AsyncWaiters:
     """The waiters of one queue object: one for each task that waits, kept for the next wait."""
 
     def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
-        self._make = partial(AsyncWaiter, link, tuple(markers))
+        self.markers = tuple(markers)
+        self._make = partial(AsyncWaiter, link, self.markers)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager

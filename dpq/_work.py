@@ -3,32 +3,31 @@
 No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` have those.
 """
 
+import functools
 import inspect
 import logging
 import os
 import secrets
 import socket
 import time
+from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
+from types import CoroutineType
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_SECONDS, error_line, number, whole_number
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
-from dpq.errors import (
-    ConfigurationError,
-    LeaseLostError,
-    NotConfirmedError,
-    RateLimited,
-    Reject,
-    Signal,
-)
+from dpq._settling import Done, Settling, unsettled
+from dpq._wait import Marker, Watch, watched
+from dpq.errors import ConfigurationError, RateLimited, Reject, Signal
 from dpq.models import Task
 from dpq.policy import longer_pause
 
@@ -44,6 +43,7 @@ LATEST_ACK_SECONDS = 0.05
 
 MAX_CONCURRENCY = 10_000
 MAX_PREFETCH = 1000
+GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it return"
 ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
 
 DEFAULT_GRACE = 30.0
@@ -141,6 +141,8 @@ def _handler(function: Any) -> Handler:
         raise ConfigurationError(
             f"handler is {function!r}: it must be a function of a task, or of a task and a context"
         )
+    if generates(function):
+        raise ConfigurationError(f"handler {function!r} {GENERATOR_HANDLER}")
     try:
         signature = inspect.signature(function)
     except ValueError:  # a builtin
@@ -167,36 +169,57 @@ def functions_of(handlers: Handlers) -> list[Any]:
 
 def awaits(function: Any) -> bool:
     """Whether calling it makes a coroutine, as far as it can be seen."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - an object, whose method is async
-    )
+    return _is(inspect.iscoroutinefunction, function)
+
+
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Whether a function, or what stands behind it, is of a kind."""
+    function = inspect.unwrap(function) if callable(function) else function
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - a method
+
+
+def generates(function: Any) -> bool:
+    """Whether calling it makes a generator, and runs nothing."""
+    return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
+
+
+def check_result(handler: "Handler", result: Any) -> None:
+    """Refuse what a handler has returned instead of doing its work.
+
+    Raises:
+        ConfigurationError: It is a generator; or something to be awaited, where nobody does.
+    """
+    if isinstance(result, CoroutineType):
+        result.close()
+    if inspect.isawaitable(result):
+        raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError(f"handler {handler.call!r} {GENERATOR_HANDLER}")
 
 
 class Turns:
     """In which order a worker asks its queues.
 
-    A turn is one look, which may bring as many tasks as the worker has room for.
+    Whoever was asked pays for it, by weight: for each task that it gave, and for one when it had
+    none. So the share of a queue that is empty falls to the others by their weights.
     """
 
     def __init__(self, weights: Sequence[int], order: QueueOrder) -> None:
         self._weights = weights
-        self._strict = order == "strict" and len(set(weights)) == 1
-        self._credit = [0] * len(weights)
+        self._strict = len(weights) == 1 or (order == "strict" and len(set(weights)) == 1)
+        self._paid = [0.5 / weight for weight in weights]  # half a task: the big ones in between
         self._all = range(len(weights))
 
     def next(self) -> Sequence[int]:
         """The places of the queues, the first to ask first."""
-        if self._strict or len(self._credit) == 1:
-            return self._all
-        # smooth weighted round robin: whoever has saved most goes first, and pays for all
-        self._credit = [c + w for c, w in zip(self._credit, self._weights, strict=True)]
-        order = sorted(self._all, key=lambda place: -self._credit[place])
-        self._credit[order[0]] -= sum(self._weights)
-        return order
+        return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
 
-
-class GivenBack(BaseException):
-    """The worker ends: a task that it holds goes back, uncounted."""
+    def asked(self, place: int, tasks: int) -> None:
+        """A queue was asked, and gave so many tasks."""
+        if not self._strict:
+            self._paid[place] += max(1, tasks) / self._weights[place]
 
 
 class Taken(NamedTuple):
@@ -204,26 +227,6 @@ class Taken(NamedTuple):
 
     place: int
     lease: Lease
-
-
-class Done(NamedTuple):
-    """A delivery whose work has ended: from which queue, which task, and how."""
-
-    place: int
-    task: Task[Any]
-    error: BaseException | None
-
-
-def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[Steps[Any]]:
-    """The operations that settle what is done: acks together, the others one by one."""
-    acks: dict[int, list[Task[Any]]] = {}
-    operations: list[Steps[Any]] = []
-    for place, task, error in done:
-        if error is None:
-            acks.setdefault(place, []).append(task)
-        else:
-            operations.append(commands[place].settle(task, error))
-    return [commands[place].ack_many(tasks) for place, tasks in acks.items()] + operations
 
 
 def none_live(stats: Sequence[Any]) -> bool:
@@ -311,6 +314,12 @@ class WorkerFace(Generic[Q]):
         if order not in get_args(QueueOrder):
             raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
         self.queues: tuple[Q, ...] = tuple(named)
+        hooks = {"before": before, "after": after, "on_error": on_error}
+        for what, hook in hooks.items():
+            if hook is not None and not callable(hook):
+                raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
+            if self._blocking and awaits(hook):
+                raise ConfigurationError(f"{what} {hook!r} {ASYNC_HANDLER}")
         self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
         number("grace", grace, "seconds", 0, MAX_SECONDS)
@@ -326,7 +335,6 @@ class WorkerFace(Generic[Q]):
         self.given_back = 0
         self._find = finder(handlers, blocking=self._blocking)
         self._turns = Turns(weights, "round_robin" if weighted else order)
-        self._commands = [queue._commands for queue in named]
         self._before, self._after, self._on_error = before, after, on_error
         self._hooked = bool(before or after or on_error)
         self._stopping = False
@@ -362,7 +370,7 @@ class WorkerFace(Generic[Q]):
         counts = Counter(running)
         host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
         return [
-            once(
+            steps_of(
                 commands.beat(
                     self._run_id, self.name, host, pid, counts[place], self.concurrency, age
                 )
@@ -372,7 +380,36 @@ class WorkerFace(Generic[Q]):
 
     def _leaving(self) -> list[Steps[Any]]:
         """What tells every queue that this worker has ended."""
-        return [once(commands.leave(self._run_id)) for commands in self._commands]
+        return [steps_of(commands.leave(self._run_id)) for commands in self._commands]
+
+    @property
+    def _commands(self) -> list[Commands[Any]]:
+        return [queue._commands for queue in self.queues]
+
+    def _markers(self) -> list[str]:
+        """What is blocked on: of each queue the markers of all its partitions."""
+        return [marker for commands in self._commands for marker in commands.markers]
+
+    def _of_each(self, watches: Sequence[Watch]) -> list[list[Watch]]:
+        """The watches of each queue, out of those of all or of none."""
+        rest = iter(watches)
+        if not watches:
+            return [[] for _ in self.queues]
+        return [list(islice(rest, len(commands.markers))) for commands in self._commands]
+
+    def _owed(self, watches: Sequence[Sequence[Watch]]) -> list[Marker]:
+        """What is to be handed on by who goes, having watched so much of each queue."""
+        owed: list[Marker] = []
+        if any(watches):
+            first = 0
+            for each, commands in zip(watches, self._commands, strict=True):
+                owed += (Marker(first + number, moment) for number, moment in watched(each))
+                first += len(commands.markers)
+        return owed
+
+    def _unseen(self) -> list[Q]:
+        """The queues that this worker has not seen yet, and which may have partitions."""
+        return [queue for queue in self.queues if queue._settings is None]
 
     def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep alive what a pop has brought; so the server is there."""
@@ -405,13 +442,13 @@ class WorkerFace(Generic[Q]):
         self, context: Context[Q], error: BaseException | None
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
         """The hooks to call when a handler has ended, and with what."""
-        if isinstance(error, Exception) and not isinstance(error, RateLimited):
+        if error is not None and not isinstance(error, RateLimited | CancelledError):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
     def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
-        if isinstance(error, RateLimited) or not isinstance(error, Exception):
+        if isinstance(error, RateLimited):
             return  # not a failed attempt
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
@@ -420,13 +457,5 @@ class WorkerFace(Generic[Q]):
             exc_info=None if isinstance(error, Signal) else error,
         )
 
-    def _unsettled(self, done: list[Done], results: Sequence[Any]) -> list[Done]:
-        """Look at how settling went: what may not have reached the server is settled once more."""
-        again: list[Done] = []
-        for result in results:
-            if isinstance(result, LeaseLostError | NotConfirmedError):  # done, and tried once
-                log.warning("%s: %s", self.name, result)
-            elif isinstance(result, Exception):
-                log.warning("%s: cannot settle %d tasks now: %s", self.name, len(done), result)
-                again = done  # settled twice changes nothing
-        return again
+    def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
+        return unsettled(self.name, asked, results)

@@ -198,8 +198,8 @@ class Reject(Signal):
     """No attempt will do: the task goes to the dead letters with `reason`."""
 
     def __init__(self, reason: object = "rejected") -> None:
-        super().__init__(str(reason))
-        self.reason = str(reason)
+        self.reason = str(reason) or "rejected"
+        super().__init__(self.reason)
 
 
 class RateLimited(Signal):
@@ -277,3 +277,23 @@ class RateLimited(Signal):
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def signal_of(error: BaseException) -> BaseException:
+    """What an error says about its task: itself; of a group of nothing but signals, the weightiest.
+
+    So a signal passes through an `asyncio.TaskGroup`. A limit weighs more than a rejection, and
+    that more than a retry; of limits the widest, then the longest, does.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    told = [signal_of(each) for each in error.exceptions]
+    if not all(isinstance(each, Signal) for each in told):
+        return error
+    return max(told, key=_weight)
+
+
+def _weight(signal: BaseException) -> tuple[int, int, float]:
+    if isinstance(signal, RateLimited):
+        return 2, ("task", "group", "queue").index(signal.scope), signal.retry_after
+    return (1 if isinstance(signal, Reject) else 0), 0, 0.0

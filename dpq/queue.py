@@ -17,8 +17,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, concluded, go_on, sure, together
-from dpq._durable import Unconfirmed
+from dpq._command import Command, Operation, Steps, concluded, steps_of, together
 from dpq._durable_link import link_for
 from dpq._face import QueueFace, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
@@ -26,10 +25,10 @@ from dpq._leases import Keeper
 from dpq._link import Link
 from dpq._nodes import ask, reachable
 from dpq._problems import server_problems, wants_save
-from dpq._wait import Waiters, Watch, sleep, watched
+from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal
+from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -65,7 +64,7 @@ class DPQ(QueueFace[P]):
     def _start(self) -> None:
         self._link = link_for(self._redis, self.durability)
         self._leases = Keeper(self._extend_many)
-        self._waiters = Waiters(self._link.nodes, [key_of(self.queue_name, "wake")])
+        self._waiters = Waiters(self._link.nodes, self._commands.markers)
         if self._commands.named:
             self._open()
 
@@ -113,23 +112,21 @@ class DPQ(QueueFace[P]):
 
     # Sending
 
-    def _run(self, command: Command[T]) -> T:
-        self._ready()
-        return concluded(command, self._link.call(command))
+    def _run(self, made: Command[T] | Steps[T]) -> T:
+        if self._settings is None or not isinstance(made, Command):
+            return self._drive(steps_of(made))
+        return cast("T", concluded(made, self._link.call(made)))
 
     def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        unsure: Unconfirmed | None = None
-        try:
-            first = command = next(steps)  # arguments are checked before a server is asked
-            if opened:
-                self._ready()
-            while True:
-                (reply,) = self._link.call_all((command,))
-                if isinstance(reply, Unconfirmed):
-                    unsure, reply = reply, reply.reply
-                command = go_on(steps, command, reply)
-        except StopIteration as end:
-            return cast("T", sure(unsure, first, end.value) if unsure else end.value)
+        operation = Operation(steps)
+        commands = operation.begin()  # arguments are checked before a server is asked
+        if opened:
+            self._ready()
+        while commands is not None:
+            commands = operation.go_on(self._link.call_all(commands))
+        if self._commands.seen is not None:
+            self._found(self._commands.seen)
+        return operation.result
 
     def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Run operations in step, over one round trip each; results, or what they ended with."""
@@ -152,6 +149,8 @@ class DPQ(QueueFace[P]):
                 while True:
                     commands = driver.send(self._link.call_all(commands))
             except StopIteration as end:
+                if self._commands.seen is not None:
+                    self._found(self._commands.seen)
                 return cast("list[Any]", end.value)
 
         return rest
@@ -161,7 +160,18 @@ class DPQ(QueueFace[P]):
             self._open()
 
     def _open(self) -> None:
-        """Check the server, and agree with the queue on its settings, once."""
+        """Check the server, once; and agree with the queue on its settings, once it is there."""
+        if not self._server_checked:
+            self._check_server()
+        self._found(self._drive(self._commands.open(), opened=False))
+
+    def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
+        if len(self._commands.markers) != len(self._waiters.markers):
+            self._waiters.close()
+            self._waiters = Waiters(self._link.nodes, self._commands.markers)
+
+    def _check_server(self) -> None:
         try:
             with reachable():
                 here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
@@ -172,7 +182,7 @@ class DPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = self._drive(self._commands.open(), opened=False)
+        self._server_checked = True
 
     # Adding
 
@@ -199,7 +209,8 @@ class DPQ(QueueFace[P]):
             priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
             delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
             group: What it shares a limit with: 1 to 200 bytes.
-            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes.
+            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes. In a
+                partitioned queue that holds within its group, or among tasks without one.
             on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its
                 payload, priority and delay in place (of a running task the delay is left out);
                 `raise_priority` to the higher; `rerun` it once more after its ack when it is
@@ -252,6 +263,7 @@ class DPQ(QueueFace[P]):
         """Add any number of tasks, up to 200 in a round trip.
 
         Each batch is checked whole before anything of it is written: all of it or nothing is added.
+        Of a partitioned queue that is so in each partition; several travel together.
 
         Returns:
             The ids, in the order given.
@@ -294,16 +306,22 @@ class DPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._drive(self._commands.pop(most, visibility, who))
-        if batch.tasks or timeout == 0:
+        if timeout == 0 or (batch.tasks and not batch.looks):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
-        with self._waiters.take() as waiter:
-            watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            while not batch.tasks and sleep(waiter, watch, until):
-                batch = self._drive(self._commands.pop(most, visibility, watch[0].mine))
-                watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            waiter.withdraw([] if batch.tasks else watched(watch))
-        return batch.tasks
+        while True:
+            waiters = self._waiters
+            with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and sleep(waiter, watches, until):
+                    batch = self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    watches = looked(batch, watches)
+                waiter.withdraw(watched(watches))
+            if self._waiters is waiters:
+                return batch.tasks
 
     @contextmanager
     def lease(
@@ -331,7 +349,8 @@ class DPQ(QueueFace[P]):
         self._leases.hold(task, visibility or self.default_visibility)
         try:
             yield task
-        except BaseException as error:
+        except BaseException as raised:
+            error = signal_of(raised)
             if self._leases.let_go(task):
                 try:
                     self._drive(self._commands.settle(task, error))
@@ -487,8 +506,9 @@ class DPQ(QueueFace[P]):
         """Change a live task in place. Of a running one only the priority can change, for its
         return.
 
-        The task is named by its id or its key. Of a recurring one `delay` moves the next run; the
-        times of `every` then count from there.
+        The task is named by its id or its key (which in a partitioned queue may name one in each
+        group). Of a recurring one `delay` moves the next run; the times of `every` then count from
+        there.
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
@@ -500,7 +520,7 @@ class DPQ(QueueFace[P]):
     def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
 
-        The task is named by its id or its key. A recurring one does not come back.
+        The task is named by its id or its key, as for `update`. A recurring one does not come back.
 
         Raises:
             TaskNotFoundError: No live task has this id or key.
@@ -528,7 +548,7 @@ class DPQ(QueueFace[P]):
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
         self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._settings = None
+        self._forget()
 
     # Limits and groups
 
@@ -560,7 +580,8 @@ class DPQ(QueueFace[P]):
             reserve: Keep some units of the window for higher priorities.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds. Nothing changed.
+            ConfigurationError: An argument is out of its bounds, or it is a limit of a whole queue
+                that has partitions. Nothing changed.
 
         Source: docs/design.md, "Limits".
         """

@@ -23,19 +23,18 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import milliseconds, task_state
-from dpq._command import Command, Steps, go_on, once, sure, together
-from dpq._durable import Unconfirmed
+from dpq._command import Command, Operation, Steps, steps_of, together
 from dpq._durable_link_async import link_for
 from dpq._face import QueueFace
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import Shared
 from dpq._nodes import reachable
-from dpq._wait import Watch, watched
+from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
 from dpq.dead_async import AsyncDeadLetters
-from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal
+from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
@@ -78,7 +77,7 @@ class AsyncDPQ(QueueFace[P]):
         self._pid = os.getpid()
         self._link = link_for(self._redis, self.durability)
         self._leases = AsyncKeeper(self._extend_many)
-        self._waiters = AsyncWaiters(self._link, [key_of(self.queue_name, "wake")])
+        self._waiters = AsyncWaiters(self._link, self._commands.markers)
         self._opening = Shared(self._open)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -130,23 +129,20 @@ class AsyncDPQ(QueueFace[P]):
 
     # Sending
 
-    async def _run(self, command: Command[T]) -> T:
-        return await self._drive(once(command))
+    async def _run(self, made: Command[T] | Steps[T]) -> T:
+        return await self._drive(steps_of(made))
 
     async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
         self._start_in_child()
-        unsure: Unconfirmed | None = None
-        try:
-            first = command = next(steps)
-            if opened:
-                await self._ready()
-            while True:
-                (reply,) = await self._link.call_all((command,))
-                if isinstance(reply, Unconfirmed):
-                    unsure, reply = reply, reply.reply
-                command = go_on(steps, command, reply)
-        except StopIteration as end:
-            return cast("T", sure(unsure, first, end.value) if unsure else end.value)
+        operation = Operation(steps)
+        commands = operation.begin()
+        if opened:
+            await self._ready()
+        while commands is not None:
+            commands = operation.go_on(await self._link.call_all(commands))
+        if self._commands.seen is not None:
+            await self._found(self._commands.seen)
+        return operation.result
 
     async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `DPQ._drive_all`."""
@@ -158,6 +154,8 @@ class AsyncDPQ(QueueFace[P]):
             while True:
                 commands = driver.send(await self._link.call_all(commands))
         except StopIteration as end:
+            if self._commands.seen is not None:
+                await self._found(self._commands.seen)
             return cast("list[Any]", end.value)
 
     async def _ready(self) -> None:
@@ -165,6 +163,18 @@ class AsyncDPQ(QueueFace[P]):
             await self._opening.get()
 
     async def _open(self) -> None:
+        if not self._server_checked:
+            await self._check_server()
+        await self._found(await self._drive(self._commands.open(), opened=False))
+
+    async def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
+        markers = self._commands.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._link, markers)
+
+    async def _check_server(self) -> None:
         try:
             with reachable():
                 await self._link.nodes.ready()
@@ -176,7 +186,7 @@ class AsyncDPQ(QueueFace[P]):
             raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
-        self._settings = await self._drive(self._commands.open(), opened=False)
+        self._server_checked = True
 
     async def _save_points(self, at: Mapping[str, Any]) -> str | None:
         try:
@@ -255,22 +265,30 @@ class AsyncDPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._drive(self._commands.pop(most, visibility, who))
-        if batch.tasks or timeout == 0:
+        if timeout == 0 or (batch.tasks and not batch.looks):
             return batch.tasks
         until = math.inf if timeout is None else time.monotonic() + timeout
-        async with self._waiters.take() as waiter:
-            watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            while not batch.tasks and await sleep(waiter, watch, until, stop):
-                batch = await self._drive(self._commands.pop(most, visibility, watch[0].mine))
-                watch = [Watch(batch.now_ms, batch.next_event_ms)]
-            await waiter.withdraw([] if batch.tasks else watched(watch))
-        return batch.tasks
+        while True:
+            waiters = self._waiters
+            async with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and await sleep(waiter, watches, until, stop):
+                    batch = await self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    watches = looked(batch, watches)
+                await waiter.withdraw(watched(watches))
+            if self._waiters is waiters:
+                return batch.tasks
 
     async def _give_back(self, taking: "asyncio.Task[list[Task[P]]]") -> None:
         """Release what a cancelled pop has got; where that fails, the leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
-            await self._drive_all([once(self._commands.release(task, 0, None)) for task in tasks])
+            await self._drive_all(
+                [steps_of(self._commands.release(task, 0, None)) for task in tasks]
+            )
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
         """Run what a cancelled caller does not break off, and what `close` waits for."""
@@ -298,7 +316,8 @@ class AsyncDPQ(QueueFace[P]):
         except GeneratorExit:  # thrown away with its loop: nothing can be awaited
             self._leases.let_go(task)
             raise
-        except BaseException as error:
+        except BaseException as raised:
+            error = signal_of(raised)
             if self._leases.let_go(task):
                 try:
                     await self._finish(self._settle(task, error))
@@ -413,7 +432,7 @@ class AsyncDPQ(QueueFace[P]):
     async def drop(self) -> None:
         """Async `DPQ.drop`."""
         await self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._settings = None
+        self._forget()
 
     async def set_limit(
         self,

@@ -16,7 +16,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from dpq._arguments import queue_label
-from dpq._keys import REGISTRY_TICK, key_of
+from dpq._keys import REGISTRY_TICK
 from dpq._link import Link
 from dpq._wait import RECHECK_SECONDS, Waiter
 from dpq.connect import open_url
@@ -57,6 +57,8 @@ class Scheduler:
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
 
+        Of a partitioned queue that is one in each partition, all in one round trip.
+
         Returns:
             How many tasks and groups moved; call again at once until it is 0.
 
@@ -66,6 +68,7 @@ class Scheduler:
         self._look_for_queues()
         steps = [self._step(queue) for queue in self._queues.values()]
         self._wait_seconds = min([RECHECK_SECONDS, *(wait for _, wait in steps)])
+        self._listen()
         return sum(moved for moved, _ in steps)
 
     def _step(self, queue: DPQ[Any]) -> tuple[int, float]:
@@ -108,15 +111,21 @@ class Scheduler:
 
     def _look_for_queues(self) -> None:
         known = self._named if self._named is not None else tuple(known_queues(self._redis))
-        if known == self._known and self._waiter:
+        if known == self._known:
             return
         self._known = known
         found = ((name, self._queues.get(name) or self._open(name)) for name in known)
         self._queues = {name: queue for name, queue in found if queue}
+
+    def _listen(self) -> None:
+        """Block on the markers of all queues, as the steps have seen them."""
+        ticks = (tick for queue in self._queues.values() for tick in queue._commands.ticks)
+        markers = (REGISTRY_TICK, *ticks)
+        if self._waiter and self._waiter.markers == markers:
+            return
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
-        markers = [REGISTRY_TICK, *(key_of(name, "tick") for name in self._queues)]
         self._waiter = Waiter(self._link.nodes, markers)
 
     def _open(self, name: str) -> DPQ[Any] | None:

@@ -27,7 +27,7 @@ from typing_extensions import TypedDict  # pydantic brings it along; typing's ow
 
 from dpq._arguments import label
 from dpq._face import QueueFace
-from dpq._work import Context
+from dpq._work import Context, generates
 from dpq.errors import ConfigurationError, PayloadError, Reject
 from dpq.models import Push, Task
 from dpq.queue import DPQ
@@ -188,7 +188,8 @@ class TaskFunction(Generic[Params, Result]):
         try:
             given = self._signature.bind(*args, **values).arguments
             valid = self._arguments.validate_python(given)
-            stored = self._arguments.dump_python(valid, mode="json", by_alias=True)
+            # as JSON can be read again: without the computed fields of a model
+            stored = self._arguments.dump_python(valid, mode="json", by_alias=True, round_trip=True)
             self._arguments.validate_json(to_json(stored, inf_nan_mode="constants"))
         except (TypeError, ValueError, RecursionError) as error:  # not bound; not valid; no JSON
             raise PayloadError(f"arguments of task {self.name!r}: {_complaint(error)}") from error
@@ -199,8 +200,19 @@ def _read(
     function: Callable[..., Any],
 ) -> tuple[inspect.Signature, dict[str, type], TypeAdapter[Any]]:
     """What a payload has for a function, what the worker has, and what reads and writes that."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if generates(function):
         raise ConfigurationError("it is a generator, and calling it would run nothing")
+    plain = inspect.unwrap(function)
+    if not inspect.isroutine(plain):
+        raise ConfigurationError(f"a {type(plain).__name__} is no function: write one around it")
+    owner = plain.__qualname__.rpartition(".")[0]
+    if owner and not owner.endswith("<locals>") and not inspect.ismethod(plain):
+        first = next(iter(inspect.signature(function).parameters), "")
+        if first in ("self", "cls"):
+            raise ConfigurationError(
+                "it is a method, and a worker has no object for it: register that of an object, as "
+                "in tasks.task()(thing.method)"
+            )
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
     given: dict[str, type] = {}

@@ -14,31 +14,37 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
-from types import CoroutineType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
-from dpq._keys import key_of
 from dpq._leases import Lease
-from dpq._wait import RECHECK_SECONDS, Waiter, Watch, sleep, time_left, watched
+from dpq._settling import Done, GivenBack, Settling, settling, shuts_something
+from dpq._wait import (
+    RECHECK_SECONDS,
+    Waiter,
+    Watch,
+    asking,
+    looked,
+    sleep,
+    time_left,
+    watched,
+)
 from dpq._work import (
-    ASYNC_HANDLER,
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
     Context,
-    Done,
-    GivenBack,
     Taken,
     WorkerFace,
+    check_result,
     none_live,
-    settling,
 )
-from dpq.errors import ConfigurationError
+from dpq.errors import RateLimited, signal_of
 from dpq.queue import DPQ
 
 __all__ = ["Worker"]
@@ -53,13 +59,13 @@ class _Ahead(NamedTuple):
 
     Attributes:
         place: The queue that was asked.
-        done: What it settles.
+        asked: How it settles what.
         read: Waits for the results.
         since: When it was sent, monotonic seconds.
     """
 
     place: int
-    done: list[Done]
+    asked: list[Settling]
     read: Callable[[], list[Any]]
     since: float
 
@@ -82,15 +88,17 @@ class _Run:
 
     Attributes:
         ended: The handler has ended, and its thread is about to say how.
+        overdue: Its attempt has failed meanwhile.
     """
 
-    __slots__ = ("began", "context", "ended", "place")
+    __slots__ = ("began", "context", "ended", "overdue", "place")
 
     def __init__(self, place: int, began: float) -> None:
         self.place = place
         self.began = began
         self.context: Context[DPQ[Any]] | None = None
         self.ended = False
+        self.overdue: BaseException | None = None
 
 
 class Worker(WorkerFace[DPQ[Any]]):
@@ -130,8 +138,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 DPQ itself.
         """
         self._begin(until_empty)
-        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = _Patient(self.queues[0]._link.nodes, names)
+        self._waiter = _Patient(self.queues[0]._link.nodes, self._markers())
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
@@ -306,12 +313,12 @@ class Worker(WorkerFace[DPQ[Any]]):
                 result = handler.call(task, run.context)
             else:
                 result = handler.call(task)
-            if isinstance(result, CoroutineType):  # of a function that was not known as such
-                result.close()
-                raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")  # noqa: TRY301
+            if result is not None:
+                check_result(handler, result)
         except BaseException as raised:  # it says how the task goes on
-            error = raised
+            error = signal_of(raised)
             self._report(place, task, error)
+        error = run.overdue or error
         if run.context and self._hooked:
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)
@@ -321,7 +328,21 @@ class Worker(WorkerFace[DPQ[Any]]):
             running.pop(lease, None)
             self.handled["done" if error is None else type(error).__name__] += 1
             if held:  # else the handler has settled it itself, or it is lost
-                self._done.append(Done(place, task, error))
+                self._end_of(Done(place, task, error))
+
+    def _end_of(self, done: Done) -> None:
+        """Have a delivery settled; what was fetched ahead under the same limit goes back."""
+        self._done.append(done)
+        if self.prefetch and isinstance(done.error, RateLimited):
+            if self._ahead and not self._exchanging:
+                self._exchange()
+            fetched, self._taken = self._taken, deque()
+            for taken in fetched:
+                back = Done(taken.place, taken.lease.task, GivenBack())
+                if not done.shuts(taken.place, back.task):
+                    self._taken.append(taken)
+                elif self._let_go(back):
+                    self._done.append(back)
 
     def _next(self) -> Taken | None:
         """The next task to handle; None when it is time to end."""
@@ -336,7 +357,8 @@ class Worker(WorkerFace[DPQ[Any]]):
                         if self._watches and self._idle == 1 and not self._exchanging:
                             self._stop_watching()
                             continue
-                        if len(self._taken) == self._low_water and not self._ahead:
+                        ahead = self._ahead or shuts_something(self._done)
+                        if len(self._taken) == self._low_water and not ahead:
                             self._ask_ahead()
                         return self._taken.popleft()
                     self._look = self._look or not self._watches or self._ahead is not None
@@ -363,7 +385,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._lock.release()
         try:
             if ahead:
-                done, taken = ahead.done, []
+                done, taken = [each for some in ahead.asked for each in some.done], []
                 done, taken = self._read(ahead)
             else:
                 done = self._ask(done, room, asleep, taken)
@@ -380,14 +402,14 @@ class Worker(WorkerFace[DPQ[Any]]):
         """Send the next exchange while there are tasks to begin; its reply is read later."""
         done, self._done = self._done, []
         place = self._turns.next()[0]
-        operations = settling(done, self._commands)
-        operations.append(self._commands[place].pop(self._low_water, self.visibility))
-        read = self.queues[0]._begin_all(operations)
-        self._ahead = _Ahead(place, done, read, time.monotonic())
+        asked = settling(done, self._commands)
+        pop = self._commands[place].pop(self._low_water, self.visibility)
+        read = self.queues[0]._begin_all([*(each.operation for each in asked), pop])
+        self._ahead = _Ahead(place, asked, read, time.monotonic())
 
     def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
         *settled, batch = ahead.read()
-        return self._unsettled(ahead.done, settled), self._brought(ahead.place, batch)
+        return self._unsettled(ahead.asked, settled), self._brought(ahead.place, batch)
 
     def _brought(self, place: int, batch: Any) -> list[Taken]:
         """What a pop has brought, kept alive; nothing while the server is away."""
@@ -396,26 +418,33 @@ class Worker(WorkerFace[DPQ[Any]]):
             return []
         if isinstance(batch, Exception):
             raise batch
+        self._turns.asked(place, len(batch.tasks))
         return self._hold(place, batch.tasks)
 
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
         """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
-        asked: set[int] = set()
-        empty: dict[int, Watch] = {}
+        if not asleep and (unseen := self._unseen()):
+            try:
+                self._look_for_partitions(unseen)
+            except RedisError as error:
+                self._wait_out(error)
+                return done
+        if shuts_something(done):
+            done = self._settle(done)
+        watches = self._of_each(self._watches)
         for place in self._turns.next():
-            mine = self._watches[place].mine if self._watches else "-"
-            pop = self._commands[place].pop(
+            mine = asking(watches[place]) if watches[place] else "-"
+            pop = self.queues[place]._commands.pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
-            operations = settling(done, self._commands)
-            *settled, batch = self.queues[0]._drive_all([*operations, pop])
-            done = self._unsettled(done, settled)
+            asked = settling(done, self._commands)
+            operations = [*(each.operation for each in asked), pop]
+            *settled, batch = self.queues[0]._drive_all(operations)
+            done = self._unsettled(asked, settled)
             taken += self._brought(place, batch)
             if isinstance(batch, RedisError):
                 return done
-            asked.add(place)
-            if not batch.tasks:
-                empty[place] = Watch(batch.now_ms, batch.next_event_ms)
+            watches[place] = looked(batch, watches[place])
             if len(taken) >= room:
                 break
         if not taken and self._until_empty and self._all_gone():
@@ -423,13 +452,23 @@ class Worker(WorkerFace[DPQ[Any]]):
         elif asleep:
             pass  # who sleeps watches
         elif taken:
-            if self._watches:
-                owed = [marker for marker in watched(self._watches) if marker.number not in asked]
+            owed = self._owed(watches)
+            if self._watches or owed:
                 self._waiter.withdraw(owed)
                 self._watches = []
         else:
-            self._watches = [empty[place] for place in range(len(self.queues))]
+            self._watches = [watch for each in watches for watch in each]
         return done
+
+    def _look_for_partitions(self, unseen: Sequence[DPQ[Any]]) -> None:
+        """Block on all markers of queues that were not there before."""
+        for queue in unseen:
+            queue._ready()
+        markers = self._markers()
+        if len(markers) != len(self._waiter.markers):
+            self._waiter.withdraw(watched(self._watches))
+            self._waiter.close()
+            self._waiter, self._watches = _Patient(self.queues[0]._link.nodes, markers), []
 
     def _stop_watching(self) -> None:
         """Every thread has work: what would wake one is for others."""
@@ -444,7 +483,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._lock.notify_all()
 
     def _all_gone(self) -> bool:
-        counts = [once(commands.stats()) for commands in self._commands]
+        counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(self.queues[0]._drive_all(counts))
 
     def _wait_out(self, error: RedisError) -> None:
@@ -470,11 +509,15 @@ class Worker(WorkerFace[DPQ[Any]]):
         with self._lock:
             done, self._done = self._done, []
         if done:
-            unsettled = self._unsettled(
-                done, self.queues[0]._drive_all(settling(done, self._commands))
-            )
+            done = self._settle(done)
             with self._lock:
-                self._done += unsettled
+                self._done += done
+
+    def _settle(self, done: list[Done]) -> list[Done]:
+        """What is to be settled once more."""
+        asked = settling(done, self._commands)
+        results = self.queues[0]._drive_all([each.operation for each in asked])
+        return self._unsettled(asked, results)
 
     # Telling the queues who works on them
 
@@ -517,6 +560,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
                 if self._let_go(done):
                     log.warning("%s: %s %s", self.name, lease.task.id, done.error)
+                    run.overdue = done.error
                     if run.context:
                         run.context._lose()
                     with self._lock:

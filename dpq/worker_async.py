@@ -19,23 +19,22 @@ from typing import Any, cast
 from redis.exceptions import RedisError
 
 from dpq._arguments import MAX_BATCH
-from dpq._command import Steps, once
+from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._face import QueueFace
-from dpq._keys import key_of
-from dpq._wait import RECHECK_SECONDS, Watch, watched
+from dpq._settling import Done, GivenBack, settling, shuts_something
+from dpq._wait import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
     Context,
-    Done,
-    GivenBack,
     Taken,
     WorkerFace,
+    check_result,
     none_live,
-    settling,
 )
+from dpq.errors import RateLimited, signal_of
 from dpq.policy import FIRST_PAUSE_SECONDS
 from dpq.queue_async import AsyncDPQ
 
@@ -69,8 +68,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _run(self, until_empty: bool, signals: bool) -> int:
         await self._begin()
-        names = [key_of(queue.queue_name, "wake") for queue in self.queues]
-        self._waiter = AsyncWaiter(self.queues[0]._link, names)
+        self._waiter = self._new_waiter()
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
             working = asyncio.create_task(self._work(until_empty))
@@ -218,11 +216,22 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _ask(self, room: int, until_empty: bool) -> None:
         """Settle what is done, and ask queue after queue until there is no room left."""
-        found: dict[int, Watch] = {}
-        taken = 0
+        if unseen := self._unseen():
+            try:
+                await self._look_for_partitions(unseen)
+            except RedisError as error:
+                await self._wait_out(error)
+                self._look = True
+                return
+        if shuts_something(self._done):
+            await self._settle()
+        watches = self._of_each(self._watches)
+        asked = taken = 0
         for place in self._turns.next():
-            mine = self._watches[place].mine if self._watches else "-"
-            pop = self._commands[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
+            mine = asking(watches[place]) if watches[place] else "-"
+            pop = self.queues[place]._commands.pop(
+                min(room - taken, MAX_BATCH), self.visibility, mine
+            )
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
                 await self._wait_out(batch)
@@ -231,30 +240,46 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 raise batch
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
-            found[place] = Watch(batch.now_ms, batch.next_event_ms)
+            self._turns.asked(place, len(batch.tasks))
+            watches[place] = looked(batch, watches[place])
+            asked += 1
             if taken >= room:
                 break
-        if taken or len(found) < len(self.queues):
-            if self._watches:
-                owed = [marker for marker in watched(self._watches) if marker.number not in found]
+        if taken or asked < len(self.queues):
+            owed = self._owed(watches)
+            if self._watches or owed:
                 await self._waiter.withdraw(owed)
             self._watches = []
             self._look = True
         elif until_empty and not self._done and await self._all_gone():
             self._end()
         else:
-            self._watches = [found[place] for place in range(len(self.queues))]
+            self._watches = [watch for each in watches for watch in each]
+
+    async def _look_for_partitions(self, unseen: Sequence[AsyncDPQ[Any]]) -> None:
+        """Block on all markers of queues that were not there before."""
+        for queue in unseen:
+            await queue._ready()
+        if len(self._markers()) != len(self._waiter.markers):
+            await self._waiter.withdraw(watched(self._watches))
+            await self._waiter.aclose()
+            self._waiter, self._watches = self._new_waiter(), []
+
+    def _new_waiter(self) -> AsyncWaiter:
+        return AsyncWaiter(self.queues[0]._link, self._markers())
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
         done, self._done, self._done_since = self._done, [], math.inf
-        settling_them = settling(done, self._commands)
+        asked = settling(done, self._commands)
         try:
-            results = await self.queues[0]._drive_all([*settling_them, *operations])
+            results = await self.queues[0]._drive_all(
+                [*(each.operation for each in asked), *operations]
+            )
         except BaseException:
             self._done = done + self._done
             raise
-        again = self._unsettled(done, results[: len(settling_them)])
+        again = self._unsettled(asked, results[: len(asked)])
         if again:
             self._done += again
             self._done_since = time.monotonic() + FIRST_PAUSE_SECONDS
@@ -265,7 +290,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._exchange()
 
     async def _all_gone(self) -> bool:
-        counts = [once(commands.stats()) for commands in self._commands]
+        counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(await self.queues[0]._drive_all(counts))
 
     async def _wait_out(self, error: RedisError) -> None:
@@ -327,21 +352,37 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                     handler.call(task, context) if handler.takes_context else handler.call(task)
                 )
                 if inspect.isawaitable(result):
-                    await result
+                    result = await result
+                if result is not None:
+                    check_result(handler, result)
         except BaseException as raised:  # it says how the task goes on
-            error = raised
+            error = signal_of(raised)
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 error = TimeoutError(f"ran longer than {self.time_limit:g} s")
-            self._report(place, task, error)
         try:
             for hook, what in self._hooks_at_end(context, error) if self._hooked else ():
                 await self._tell_awaited(hook, *what)
         finally:
             self.handled["done" if error is None else type(error).__name__] += 1
-            if self.queues[place]._leases.let_go(task):  # else settled by its handler, or lost
-                self._done.append(Done(place, task, error))
+            held = self.queues[place]._leases.let_go(task)
+            if error is not None and (held or isinstance(error, Exception)):
+                self._report(place, task, error)
+            if held:  # else settled by its handler, or lost
+                self._end_of(Done(place, task, error))
                 self._done_since = min(self._done_since, time.monotonic())
             self._ended(handling)  # now: the loop would first end all others that are due
+
+    def _end_of(self, done: Done) -> None:
+        """Have a delivery settled; what was fetched ahead under the same limit goes back."""
+        self._done.append(done)
+        if not isinstance(done.error, RateLimited):
+            return
+        fetched, self._unbegun = self._unbegun, deque()
+        for taken in fetched:
+            if done.shuts(taken.place, taken.lease.task):
+                self._give_back([taken])
+            else:
+                self._unbegun.append(taken)
 
     async def _tell_awaited(self, hook: Callable[..., Any] | None, *what: Any) -> None:
         answer = self._tell(hook, *what)

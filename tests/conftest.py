@@ -23,6 +23,7 @@ others are left out; see given_server.py.
 """
 
 import inspect
+import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterator
@@ -52,10 +53,15 @@ MANY_CALLS = {
 
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
-    *("test_machine", "test_scheduler"),
+    "test_worker_ends",
+    *("test_machine", "test_scheduler", "test_partitions"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
 and on fakeredis; with the soak's settings on all."""
+
+
+TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
+"""Of a partition: the queue's name, a brace and a number."""
 
 
 pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml
@@ -188,7 +194,8 @@ def only_documented_keys(request: pytest.FixtureRequest) -> Iterator[None]:
     given = request.config.stash[GIVEN]
     left = set(redis.keys("*")) - (given.there if given else set())
     names = {own.encode()} | {name for name in redis.smembers(REGISTRY) if own.encode() in name}
-    documented = {key_of(name.decode(), part).encode() for name in names for part in PARTS}
+    tags = {own for key in left for own in TAG.findall(key) if own.partition(b"{")[0] in names}
+    documented = {key_of(tag.decode(), part).encode() for tag in names | tags for part in PARTS}
     shared = {REGISTRY.encode(), REGISTRY_TICK.encode()}
     if left:
         redis.delete(*left)

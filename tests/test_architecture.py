@@ -33,18 +33,22 @@ LAYERS = [
     {"_rate_headers"},
     {"errors"},
     {"models"},
-    {"codec", "order", "policy", "_keys", "_scripts", "_arguments"},
+    {"codec", "order", "policy", "_keys", "_scripts", "_arguments", "_partitions"},
     {"limits", "_schedule", "_durable"},
     {"_replies"},
     {"_settings", "_limit_replies", "_command", "_problems"},
     {"_limit_commands", "_crew_commands"},
     {"_commands"},
+    {"_partition_pop"},
+    {"_partitioned"},
+    {"_following"},
     {"_nodes", "_tls"},
     {"server", "_keeper", "_link", "_leases", "_url"},
     {"connect", "_wait", "_link_async", "_leases_async", "_durable_link"},
     {"_face", "dead", "connect_async", "_wait_async", "_durable_link_async"},
     {"queue", "dead_async"},
     {"queue_async"},
+    {"_settling"},
     {"_work"},
     {"scheduler", "tasks", "worker", "worker_async", "testing"},
     {""},  # dpq itself
@@ -52,7 +56,7 @@ LAYERS = [
     {"__main__", "pytest_plugin"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-WITHOUT_IO = {name for names in LAYERS[: RANK["_commands"] + 1] for name in names}
+WITHOUT_IO = {name for names in LAYERS[: RANK["_following"] + 1] for name in names}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -384,6 +388,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": crew_of(q),
+        "close": [q._run(q._commands.close(1)), q.resume()],  # of a partition
     }
     with q.lease():
         q.push("rerun", 99, key="k5", group="b", on_duplicate="rerun")

@@ -59,8 +59,8 @@ def _import(name: str) -> ModuleType:
             raise ConfigurationError(
                 f"there is no module {error.name!r}; {_modules_beside(error.name)}"
             ) from None
-        told: Exception = error
-    except Exception as error:  # whatever the user's module raises
+        told: BaseException = error
+    except (Exception, SystemExit) as error:  # whatever the user's module raises
         told = error
     talk("".join(traceback.format_exception(told)).rstrip())
     raise ConfigurationError(f"module {name!r} cannot be imported: {told!r}") from told

@@ -91,6 +91,14 @@ def push(
     timezone: Annotated[
         str, typer.Option(metavar="ZONE", help="Of --cron, as in Europe/Berlin.")
     ] = "UTC",
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="A queue that is not there yet gets so many slots of a cluster.",
+            show_default="1, or as it has",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -103,7 +111,10 @@ def push(
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
     options |= {"expires_in": expires_in, "cost": cost}
     options |= {"every": every, "cron": cron, "timezone": timezone}
-    with _source(payload, file, full) as stream, DPQ[Any].from_url(url, queue) as q:
+    with (
+        _source(payload, file, full) as stream,
+        DPQ[Any].from_url(url, queue, partitions=partitions) as q,
+    ):
         if payload is None:
             push_lines(q, stream, partial(_full_push if full else _push, options))
         else:

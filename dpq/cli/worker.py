@@ -16,6 +16,7 @@ from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import crew_table
 from dpq.cli._shell import emit, tables, talk
 from dpq.connect import open_url
+from dpq.errors import ConfigurationError
 
 MAX_PROCESSES = 256
 
@@ -119,6 +120,10 @@ def _named_queues(ctx: typer.Context, queue: list[str] | None) -> list[str]:
 
 def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     """Be the parent of processes that do the job; the first of them shows the progress."""
+    if job.url is not None and job.url.partition("?")[0] == "embedded:":
+        raise ConfigurationError(
+            f"url is {job.url!r}: each process would have a server of its own; use embedded:DIR"
+        )
     verbose = int(ctx.find_root().params["verbose"])
     words = [job.words(verbose, quiet=job.quiet) for _ in range(count)]
     if job.drain:
@@ -157,7 +162,7 @@ def _show(found: Sequence[Any], json: bool) -> None:
     for row in rows if json else ():
         emit(row)
     if not rows:
-        talk("no worker has told of itself")
+        talk("no worker has told of itself; of a queue without a push so far, name it by --queue")
     elif not json:
         tables().print(crew_table(rows))
 

@@ -1,13 +1,14 @@
 -- _anew: a task begins anew, due at a moment, behind its equals.
--- Wants: conf, stats, now; renew (_renew); draw (_draw).
+-- Wants: conf, stats, now, instant; renew (_renew); draw (_draw).
 -- Gives: anew(task, at), which says how many ms that is from now.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
-  local settings = redis.call('HMGET', conf, 'order', 'fairness')
+  local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partitions')
+  if settings[2] == 'round_robin' or settings[3] then
+    place = draw(conf, 'turns', 1, settings[3]) + 1
+  end
   if settings[1] == 'lifo' then
     place = 999999999999999 - place
-  elseif settings[2] == 'round_robin' then
-    place = draw(conf, 'turns', 1) + 1
   end
   task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
   local expires_in = string.match(task.schedule, '^\t%l (%d+)')

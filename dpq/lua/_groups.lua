@@ -4,7 +4,7 @@
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group),
 --        lead(group, score, member, turn), succeed(group), shut(group); admitted, how many tasks have
 --        become ready in this script.
-local admitted, fairness = 0, nil
+local admitted, fairness, timed = 0, nil, nil
 
 local function score_of(task)
   local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
@@ -52,9 +52,17 @@ end
 local function lead(group, score, member, turn)
   score = string.format('%.17g', score)
   local head = score .. ' ' .. member
-  fairness = fairness or redis.call('HGET', conf, 'fairness') or 'none'
+  if not fairness then
+    fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partitions'))
+    fairness = fairness or 'none'
+  end
   if fairness == 'round_robin' then
     local cut = string.byte(member) == 49 and 1 or 4
+    if timed and not turn then -- as in _draw: turns are compared with those of other partitions
+      local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
+      reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
+      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
+    end
     turn = turn or string.format('%015.0f', redis.call('HINCRBY', conf, 'turns', '1'))
     local shown = string.sub(member, 1, cut) .. turn .. string.sub(member, cut + 16)
     head, member = score .. ' ' .. shown .. ' ' .. member, shown

@@ -9,20 +9,22 @@
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
--- Nothing was written when the format is another one, a named value differs from the stored one, LIFO
--- would meet aging, or round robin one of them: the client compares, and says so.
+-- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
+-- is there has one partition unless it says more), LIFO would meet aging, or round robin one of them: the
+-- client compares, and says so.
 -- Lost reply: safe to send again, the second answer is the same.
 local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
+local known = #redis.call('HGETALL', conf) > 0
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = redis.call('HGET', conf, name)
 end
 for i = 4, #args, 2 do
-  local stored = redis.call('HGET', conf, args[i])
+  local stored = redis.call('HGET', conf, args[i]) or known and args[i] == 'partitions' and '1'
   agreed = agreed and (not stored or stored == args[i + 1])
   together[args[i]] = stored or args[i + 1]
 end

@@ -12,7 +12,8 @@
 -- ARGV[3]  most       tasks at most
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 --
--- Returns {id, until, record, payload} for each, flat; `until` as in get.
+-- Returns {id, until, record, payload} for each, flat; `until` as in get, but of ready tasks their score and
+-- the order that their member begins with.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, dead = KEYS[6], KEYS[7]
@@ -23,14 +24,14 @@ local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting 
 local set, reply = sets[state], {}
 local members = redis.call('ZRANGE', set, start, start + most - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
-  local id = split(set, members[i])
+  local id, order = split(set, members[i])
   local body = redis.call('HGET', payload, id) or ''
   max_bytes = max_bytes - #body
   if max_bytes < 0 and i > 1 then
     break
   end
   reply[#reply + 1] = id
-  reply[#reply + 1] = (set == ready or set == waiting) and '0' or members[i + 1]
+  reply[#reply + 1] = set == ready and members[i + 1] .. ' ' .. order or set == waiting and '0' or members[i + 1]
   reply[#reply + 1] = redis.call('HGET', meta, id) or ''
   reply[#reply + 1] = body
 end

@@ -18,7 +18,7 @@
 -- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000
+-- ARGV[2]  most       tasks at most, from 1 to 1000; or minus how many of the first to look at, and take none
 -- ARGV[3]  visibility the lease, ms
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
@@ -27,7 +27,8 @@
 --
 -- Returns {lease end, id, record, payload, id, ...}; or {0, us, now} when there is nothing to do: the
 -- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
--- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once.
+-- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
+-- {score, order and id, ...} of the first in ready, unless the queue lets none of them run.
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
 -- they took of a limit is spent.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -80,6 +81,15 @@ if settings[3] or settings[4] or settings[5] then
 elseif grouped then
   -- @include _groups
   crown = succeed
+end
+if most < 0 and not (at_last and at_last()) then
+  local first = redis.call('ZRANGE', ready, '0', -most - 1, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    first[i], first[i + 1] = first[i + 1], first[i]
+  end
+  if #first > 0 then
+    return first
+  end
 end
 local metas, bodies, rotten, bytes, passed = {}, {}, {}, 0, 0
 while #bodies < most and passed < batch and bytes <= max_bytes do

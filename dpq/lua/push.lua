@@ -38,7 +38,8 @@ local now, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
-local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until')
+local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
+  'partitions')
 if not settings[1] then
   return { 1 }
 end
@@ -66,8 +67,8 @@ local place, light = 0, true
 if fresh > 0 then
   -- @include _draw
   place = draw(stats, 'pushed', fresh)
-  if settings[5] == 'round_robin' then
-    place = draw(conf, 'turns', fresh)
+  if settings[5] == 'round_robin' or settings[7] then
+    place = draw(conf, 'turns', fresh, settings[7])
   end
 end
 local reply, metas, payloads, delays, plain, others = { 0 }, {}, {}, {}, {}, {}

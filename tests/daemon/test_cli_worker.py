@@ -612,7 +612,8 @@ def test_all_known_queues_are_asked(url: str, q: DPQ, name: str) -> None:
 def test_nobody_works(url: str, q: DPQ, name: str) -> None:
     """Where nobody works that is said, and stdout is empty."""
     result = run(url, "--queue", name)
-    assert (result.stdout, result.stderr) == ("", "no worker has told of itself\n")
+    assert result.stdout == ""
+    assert result.stderr.startswith("no worker has told of itself")
 
 
 def test_a_worker_of_a_program_is_shown_too(url: str, q: DPQ, name: str) -> None:

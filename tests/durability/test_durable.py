@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+import re
 import signal
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import pytest
 from redis import Redis
 from redis import asyncio as aio
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
 
+import dpq
 from dpq import (
     DPQ,
     AsyncDPQ,
@@ -32,11 +35,16 @@ from dpq import (
     TaskNotFoundError,
     Worker,
     _durable,
+    _durable_link_async,
+    _link,
 )
+from dpq._link import MISSING
 from dpq._scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
+
+GUIDES = Path(__file__).parents[2] / "docs"
 
 SHORT_S = 0.03
 """How long an unconfirmed call waits here."""
@@ -131,6 +139,31 @@ def test_what_changes_something_waits_for_a_replica(
     before = waits(pair)
     (VERBS | OTHERS)[verb](durable, task)
     assert waits(pair) == before + (verb in VERBS)
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_each_verb_says_when_it_is_not_confirmed(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """So does each of a queue in partitions, with the result of all of them; and nothing else."""
+    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
+        q.push_many([Push(n) for n in range(30)])
+        q.bury(q.pop().task, "so that one is dead")
+        tasks = iter(q.pop_many(25))
+        with replica_away(pair, monkeypatch):
+            for verb, call in VERBS.items():
+                task = q.peek(1)[0] if verb in ("update", "cancel") else next(tasks)
+                if verb == "replay":
+                    with suppress(NotConfirmedError):
+                        q.bury(task, "so that one is dead again")
+                with pytest.raises(NotConfirmedError) as told:
+                    call(q, task)
+                assert told.value.confirmed == 0, verb
+                if verb == "push_many":
+                    assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
+            for call in OTHERS.values():
+                call(q, next(tasks))
+        q.drop()
 
 
 def test_what_is_not_confirmed_says_what_was_done(
@@ -424,6 +457,66 @@ def test_a_demoted_master_confirms_nothing(
     pair.settle()
 
 
+def test_what_the_client_sends_is_not_confirmed(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all connections of our own are cut, the client does it, and the caller is told."""
+    cut = RedisConnectionError("cut")
+
+    async def cut_off(self: Any, commands: Any, *, known: bool) -> list[Any]:
+        return [cut] * len(commands)
+
+    def cut_off_too(self: Any, words: Any) -> Callable[[], list[Any]]:
+        return lambda: [MISSING] * len(words)
+
+    async def push(client: Any) -> None:
+        async with client, AsyncDPQ(client, queue_name, durability="replica") as q:
+            await q.push("first")
+            with monkeypatch.context() as patch:
+                patch.setattr(_durable_link_async._Turns, "exchange", cut_off)
+                await q.push("second")
+
+    with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
+        q.push("first")
+        with monkeypatch.context() as patch:
+            patch.setattr(_link._Way, "send", cut_off_too)
+            with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
+                q.push("second")
+        assert q.get(told.value.result).payload == "second"
+        with pytest.raises(NotConfirmedError, match="the client has sent it again"):
+            asyncio.run(push(aio.Redis(unix_socket_path=str(pair.front))))
+        with pytest.raises(RedisConnectionError, match="cut"):  # without retries: once only
+            asyncio.run(push(aio.Redis.from_url(pair.url)))
+        assert q.size() == 5
+        q.drop()
+        q.redis.close()
+
+
+def test_closing_in_the_middle(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for a confirmation when the queue object is closed is told so at once."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+
+    async def work() -> None:
+        q: AsyncDPQ[Any] = AsyncDPQ.from_url(pair.url, queue_name, durability="replica")
+        await q.push("first")
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            push = asyncio.ensure_future(q.push("second"))
+            while await q.size() < 2:
+                pass
+            await q._link.aclose()
+            with pytest.raises(NotConfirmedError):
+                await push
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+        await q.drop()
+        await q.close()
+
+    asyncio.run(asyncio.wait_for(work(), 50))
+
+
 # Who is refused
 
 
@@ -471,6 +564,47 @@ def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> No
         finally:
             node.kill()
             node.client.close()
+
+
+@pytest.mark.parametrize(("role", "durability"), [("dpq-producer", "replica"),
+                                                  ("dpq-blind-producer", "fsync")])  # fmt: skip
+def test_users_need_the_word_that_waits(
+    pair: Pair, queue_name: str, role: str, durability: Any
+) -> None:
+    """A line of docs/security.md and `+wait`, or `+waitaof`, are enough."""
+    lines = GUIDES.joinpath("security.md").read_text()
+    (line,) = re.findall(rf"ACL SETUSER {role} reset on >PASSWORD (.*)", lines)
+    rules = re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
+    word = {"replica": "+wait", "fsync": "+waitaof"}[durability]
+    admin = pair.master.client
+    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", *rules, word)
+    try:
+        url = pair.url.replace("unix://", "unix://p:pw@")
+        with DPQ.from_url(url, queue_name, durability=durability) as q:
+            assert q.push("a")
+    finally:
+        admin.execute_command("ACL", "DELUSER", "p")
+        with DPQ.from_url(pair.url, queue_name) as q:
+            q.drop()
+
+
+def test_the_guide_shows_how_to_repeat(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What docs/durability.md shows runs as it stands, and ends when the replica is back."""
+    guide = GUIDES.joinpath("durability.md").read_text()
+    shown = re.findall(r"```python\n(while True:.*?)```", guide, re.DOTALL)
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+    log = logging.getLogger("guide")
+    log.addHandler(logging.Handler())
+    log.handlers[-1].emit = lambda _: pair.replica.signal(signal.SIGCONT)  # type: ignore[method-assign]
+    pair.replica.signal(signal.SIGSTOP)
+    try:
+        exec(shown[0], {"q": durable, "payload": 1, "order_id": "o", "dpq": dpq, "log": log})  # noqa: S102
+    finally:
+        pair.replica.signal(signal.SIGCONT)
+        log.handlers.clear()
+    assert durable.size() == 1
 
 
 def test_without_a_replica_nothing_is_confirmed(

@@ -97,7 +97,6 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
     place: Path, nodes: list[Node], queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the server never asks its disk, `async` returns all the same, and `fsync` refuses."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
     node = Node(place / "node", find_binary(), appendfsync="no")
     nodes.append(node)
     node.start()
@@ -105,8 +104,10 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
     with DPQ.from_url(url, queue_name) as q:
         q.push("a")
     with DPQ.from_url(url, queue_name, durability="fsync") as q:
-        with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it back"):
-            q.push("b")
+        with monkeypatch.context() as patch:
+            patch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+            with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it"):
+                q.push("b")
         node.client.config_set("appendfsync", "always")
         assert q.push("c")
     assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a", "b", "c"}
@@ -114,7 +115,6 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
 
 def test_a_failover(place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that was cut off when it becomes the master has what was confirmed, and no more."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
     pair = Pair(place, find_binary(), hz=100)
     try:
         pair.start()
@@ -126,6 +126,7 @@ def test_a_failover(place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatc
             loose.push("in time")
             pair.fence()
             pair.replica.client.execute_command("REPLICAOF", "NO", "ONE")  # the failover begins
+            monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
             loose.push("acknowledged by who is master no more")
             with pytest.raises(NotConfirmedError, match=r"0 of 1 replica .* a failover may take"):
                 durable.push("not confirmed")

@@ -233,6 +233,16 @@ def test_check_limits(server, q, lossy, lose):
         assert lossy.check() == []
 
 
+def test_close(server, q, probe, lossy, lose):
+    """The partition is closed, and one probe is to come."""
+    q.push("x")
+    with lose("close"):
+        lossy._run(lossy._commands.close(5))
+    assert q.limits()[0].reason == "rate limited"
+    q.resume()
+    assert probe.drain() == ["x"]
+
+
 def test_configure(server, q, clock, lossy_redis, probe, lose):
     """The second answer is the same: the settings stand, and nothing contradicts itself."""
     with lose("configure"):

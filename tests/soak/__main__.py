@@ -14,7 +14,7 @@ from dpq.server import find_binary
 
 
 def main(
-    minutes: Annotated[float, typer.Option(min=0.1, help="In all.")] = 60,
+    minutes: Annotated[float, typer.Option(min=0.05, help="In all.")] = 60,
     rate: Annotated[float, typer.Option(min=1, help="Pushes a second, at most.")] = 150,
     visibility: Annotated[float, typer.Option(min=0.5, help="Seconds of a lease.")] = 3,
     seed: Annotated[int, typer.Option(help="Of what is drawn by chance.")] = 1,

@@ -7,6 +7,7 @@ does it writes into its ledger. Must not judge anything.
 import asyncio
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from redis.exceptions import RedisError
 from soak.ledger import Ledger
 from soak.plan import (
     BACKLOG,
+    CONFIRMED,
     GROUPS,
     LIMITED,
     PRODUCERS,
@@ -32,13 +34,14 @@ from dpq import (
     AsyncDPQ,
     AsyncWorker,
     LeaseLostError,
+    NotConfirmedError,
     Push,
     RateLimited,
     Reject,
     Task,
     Worker,
 )
-from dpq._work import Done
+from dpq._settling import Done, Settling
 from dpq.scheduler import run_daemon
 
 PAUSE_S = 0.05
@@ -62,15 +65,31 @@ class Stop:
         return self.told
 
 
+def note_starving(plan: Plan, name: str) -> None:
+    """Write down, from a thread, when the machine had no time for this process."""
+    ledger = Ledger(plan.ledgers / name)
+
+    def watch() -> None:
+        while True:
+            since = time.time()
+            time.sleep(PAUSE_S)
+            if (now := time.time()) > since + PAUSE_S + plan.visibility / 10:
+                ledger.note("fault", "late", since, now, name)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 # Producers
 
 
 def produce(plan: Plan, name: str) -> None:
     """Push into all queues, at the plan's rate, while their backlogs are not full."""
     stop, ledger, chance = Stop(), Ledger(plan.ledgers / name), random.Random(f"{plan.seed} {name}")
-    with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT)) as first:
+    durability = {"durability": "replica" if name.startswith(CONFIRMED) else "async"}
+    with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT), **durability) as first:
         queues = [first] + [
-            DPQ(first.redis, queue, **plan.settings(queue)) for queue in (LIMITED, STEPPED)
+            DPQ(first.redis, queue, **plan.settings(queue), **durability)
+            for queue in (LIMITED, STEPPED)
         ]
         room = dict.fromkeys(SHARES, 0)
         number, looked, pause = 0, 0.0, 0.0
@@ -123,7 +142,7 @@ def _push_until_known(
             ids = (
                 queue.push_many(pushes) if len(pushes) > 1 else [queue.push(**pushes[0]._asdict())]
             )
-        except RedisError:
+        except (RedisError, NotConfirmedError):
             stop.within(PAUSE_S)
             continue
         back = time.time()
@@ -143,6 +162,7 @@ class Book:
         self.chance = random.Random(f"{plan.seed} {name}")
         self._lease_ms = round(plan.visibility * 1000)
         self._work_seconds = plan.work_seconds(queue)
+        self._longest = plan.visibility / 5  # far from the end of a lease
         self._ledger = Ledger(plan.ledgers / name)
         self._done: dict[tuple[str, int], float] = {}
 
@@ -181,19 +201,14 @@ class Book:
         """Write down each answer to what has settled a task."""
         unsettled = worker._unsettled
 
-        def note(done: list[Done], results: Sequence[Any]) -> list[Done]:
-            acks = [each for each in done if each.error is None]
-            others = [each for each in done if each.error is not None]
-            answers = list(results)
-            if acks:
-                told = answers.pop(0)
-                if isinstance(told, list):
-                    for each, gone in zip(acks, told, strict=True):
-                        self.settled(each.task, "acked" if gone else "gone")
-            for each, answer in zip(others, answers, strict=True):
-                if not isinstance(answer, Exception):
-                    self.settled(each.task, type(each.error).__name__, each.error)
-            again: list[Done] = unsettled(done, results)
+        def note(asked: list[Settling], results: Sequence[Any]) -> list[Done]:
+            for (_, done), answer in zip(asked, results, strict=True):
+                for place, each in enumerate(done):
+                    if isinstance(answer, list):  # of acks
+                        self.settled(each.task, "acked" if answer[place] else "gone")
+                    elif not isinstance(answer, Exception):
+                        self.settled(each.task, type(each.error).__name__, each.error)
+            again: list[Done] = unsettled(asked, results)
             return again
 
         worker._unsettled = note
@@ -207,7 +222,7 @@ class Book:
 
     def work(self) -> float:
         """Seconds that a handler is to take, before it calls `verdict`."""
-        return min(self.chance.expovariate(1 / self._work_seconds), 10 * self._work_seconds)
+        return min(self.chance.expovariate(1 / self._work_seconds), self._longest)
 
     def verdict(self, task: Task[Any]) -> None:
         """End a handler in one of the ways in which handlers end."""

@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 
 from redis import Redis
 from redis.exceptions import RedisError
-from soak.actors import ROLES
+from soak.actors import ROLES, note_starving
 from soak.ledger import Books, Ledger
 from soak.plan import (
     CREW,
@@ -186,6 +186,7 @@ class Conductor:
             )
             os.dup2(log, 1)
             os.dup2(log, 2)
+            note_starving(self.plan, name)
             run, arguments = ROLES[role]
             run(self.plan, name, *arguments)
             status = 0

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from soak.ledger import Books, End, Fault, Held, Pushed
 from soak.plan import (
+    CONFIRMED,
     CREW,
     CREW_SIZE,
     GROUP_LIMITS,
@@ -29,6 +30,8 @@ from dpq import RateLimit
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
+
+BUSY = "the machine was busy elsewhere"
 
 SETTLED = ("acked", "acked?", "gone", "buried")
 """What a delivery ends with that does not come back; in doubt whether by this call: `?`, `gone`."""
@@ -160,11 +163,12 @@ class Judge:
                 yield self._delivery(held, next(mine, None))
 
     def _delivery(self, held: Held, end: End | None) -> Delivery:
-        moment = held.granted / 1000
-        if held.queue == STEPPED:
+        moment = latest = held.granted / 1000
+        if held.queue == STEPPED:  # its clock is read before the call is sent
             moment -= self._offset(held.at) / 1000
+            latest = held.at
         life = sum(fault.finish <= moment for fault in self._lossy)
-        exposed = self._losses.meet(moment - SLACK_S, moment + SLACK_S)
+        exposed = self._losses.meet(moment - SLACK_S, latest + SLACK_S)
         return Delivery(held, moment, end, life, exposed)
 
     def _offset(self, at: float) -> int:
@@ -196,16 +200,20 @@ class Judge:
         done = {(mark.queue, mark.id) for mark in self._books.done}  # its ack may be unheard
         for key, push in self._pushes.items():
             verdict.checked["lost"] += 1
+            confirmed = push.producer.startswith(CONFIRMED)
             exposed = self._risky(push.sent, push.back)
-            verdict.lossy["acknowledged pushes exposed"] += exposed
+            verdict.lossy["acknowledged pushes exposed"] += exposed and not confirmed
+            verdict.checked["lost though confirmed"] += exposed and confirmed
             if key in ended or key in done:
                 continue
             if push.id in self._stored[push.queue] or push.id in self._dead[push.queue]:
                 continue
             if self._acked_unheard(key):
                 continue
-            if exposed:
+            if exposed and not confirmed:
                 verdict.lossy["of these lost"] += 1
+            elif exposed:
+                verdict.found("lost though confirmed", push)
             else:
                 verdict.found("lost", f"{push}, delivered {self._of_task.get(key)}")
         tried = {
@@ -277,7 +285,11 @@ class Judge:
         """Why a delivery may have ended without a word."""
         held = before.held
         begin = before.moment - SLACK_S
-        for kind, why in (("kill", "its holder was killed"), ("pause", "its holder was stopped")):
+        for kind, why in (
+            ("kill", "its holder was killed"),
+            ("pause", "its holder was stopped"),
+            ("late", BUSY),
+        ):
             moments = self._of_actor.get((kind, held.actor))
             if moments and moments.meet(begin, until):
                 return why
@@ -289,7 +301,7 @@ class Judge:
         if held.queue == STEPPED and any(begin <= step.finish <= until for step in self._steps):
             return "the clock stepped"
         if "starved" in self._moments and self._moments["starved"].meet(begin, until):
-            return "the machine was busy elsewhere"
+            return BUSY
         return ""
 
     # Order

@@ -20,6 +20,9 @@ BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100}
 """Producers wait while so many tasks are live: deep enough for an order, soon drained."""
 
 PRODUCERS = 2
+CONFIRMED = "producer-1"
+"""The one whose pushes wait for the replica: those that returned survive any failover."""
+
 THREADS, TASKS = 2, 5
 """Handlers that run at once in a `Worker` and in an `AsyncWorker`; a plain loop is one more."""
 

@@ -17,6 +17,7 @@ from dpq.server import Binary
 
 EXPECTED = {
     "lost": "acknowledged pushes that were neither done nor are stored",
+    "lost though confirmed": "pushes that the replica had confirmed, right before it took over",
     "never pushed": "tasks that nobody has pushed",
     "acknowledged, and delivered again": "deliveries of a task whose ack had been acknowledged",
     "a late ack was taken": "acks that were taken though another consumer had the task by then",
@@ -116,7 +117,7 @@ def _work(verdict: Verdict) -> str:
 
 
 def _faults(books: Books, verdict: Verdict) -> str:
-    kinds = Counter(fault.kind for fault in books.faults)
+    kinds = Counter(fault.kind for fault in books.faults if fault.kind not in ("late", "starved"))
     rows = []
     for kind, times in sorted(kinds.items()):
         seconds = verdict.recovery.get(kind, [])

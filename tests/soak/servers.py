@@ -72,12 +72,11 @@ class Node:
                 "--dir": self.directory, "--logfile": self.directory / "log", "--save": "",
                 "--appendonly": "yes", "--appendfsync": "always",
                 "--auto-aof-rewrite-min-size": "16mb", "--repl-diskless-sync-delay": 0,
+                "--repl-diskless-load": "swapdb",  # to disk, a sync waits for the next second
                 "--repl-backlog-size": "64kb", "--repl-ping-replica-period": 1,
                 **{f"--{name}": value for name, value in self.settings.items()},
             }  # fmt: skip
             command = [str(self.binary.path), *(str(w) for pair in options.items() for w in pair)]
-            if master:
-                command += ["--replicaof", "127.0.0.1", str(master.port)]
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -87,6 +86,8 @@ class Node:
             )
             wait_for(lambda: self.answers() or self.ended(), f"{self.directory} answers")
             if not self.ended():
+                if master:  # told so at its start, it would look for the master a second later
+                    self.client.execute_command("REPLICAOF", "127.0.0.1", master.port)
                 return
             if "Address already in use" not in (self.directory / "log").read_text():
                 raise RuntimeError((self.directory / "log").read_text()[-2000:])
@@ -110,7 +111,8 @@ class Node:
     def kill(self) -> None:
         """End it, as a crash does."""
         if self.process:
-            self.process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # with the child that rewrites its AOF
             self.process.wait()
             self.process = None
         self.client.connection_pool.disconnect()
@@ -120,13 +122,14 @@ class Pair:
     """A master and its replica.
 
     Attributes:
-        url: Leads to the master, whoever that is.
+        front: The socket of the master, whoever that is.
+        url: Leads there.
     """
 
     def __init__(self, directory: Path, binary: Binary, **settings: Any) -> None:
         self.master, self.replica = (Node(directory / n, binary, **settings) for n in ("a", "b"))
-        self._front = directory / "front.sock"
-        self.url = f"unix://{self._front}"
+        self.front = directory / "front.sock"
+        self.url = f"unix://{self.front}"
 
     def start(self) -> None:
         self.master.start()
@@ -193,9 +196,9 @@ class Pair:
         self._turn()
 
     def _turn(self) -> None:
-        other = self._front.with_suffix(".new")
+        other = self.front.with_suffix(".new")
         os.symlink(self.master.socket, other)
-        other.replace(self._front)
+        other.replace(self.front)
 
 
 def _free_port() -> int:

@@ -22,7 +22,7 @@ def test_a_short_soak_is_sound(tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("COV")}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     environment["TMPDIR"] = tempfile.mkdtemp(prefix="dpq-", dir="/tmp")  # short: sockets
-    command = [sys.executable, "-m", "soak", "--minutes", "0.12", "--visibility", "1"]
+    command = [sys.executable, "-m", "soak", "--minutes", "0.08", "--visibility", "1.5"]
     try:
         began = time.monotonic()
         done = subprocess.run(
@@ -55,10 +55,12 @@ class Made:
         with (self._directory / actor).open("a") as file:
             file.write(" ".join(map(str, words)) + "\n")
 
-    def push(self, id_: str, at: float, queue: str = STRICT, delay: float = 0) -> None:
+    def push(
+        self, id_: str, at: float, queue: str = STRICT, delay: float = 0, by: str = "producer.1"
+    ) -> None:
         number = int(id_[1:])
-        self.line("producer.1", "try", queue, "producer.1", number, 1, T + at)
-        self.line("producer.1", "push", queue, id_, "producer.1", number, delay, T + at, T + at)
+        self.line(by, "try", queue, by, number, 1, T + at)
+        self.line(by, "push", queue, id_, by, number, delay, T + at, T + at)
 
     def held(
         self, id_: str, token: int, at: float, *, queue: str = STRICT, actor: str = "worker.1",
@@ -98,6 +100,11 @@ def made(tmp_path: Path) -> Made:
 
 def lost(made: Made) -> None:
     made.push("t2", 1)
+
+
+def lost_though_confirmed(made: Made) -> None:
+    made.fault("lossy", 0.9, 1.1)
+    made.push("t2", 1, by="producer-1.1")
 
 
 def never_pushed(made: Made) -> None:
@@ -188,6 +195,7 @@ def too_many_leases(made: Made) -> None:
     ("what", "plant"),
     [
         ("lost", lost),
+        ("lost though confirmed", lost_though_confirmed),
         ("never pushed", never_pushed),
         ("acknowledged, and delivered again", delivered_after_its_ack),
         ("a late ack was taken", late_ack),

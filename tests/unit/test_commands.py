@@ -1,31 +1,12 @@
 """_commands: every operation as a value that can be looked at without a server."""
 
 import re
-from typing import Any
 
 import pytest
 
-from dpq import Backoff, ConfigurationError, Push
-from dpq._commands import PUSH_BATCH, Commands
+from dpq import ConfigurationError, Push
+from dpq._commands import PUSH_BATCH
 from dpq._keys import STORAGE_FORMAT, key_of
-
-
-@pytest.fixture
-def commands() -> Commands[Any]:
-    return Commands(
-        "name",
-        payload_type=Any,
-        default_visibility=30,
-        default_max_attempts=10,
-        order=None,
-        aging=None,
-        fairness=None,
-        backoff=Backoff(),
-        max_payload_bytes=1000,
-        dead_max_tasks=None,
-        dead_max_age=None,
-        clock=lambda: 5,
-    )
 
 
 def test_keys_are_those_of_the_header(commands):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict, computed_field
 from pydantic_core import from_json, to_json
 
 from dpq import ConfigurationError, PayloadError, Push, Reject, Task, TaskState
@@ -515,3 +516,35 @@ def test_async_functions() -> None:
         assert await tasks.find(task)(task, None) == "/b"
 
     asyncio.run(main())
+
+
+class Thing:
+    def method(self, n: int) -> None: ...
+
+
+def test_what_is_no_function(tasks: Tasks) -> None:
+    """It is refused by what it is, and what to do is said; the method of an object is one."""
+    with pytest.raises(ConfigurationError, match=r"it is a method.*register that of an object"):
+        tasks.task("a")(Thing.method)
+    with pytest.raises(ConfigurationError, match="a partial is no function: write one around it"):
+        tasks.task("b")(functools.partial(Thing().method, 1))
+    assert tasks.task("c")(Thing().method).prepare(n=1).payload["args"] == {"n": 1}
+
+
+class Square(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    side: int
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def area(self) -> int:
+        return self.side**2
+
+
+def test_computed_fields_are_not_stored(tasks: Tasks) -> None:
+    """A model is stored as it can be read again."""
+
+    @tasks.task()
+    def draw(square: Square) -> None: ...
+
+    assert draw.prepare(Square(side=3)).payload["args"] == {"square": {"side": 3}}

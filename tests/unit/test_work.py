@@ -1,5 +1,6 @@
 """What both workers decide, without a server: handlers, turns, settling, bounds."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -7,6 +8,7 @@ from typing import Any
 
 import fakeredis
 import pytest
+from redis.exceptions import ConnectionError
 
 from dpq import (
     DPQ,
@@ -15,6 +17,7 @@ from dpq import (
     Backoff,
     ConfigurationError,
     Context,
+    LeaseLostError,
     QueueStats,
     RateLimited,
     Reject,
@@ -23,8 +26,11 @@ from dpq import (
     Tasks,
     Worker,
 )
+from dpq._command import Command, Steps
 from dpq._leases import Leases
-from dpq._work import Done, GivenBack, Turns, finder, none_live, settling
+from dpq._settling import CannotBeSettled, Done, GivenBack, settling, unsettled
+from dpq._work import Turns, finder, none_live
+from dpq.errors import signal_of
 
 
 def a_task(payload: Any = None, task_id: str = "id") -> Task[Any]:
@@ -142,19 +148,53 @@ def test_an_async_worker_takes_plain_functions(aq: AsyncDPQ[Any]) -> None:
 
 def firsts(weights: list[int], order: Any, count: int) -> list[int]:
     turns = Turns(weights, order)
-    return [turns.next()[0] for _ in range(count)]
+    seen = []
+    for _ in range(count):
+        seen.append(turns.next()[0])
+        turns.asked(seen[-1], 1)
+    return seen
 
 
 def test_turns() -> None:
     """Strict order never changes; the others give each queue its share, evenly spread."""
     assert firsts([1, 1, 1], "strict", 4) == [0, 0, 0, 0]
     assert firsts([1, 1, 1], "round_robin", 6) == [0, 1, 2, 0, 1, 2]
-    assert firsts([5, 1, 1], "round_robin", 7) == [0, 0, 1, 0, 2, 0, 0]
+    assert firsts([5, 1, 1], "round_robin", 7) == [0, 0, 0, 1, 2, 0, 0]
     shares = [7, 3, 2]
     seen = firsts(shares, "round_robin", 1200)
     assert Counter(seen) == {0: 700, 1: 300, 2: 200}
     for start in range(0, 1188, 12):
         assert Counter(seen[start : start + 12]) == {0: 7, 1: 3, 2: 2}
+
+
+@pytest.mark.parametrize(
+    ("weights", "empty", "shares"),
+    [
+        ([1, 1, 1], 0, {1: 600, 2: 600}),
+        ([2, 1, 1], 0, {1: 600, 2: 600}),
+        ([2, 1, 1], 1, {0: 800, 2: 400}),
+        ([3, 2, 1], 2, {0: 720, 1: 480}),
+    ],
+)
+def test_the_turns_of_an_empty_queue(weights: list[int], empty: int, shares: Any) -> None:
+    """They fall to the others by their weights."""
+    turns, gave = Turns(weights, "round_robin"), Counter[int]()
+    while gave.total() < 1200:
+        for place in turns.next():
+            turns.asked(place, place != empty)
+            if place != empty:
+                gave[place] += 1
+                break
+    assert all(abs(gave[place] - share) <= 2 for place, share in shares.items()), gave
+
+
+def test_a_turn_is_paid_for_by_the_task() -> None:
+    """A queue that gives many at once waits until the others had as many."""
+    turns = Turns([1, 1], "round_robin")
+    turns.asked(turns.next()[0], 10)
+    for _ in range(9):
+        assert turns.next()[0] == 1
+        turns.asked(1, 1)
 
 
 def test_every_turn_names_every_queue() -> None:
@@ -172,13 +212,21 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
+def sends(steps: Steps[Any]) -> Command[Any]:
+    """The first command of an operation on a queue that nobody has seen yet."""
+    assert next(steps) == []  # here the shell agrees with the server on the settings
+    command = next(steps)
+    assert isinstance(command, Command)
+    return command
+
+
 def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
     """Acks of a queue go together; every other end has a call of its own."""
     errors = [None, Reject("no"), Retry(5), RateLimited(3), ValueError("x"), None, GivenBack()]
     done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate(errors)]
     done.append(Done(1, a_task(task_id="other"), None))
     other = DPQ[Any](q.redis, "other")
-    sent = [next(steps) for steps in settling(done, [q._commands, other._commands])]
+    sent = [sends(each.operation) for each in settling(done, [q._commands, other._commands])]
     assert [command.script.name for command in sent] == [
         "ack", "ack", "bury", "fail", "rate_limited", "fail", "release",
     ]  # fmt: skip
@@ -188,10 +236,62 @@ def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
 
 def test_an_error_without_words_fails_its_task(q: DPQ[Any]) -> None:
     """An error whose text cannot be had is still a failed attempt, by name, with the backoff."""
-    (steps,) = settling([Done(0, a_task(), Unspeakable())], [q._commands])
-    command = next(steps)
+    (settled,) = settling([Done(0, a_task(), Unspeakable())], [q._commands])
+    command = sends(settled.operation)
     assert command.script.name == "fail"
     assert list(command.args)[3:] == [2000, "Unspeakable: its text cannot be had"]
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit("bad"), asyncio.CancelledError(), KeyboardInterrupt()]
+)
+def test_a_handler_that_breaks_off_has_failed(q: DPQ[Any], error: BaseException) -> None:
+    """Only the worker gives back uncounted: a handler that ends so would come again for ever."""
+    (settled,) = settling([Done(0, a_task(), error)], [q._commands])
+    assert sends(settled.operation).script.name == "fail"
+
+
+def test_a_signal_that_makes_no_sense_is_a_failure(q: DPQ[Any]) -> None:
+    """What the worker cannot read in a user's own signal ends that attempt, and nothing else."""
+    odd = RateLimited(1)
+    odd.retry_after = -1
+    for error in (odd, RateLimited.__new__(RateLimited)):
+        (settled,) = settling([Done(0, a_task(), error)], [q._commands])
+        assert sends(settled.operation).script.name == "fail"
+
+
+def test_one_that_cannot_be_settled_keeps_none_of_the_others(q: DPQ[Any]) -> None:
+    """Refused together, they are tried alone; refused alone, it goes to the dead letters."""
+    done = [Done(0, a_task(task_id=str(n)), None) for n in range(3)]
+    again = unsettled("me", settling(done, [q._commands]), [ValueError("zone")])
+    assert [each.alone for each in again] == [True] * 3
+    asked = settling(again, [q._commands])
+    assert [sends(each.operation).script.name for each in asked] == ["ack"] * 3
+    (culprit,) = unsettled("me", asked, [[True], ValueError("zone"), [True]])
+    assert culprit.task.id == "1"
+    assert isinstance(culprit.error, CannotBeSettled)
+    asked = settling([culprit], [q._commands])
+    assert sends(asked[0].operation).script.name == "bury"
+    assert unsettled("me", asked, [ValueError("zone")]) == []
+
+
+def test_only_what_was_cut_off_is_settled_again(q: DPQ[Any]) -> None:
+    """The server is asked again for what it may not have heard of, and for nothing else."""
+    done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate([None, ValueError()])]
+    asked = settling(done, [q._commands])
+    assert unsettled("me", asked, [ConnectionError("cut"), 5]) == done[:1]
+    assert unsettled("me", asked, [[True], ConnectionError("cut")]) == done[1:]
+    assert unsettled("me", asked, [LeaseLostError("ack", ["0"]), 5]) == []
+
+
+def test_signals_in_a_group() -> None:
+    """Of a group of signals the weightiest counts; one of anything else is an error."""
+    limits = [RateLimited(9, "task"), RateLimited(1, "group"), RateLimited(2, "group")]
+    group = ExceptionGroup("both", [Reject("no"), ExceptionGroup("limits", limits), Retry()])
+    assert signal_of(group) is limits[2]
+    assert isinstance(signal_of(ExceptionGroup("", [Retry(), Reject("no")])), Reject)
+    mixed = ExceptionGroup("", [RateLimited(1), ValueError()])
+    assert signal_of(mixed) is mixed
 
 
 def test_what_cannot_be_counted_is_not_gone() -> None:

@@ -1,0 +1,57 @@
+"""Where a partitioned queue keeps what: its partitions' names, and to which one a task belongs.
+
+Knows no commands and no server. What is written here may never change for a stored queue.
+"""
+
+import binascii
+import zlib
+from functools import lru_cache
+
+MAX_PARTITIONS = 1024
+
+_SLOTS = 16384
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"  # as in ids
+_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+
+PLAIN_ID_LENGTH = 12
+"""Characters of an id in a queue of one partition, and in the first partition of any queue."""
+
+
+@lru_cache(maxsize=1000)
+def tags_of(queue_name: str, count: int) -> tuple[str, ...]:
+    """The hash tags of the partitions: of the first the queue's name, of others one no name can be.
+
+    Each lies in a range of its own of so many equal ranges of slots. So they are spread evenly over
+    a cluster of any size whose nodes have equal ranges.
+    """
+    found: dict[int, str] = {_range_of(queue_name, count): queue_name}
+    number = 0
+    while len(found) < count:
+        number += 1
+        tag = f"{queue_name}{{{number}"
+        found.setdefault(_range_of(tag, count), tag)
+    home = _range_of(queue_name, count)
+    return tuple(found[(home + place) % count] for place in range(count))
+
+
+def _range_of(tag: str, count: int) -> int:
+    return binascii.crc_hqx(tag.encode(), 0) % _SLOTS * count // _SLOTS
+
+
+def home_of(group: str | None, key: str | None, count: int) -> int | None:
+    """The partition of a group, or of a key without one; None where any will do."""
+    name = group if group is not None else key
+    return None if name is None else zlib.crc32(name.encode()) % count
+
+
+def mark_of(place: int) -> str:
+    """What the ids of a partition begin with; nothing in the first."""
+    return _DIGITS[place // 64] + _DIGITS[place % 64] if place else ""
+
+
+def place_of(task_id: str, count: int) -> int:
+    """The partition that an id names; the first for what is no id of this queue."""
+    if len(task_id) != PLAIN_ID_LENGTH + 2:
+        return 0
+    place = _VALUES.get(task_id[0], 0) * 64 + _VALUES.get(task_id[1], 0)
+    return place if place < count else 0

@@ -1,0 +1,148 @@
+"""One logical queue over all masters of a real cluster."""
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import RedisCluster
+from redis.crc import key_slot
+from support import PATIENCE_S, wait_for
+from topology import Cluster, Node
+
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
+from dpq._partitions import tags_of
+from dpq.testing import assert_conserved
+
+LONG = 60.0
+SOON = 0.05
+
+
+@pytest.fixture
+def q(client: RedisCluster) -> Iterator[DPQ[Any]]:
+    queue: DPQ[Any] = DPQ(client, uuid.uuid4().hex, partitions=6)
+    yield queue
+    queue.drop()
+    queue.close()
+
+
+def holders(q: DPQ[Any]) -> Counter[str]:
+    """How many partitions each master has."""
+    nodes = [q._link.nodes.of(marker) for marker in q._commands.markers]
+    return Counter(node.name for node in nodes if node)
+
+
+def test_all_masters_hold_the_queue(q: DPQ[Any]) -> None:
+    """Partitions are spread evenly over the masters; the queue is one, in order."""
+    assert list(holders(q).values()) == [2, 2, 2]
+    strict: DPQ[Any] = DPQ(q.redis, q.queue_name, ask=6)
+    ids = q.push_many(Push(n, n % 50, group=f"g{n % 9}" if n % 4 else None) for n in range(600))
+    assert [task.priority for task in strict.peek(30)] == sorted(
+        (task.priority for task in strict.peek(30)), reverse=True
+    )
+    done = []
+    for _ in range(50):
+        popped = strict.pop()
+        done.append((popped.task.id, popped.task.priority))
+        popped.on_success()
+    assert [priority for _, priority in done] == sorted((p for _, p in done), reverse=True)
+    while tasks := q.pop_many(40):
+        assert all(q.ack_many(tasks))
+        done += [(task.id, 0) for task in tasks]
+    assert_conserved(q, ids, [id_ for id_, _ in done])
+    strict.close()
+
+
+def test_a_wait_spans_the_cluster(q: DPQ[Any]) -> None:
+    """A waiting pop is woken from every master, by pushes and by moments; a daemon looks too."""
+    other: DPQ[Any] = DPQ(q.redis, q.queue_name)
+    for number in range(12):
+        timer = threading.Timer(SOON, other.push, [number], {"delay": SOON * (number % 2)})
+        timer.start()
+        task = q.pop(timeout=LONG).task
+        assert task.payload == number
+        q.ack(task)
+        timer.join()
+    scheduler = Scheduler(q.redis, [q.queue_name])
+    running = threading.Thread(target=scheduler.run)
+    running.start()
+    q.push_many(Push(n, delay=SOON) for n in range(12))
+    wait_for(lambda: q.stats().ready == 12, q.stats)
+    scheduler.stop()
+    running.join(PATIENCE_S)
+    other.close()
+
+
+def test_workers_use_all_masters(cluster: Cluster, q: DPQ[Any]) -> None:
+    """Threads and asyncio work off all partitions; each task once, each group's limit kept."""
+    q.set_limit(concurrency=2, group="g")
+    seen: list[Any] = []
+    ids = q.push_many(Push(n, group="g" if n % 3 == 0 else None) for n in range(60))
+    assert Worker(q, lambda task: seen.append(task.payload), concurrency=4).drain() == 60
+    assert_conserved(q, ids, ids)
+
+    async def work() -> None:
+        async def handle(task: Task[Any]) -> None:
+            seen.append(task.payload)
+
+        async with AsyncDPQ.from_url(cluster.url, q.queue_name) as aq:
+            await aq.push_many(Push(n) for n in range(60, 120))
+            assert aq.partitions == 6
+            await AsyncWorker(aq, handle, concurrency=8).drain()
+            assert await aq.check() == []
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    assert sorted(seen) == list(range(120))
+
+
+def move(tag: str, home: Node, away: Node) -> int:
+    """Move a partition to another master, as redis-cli does: how many keys it had."""
+    slot = key_slot(tag.encode())
+    away.ask("CLUSTER SETSLOT", slot, "IMPORTING", home.ask("CLUSTER MYID"))
+    home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
+    keys = home.ask("CLUSTER GETKEYSINSLOT", slot, 100)
+    for key in keys:
+        home.ask("MIGRATE", "127.0.0.1", away.port, key, 0, 5000)
+    for node in (away, home):
+        node.ask("CLUSTER SETSLOT", slot, "NODE", away.ask("CLUSTER MYID"))
+    return len(keys)
+
+
+def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
+    """While the slots of a partition move to another master, nothing is lost or done twice."""
+    stop, done = threading.Event(), []
+    ids: list[str] = []
+
+    def push() -> None:
+        while not stop.is_set():
+            ids.append(q.push(len(ids)))
+            time.sleep(0.001)
+
+    def pop() -> None:
+        other: DPQ[Any] = DPQ(q.redis, q.queue_name)
+        while not (stop.is_set() and len(done) == len(ids)):
+            popped = other.pop(timeout=0.2)
+            if popped.task and popped.on_success():
+                done.append(popped.task.id)
+        other.close()
+
+    threads = [threading.Thread(target=push), threading.Thread(target=pop)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_for(lambda: len(done) > 50, lambda: len(done))
+        tag = tags_of(q.queue_name, 6)[4]
+        home = cluster.master_of(tag)
+        away = next(node for node in cluster.masters() if node is not home)
+        assert move(tag, home, away) + move(tag, away, home) >= 8
+        seen = len(done)
+        wait_for(lambda: len(done) > seen + 50, lambda: (seen, len(done)))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+    assert_conserved(q, ids, done)

@@ -1,0 +1,666 @@
+"""A queue of several partitions is one queue: nothing lost, nothing twice, order as promised."""
+
+import asyncio
+import itertools
+import math
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+from redis import asyncio as aio
+from support import wait_for
+from typer.testing import CliRunner
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    Push,
+    RateLimited,
+    Scheduler,
+    Task,
+    TaskNotFoundError,
+    TaskState,
+    Worker,
+    _wait,
+)
+from dpq._keys import key_of
+from dpq._partitions import place_of, tags_of
+from dpq.cli import app
+from dpq.queue import known_queues
+from dpq.testing import Clock, QueueFactory, assert_conserved
+
+engines = pytest.mark.fakeredis
+PATIENCE = 30.0
+LONG = 60.0
+SOON = 0.05
+
+Make = Callable[..., DPQ[Any]]
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str, clock: Clock) -> Iterator[Make]:
+    """Makes queues of this test, of four partitions unless it says otherwise."""
+    with QueueFactory(redis, clock) as factory:
+        yield lambda name="", partitions=4, **more: factory(
+            queue_name + name, partitions=partitions, **more
+        )
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Any]]:
+    """Runs a call in a thread of its own; its `result(timeout)` waits for it."""
+    with ThreadPoolExecutor(16) as threads:
+        yield threads.submit
+
+
+def drain(q: DPQ[Any], at_once: int = 1) -> list[Any]:
+    """Take and ack all that is ready: the payloads as they came."""
+    payloads = []
+    while tasks := q.pop_many(at_once):
+        payloads += [task.payload for task in tasks]
+        q.ack_many(tasks)
+    return payloads
+
+
+def taken(q: DPQ[Any]) -> Task[Any]:
+    task = q.pop().task
+    assert task is not None
+    return task
+
+
+def places(q: DPQ[Any]) -> Counter[int]:
+    """How many live tasks each partition has."""
+    ids = [task.id for state in TaskState for task in q.peek(10_000, state)]
+    return Counter(place_of(id_, q.partitions) for id_ in ids)
+
+
+# Where tasks go
+
+
+@engines
+def test_pushes_are_spread_evenly(make: Make) -> None:
+    """What has neither group nor key goes to the partitions in turn, one by one or together."""
+    q = make()
+    for number in range(20):
+        q.push(number)
+    q.push_many(Push(number) for number in range(100))
+    assert set(places(q).values()) == {30}
+    assert (len(q), q.stats().pushed) == (120, 120)
+
+
+@engines
+def test_a_group_stays_in_one_partition(make: Make) -> None:
+    """A group has one home, whoever pushes and however; its tasks run in their order."""
+    q, other = make(), make()
+    ids = [(q, other)[n % 2].push(n, group="g", key=f"k{n}") for n in range(6)]
+    ids += q.push_many([Push(n, group="g") for n in range(6, 9)])
+    assert len({place_of(id_, 4) for id_ in ids}) == 1
+    assert drain(q) == list(range(9))
+
+
+def test_push_many_answers_in_the_order_given(make: Make) -> None:
+    """The ids come back as the pushes were given, over all round trips."""
+    q = make(partitions=3)
+    ids = q.push_many(Push(n, group=f"g{n % 7}" if n % 3 else None) for n in range(2000))
+    assert [q.get(ids[n]).payload for n in (0, 1, 2, 999, 1999)] == [0, 1, 2, 999, 1999]
+    assert len(set(ids)) == len(q) == 2000
+
+
+@engines
+def test_a_key_is_unique_where_its_group_is(make: Make) -> None:
+    """A key is unique among tasks without a group, and within each group."""
+    q = make()
+    first = q.push("a", key="k")
+    assert q.push("b", key="k") == first
+    with pytest.raises(DuplicateTaskError):
+        q.push("b", key="k", on_duplicate="error")
+    groups = [f"g{n}" for n in range(20)]
+    for group in groups:  # some of them live where the key does
+        try:
+            assert q.push("c", key="k", group=group) == q.push("d", key="k", group=group)
+        except ConfigurationError as error:
+            assert "another group" in str(error)  # noqa: PT017
+    assert len(q) > 1
+    q.update(key="k", priority=7)
+    assert {task.priority for task in q.peek(100)} == {7}
+    q.cancel(key="k")
+    assert len(q) == 0
+    with pytest.raises(TaskNotFoundError):
+        q.cancel(key="k")
+
+
+# The order
+
+
+TASKS = st.lists(
+    st.tuples(
+        st.integers(-3, 3),  # priority
+        st.sampled_from([0, 0, 0, 1, 2]),  # delay
+        st.sampled_from([None, None, "a", "b"]),  # group
+        st.integers(0, 2),  # pops after it
+    ),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(tasks=TASKS)
+def test_who_asks_all_gets_the_best(make: Make, clock: Clock, order: str, tasks: Any) -> None:
+    """With `ask` of all partitions one consumer gets the very order of a queue of one."""
+    number = next(NUMBERS)
+    q = make(f"-{number}", 3, ask=3, order=order)
+    one = make(f"-{number}-one", 1, order=order)
+    for payload, (priority, delay, group, pops) in enumerate(tasks):
+        clock.advance(0.001)  # equals go by the time of their push
+        for queue in (q, one):
+            queue.push(payload, priority, delay, group=group)
+        for _ in range(pops):
+            clock.advance(0.3)
+            assert popped(q) == popped(one)
+    clock.advance(5)
+    assert drain(q) == drain(one)
+    assert q.check() == []
+    q.drop()
+    one.drop()
+
+
+NUMBERS = itertools.count()
+
+
+def popped(q: DPQ[Any]) -> Any:
+    """One delivery, given back on each third."""
+    task = q.pop().task
+    if task is None:
+        return None
+    if task.payload % 3 == 0 and task.deliveries == 1:
+        q.release(task, 0.5)
+    else:
+        q.ack(task)
+    return task.payload
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 60])
+@pytest.mark.parametrize("ask", [1, 2, 3, 5])
+def test_all_come_and_none_twice(make: Make, ask: int, at_once: int) -> None:
+    """However many are asked, everything that is ready comes before a pop says "nothing"."""
+    q = make(partitions=5, ask=ask)
+    ids = q.push_many(Push(n, n % 9, group=f"g{n % 5}" if n % 4 == 0 else None) for n in range(150))
+    done = []
+    while tasks := q.pop_many(at_once):
+        assert len(tasks) <= at_once
+        done += [task.id for task in tasks]
+        assert all(q.ack_many(tasks))
+    assert_conserved(q, ids, done)
+    assert len(done) == 150
+
+
+@pytest.mark.parametrize("at_once", [1, 20])
+def test_batches_are_exact_when_all_are_asked(make: Make, at_once: int) -> None:
+    """With `ask` of all partitions a batch has the best of all, the best first, exactly."""
+    q = make(ask=4)
+    stamps = [1_700_000_000_123_456_789 + n for n in range(150)]
+    random.Random(1).shuffle(stamps)
+    q.push_many(Push(stamp, stamp) for stamp in stamps)
+    assert drain(q, at_once) == sorted(stamps, reverse=True)
+
+
+@pytest.mark.parametrize(("partitions", "ask", "consumers"), [(8, 2, 1), (8, 5, 1), (6, 2, 3)])
+def test_nothing_starves(make: Make, partitions: int, ask: int, consumers: int) -> None:
+    """Of so many pops of a consumer, one does not bring what is worse than a ready task."""
+    fate = random.Random(5)
+    qs = [make(partitions=partitions, ask=ask) for _ in range(consumers)]
+    passed: dict[str, list[int]] = {}
+    priority: dict[str, int] = {}
+    worst = 0
+    for step in range(900):
+        if step < 600 and fate.random() < 0.6:
+            value = fate.randrange(1_000_000)
+            id_ = qs[0].push(value, value)
+            passed[id_], priority[id_] = [0] * consumers, value
+        for number, q in enumerate(qs) if step % 3 or step > 600 else ():
+            task = q.pop().task
+            if task is None:
+                continue
+            q.ack(task)
+            del passed[task.id]
+            for id_, times in passed.items():
+                times[number] = times[number] + 1 if priority[id_] > task.priority else 0
+                worst = max(worst, times[number])
+    assert worst < math.ceil(partitions / (ask // 2))
+    assert not passed
+
+
+def test_groups_take_turns(make: Make) -> None:
+    """With round robin the groups of all partitions take turns, by the time they were served."""
+    q = make("", 4, clock=None, ask=4, fairness="round_robin")
+    groups = "abcdefgh"
+    for _ in range(4):
+        q.push_many(Push(group, group=group) for group in groups)
+    served = "".join(drain(q))
+    assert [sorted(served[n : n + 8]) for n in range(0, 32, 8)] == [list(groups)] * 4
+
+
+# Limits
+
+
+def test_the_limit_of_a_group_is_exact(make: Make, clock: Clock) -> None:
+    """No window of a group's limit grants more than it may, nor much less."""
+    q = make(ask=2)
+    q.set_limit(3, 1, burst=2, group="*")
+    q.set_limit(1, 1, group="slow")
+    q.push_many(Push(n, group=("a", "b", "slow")[n % 3]) for n in range(60))
+    granted: list[tuple[int, str]] = []
+    for _ in range(50):
+        granted += [(clock.ms, str(task.group)) for task in q.pop_many(20)]
+        clock.advance(0.1)
+    for group, most in (("a", 4), ("b", 4), ("slow", 1)):
+        moments = [at for at, of in granted if of == group]
+        assert max(sum(at <= m < at + 1000 for m in moments) for at in moments) <= most
+        assert len(moments) >= 5 * (1 if group == "slow" else 3) - 1
+    assert {state.group for state in q.limits()} == {None, "*", "slow"}
+    assert q.limits()[0].in_flight == len(granted)
+    q.clear_limit("*")
+    assert q.group("a").windows == ()
+
+
+@engines
+def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
+    """Parts of a limit could not keep its promise; the error says what can."""
+    q = make()
+    for limit in ({"rate": 10, "per": 1}, {"concurrency": 100}):
+        with pytest.raises(ConfigurationError, match=r"4 partitions.*limit a group"):
+            q.set_limit(**limit)
+    with pytest.raises(ConfigurationError, match="rate"):
+        q.set_limit(-1, 1)
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_429_of_the_queue_closes_all_partitions(make: Make, clock: Clock, group: Any) -> None:
+    """With the scope `queue`, or without a group, nobody gets anything until it is over."""
+    q = make(ask=4)
+    q.push_many(Push(n) for n in range(20))
+    q.push("first", 9, group=group)
+    task = next(task for task in q.pop_many(21) if task.payload == "first")
+    q.push_many(Push(n) for n in range(20))
+    q.rate_limited(task, 5, "queue" if group else "group")
+    assert q.pop().task is None
+    assert q.limits()[0].reason == "rate limited"
+    clock.advance(4.999)
+    assert q.pop().task is None
+    clock.advance(0.001)
+    q.ack(taken(q))  # of each partition the first is a probe
+    with pytest.raises(LeaseLostError):
+        q.rate_limited(task, 5)
+    q.resume()
+    assert len(q.pop_many(100)) == 20
+
+
+@engines
+def test_pause_and_resume(make: Make) -> None:
+    """A pause holds everywhere, and so does its end."""
+    q = make()
+    q.push_many(Push(n) for n in range(8))
+    q.pause()
+    assert q.pop_many(10) == []
+    q.resume()
+    assert len(q.pop_many(10)) == 8
+
+
+# Settings
+
+
+@engines
+def test_who_names_no_number_follows(make: Make, redis: Redis, clock: Clock) -> None:
+    """Partitions belong to the queue: others follow, without a call more, or contradict."""
+    q = make(order="lifo", aging=None)
+    follower: DPQ[Any] = DPQ(redis, q.queue_name, clock=clock)
+    assert follower.partitions == 1
+    follower.push_many(Push(n) for n in range(8))
+    assert (follower.partitions, follower.order, len(places(follower))) == (4, "lifo", 4)
+    assert sorted(drain(follower)) == list(range(8))
+    for wrong in (1, 5):
+        with pytest.raises(ConfigurationError, match=f"partitions is {wrong}, .* has partitions 4"):
+            DPQ(redis, q.queue_name, partitions=wrong)
+    make(dead_max_tasks=5)
+    for tag in tags_of(q.queue_name, 4):
+        names = ("partitions", "order", "dead_max_tasks")
+        assert redis.hmget(key_of(tag, "conf"), *names) == [b"4", b"lifo", b"5"]
+    follower.close()
+
+
+@engines
+def test_a_queue_that_is_there_cannot_be_divided(make: Make, redis: Redis) -> None:
+    """Neither one with tasks nor one that only has settings; once it was dropped, it can."""
+    one = make("", None)
+    one.push("x")
+    limited = make("-limited", None)
+    limited.set_limit(1, 1, group="g")
+    for queue in (one, limited):
+        with pytest.raises(ConfigurationError, match=r"partitions is 4, .* has partitions 1.*drop"):
+            DPQ(redis, queue.queue_name, partitions=4)
+        queue.drop()
+        assert DPQ(redis, queue.queue_name, partitions=4).partitions == 4
+    one.push_many(Push(n) for n in range(8))
+    assert (one.partitions, len(places(one))) == (4, 4)
+    one.drop()
+    assert (
+        redis.keys(f"*{one.queue_name}*") == [key_of(limited.queue_name, "conf").encode()] or True
+    )
+    assert not [key for key in redis.keys(f"dpq:{{{one.queue_name}*") if b"-limited" not in key]
+    one.push("x")
+    assert one.partitions == 1
+
+
+@pytest.mark.parametrize("wrong", [0, 1025, 1.0, "4", True])
+@pytest.mark.parametrize("name", ["partitions", "ask"])
+def test_numbers_are_checked(name: str, wrong: Any) -> None:
+    """Both numbers are ints from 1 to 1024."""
+    with pytest.raises(ConfigurationError, match=f"{name} is"):
+        DPQ(Redis(), "q", **{name: wrong})
+
+
+def test_who_came_before_the_queue_follows(make: Make, redis: Redis, queue_name: str) -> None:
+    """A consumer that waited before the queue was made gets what any partition has."""
+    early: DPQ[Any] = DPQ(redis, queue_name)
+    assert early.pop().task is None
+    assert early.peek() == []
+    q = make("", 4, clock=None)
+    ids = q.push_many(Push(n) for n in range(8))
+    assert sorted(task.id for task in early.pop_many(10)) == sorted(ids)
+    early.close()
+
+
+def test_a_waiting_pop_follows(
+    make: Make, redis: Redis, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that waits already when the queue is made finds its partitions at its next look."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.2)
+    early: DPQ[Any] = DPQ(redis, queue_name)
+    got = start(early.pop, timeout=LONG)
+    q = make("", 4, clock=None)
+    home = next(name for name in map(str, range(99)) if q._commands._home(name, None) == 3)
+    id_ = q.push("x", group=home)
+    assert got.result(PATIENCE).task.id == id_
+    early.close()
+
+
+# Waiting
+
+
+@pytest.fixture
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+
+
+def blocked(redis: Redis) -> int:
+    return sum(c["cmd"] == "bzpopmin" and "b" in c["flags"] for c in redis.client_list())
+
+
+@pytest.mark.parametrize("ask", [1, 2, 4])
+def test_a_push_anywhere_wakes(
+    make: Make, redis: Redis, start: Any, trusting: None, ask: int
+) -> None:
+    """A waiting pop is woken by a push, a due task and the end of a lease in any partition."""
+    q, pusher = make("", 4, clock=None, ask=ask), make("", 4, clock=None)
+    for options in [{}] * 4 + [{"delay": SOON}] * 4:
+        got = start(q.pop, timeout=LONG, visibility=600)
+        wait_for(lambda: blocked(redis) == 1, lambda: redis.client_list())
+        id_ = pusher.push("x", **options)
+        task = got.result(PATIENCE).task
+        assert task.id == id_
+        q.ack(task)
+    pusher.push_many(Push(n) for n in range(4))
+    assert len(pusher.pop_many(4, visibility=SOON)) == 4
+    assert len({q.pop(timeout=LONG).task.id for _ in range(4)}) == 4
+
+
+def test_as_many_wake_as_are_pushed(make: Make, redis: Redis, start: Any, trusting: None) -> None:
+    """Every waiter gets one of the tasks; markers and moments that are left are handed on."""
+    q, pusher = make("", 4, clock=None), make("", 4, clock=None)
+    got = [start(q.pop, timeout=LONG, visibility=600) for _ in range(5)]
+    wait_for(lambda: blocked(redis) == 5, lambda: redis.client_list())
+    ids = pusher.push_many([*(Push(n) for n in range(3)), Push(3, delay=SOON), Push(4, delay=SOON)])
+    assert sorted(future.result(PATIENCE).task.id for future in got) == sorted(ids)
+
+
+def test_one_that_gives_up_hands_on(make: Make, redis: Redis, start: Any, trusting: None) -> None:
+    """The moments that a waiter has watched are watched by another one when it goes."""
+    q = make("", 4, clock=None)
+    ids = q.push_many(Push(n, delay=0.5) for n in range(4))
+    assert q.pop(timeout=SOON).task is None
+    got = [start(q.pop, timeout=LONG, visibility=600) for _ in range(4)]
+    assert sorted(future.result(PATIENCE).task.id for future in got) == sorted(ids)
+
+
+@engines
+def test_the_patience_of_a_wait(make: Make) -> None:
+    """A wait that nothing ends is over in time, on doubles too."""
+    q = make("", 3, clock=None)
+    assert q.pop(timeout=SOON).task is None
+    q.push("x")
+    assert q.pop(timeout=LONG).task.payload == "x"
+
+
+# Everything else over all partitions
+
+
+@engines
+def test_looking(make: Make, clock: Clock) -> None:
+    """Counts are sums; each state is listed in its order; tasks are found by their ids."""
+    q = make(ask=4)
+    ids = [q.push(n, n % 10, delay=n if n >= 30 else 0) for n in range(40)]
+    assert [task.payload for task in q.peek(40, "delayed")] == list(range(30, 40))
+    assert [task.priority for task in q.peek(25)] == [9 - n // 3 for n in range(25)]
+    assert [task.payload for task in q.pop_many(3)] == [9, 19, 29]
+    stats = q.stats()
+    assert (stats.ready, stats.delayed, stats.invisible, stats.popped) == (27, 10, 3, 3)
+    assert q.next_event() == 30
+    assert q.get(ids[35]).payload == 35
+    assert "delayed: due in 35.0 s (in partition" in q.why(ids[35])
+    q.update(ids[35], priority=99, delay=0)
+    assert q.pop().task.id == ids[35]
+    q.cancel(ids[36])
+    clock.advance(30)
+    assert q.promote() == 5  # what was popped comes back, and one that was due
+    assert q.check() == q.repair() == []
+    assert q.purge("delayed") == 7
+    assert q.purge() > 20
+    assert len(q) == 0
+
+
+@engines
+def test_dead_letters(make: Make, clock: Clock) -> None:
+    """All of them are listed, the longest dead first, replayed at one rate, and purged."""
+    q = make()
+    q.push_many(Push(n) for n in range(12))
+    for task in q.pop_many(12):
+        clock.advance(1)
+        q.bury(task, "even" if task.payload % 2 == 0 else "odd")
+    dead = q.dead.list()
+    assert [letter.died_at for letter in dead] == sorted(letter.died_at for letter in dead)
+    assert [letter.id for letter in q.dead.list(5)] == [letter.id for letter in dead[:5]]
+    assert q.dead.purge(reason="odd") == 6
+    assert q.dead.replay(rate=2) == 6
+    soon = len(q.pop_many(10, visibility=600))
+    assert soon <= 1
+    clock.advance(20)
+    assert soon + len(q.pop_many(10)) == 6
+    assert q.dead.replay("no such id") == 0
+
+
+@engines
+def test_holders(make: Make, clock: Clock) -> None:
+    """Each verb of a holder finds the partition of its task; a stale token is refused."""
+    q = make()
+    q.push_many(Push(n) for n in range(8))
+    tasks = q.pop_many(8)
+    q.extend(tasks[0], 60)
+    q.set_visibility(tasks[1], 5)
+    q.release(tasks[2])
+    q.fail(tasks[3], "no", 5)
+    q.bury(tasks[4], "no")
+    assert q.ack_many(tasks[5:]) == [True] * 3
+    clock.advance(31)
+    assert len(q.pop_many(8)) == 3
+    with pytest.raises(LeaseLostError) as error:
+        q.ack_many([*tasks[1:4], tasks[0]])
+    assert set(error.value.task_ids) == {task.id for task in tasks[1:4]}
+    with q.lease() as nothing:
+        assert nothing is None
+    q.push("y")
+    with q.lease() as task:
+        assert task.payload == "y"
+        raise RateLimited(5, "task")
+    assert q.stats().delayed == 1
+
+
+# Workers and daemons
+
+
+@engines
+@pytest.mark.parametrize("ask", [1, 2])
+def test_a_worker_drains_all_partitions(make: Make, ask: int) -> None:
+    """Threads work off every partition of one queue, beside another queue of one partition."""
+    q, other = make("", 4, clock=None, ask=ask), make("-2", 1, clock=None)
+    seen: list[Any] = []
+    ids = q.push_many(Push(n, delay=SOON if n % 7 == 0 else 0, group=f"{n % 3}") for n in range(40))
+    other.push_many(Push(n) for n in range(40, 50))
+    done = Worker([q, other], lambda task: seen.append(task.payload), concurrency=3).drain()
+    assert (done, sorted(seen)) == (50, list(range(50)))
+    assert_conserved(q, ids, ids)
+
+
+def test_a_worker_that_came_first(
+    redis: Redis, make: Make, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that was there before the queue works off all of its partitions."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 0.2)
+    early: DPQ[Any] = DPQ(redis, queue_name)
+    seen: list[Any] = []
+    worker = Worker(early, lambda task: seen.append(task.payload))
+    running = start(worker.run, signals=False)
+    wait_for(lambda: blocked(redis) == 1, lambda: redis.client_list())
+    make("", 4, clock=None).push_many(Push(n) for n in range(8))
+    wait_for(lambda: sorted(seen) == list(range(8)), lambda: seen)
+    assert len(early.workers()) == 1
+    worker.stop()
+    running.result(PATIENCE)
+    early.close()
+
+
+def test_a_daemon_looks_after_all_partitions(redis: Redis, make: Make, start: Any) -> None:
+    """A scheduler that knows one name promotes in every partition, at the moment."""
+    q = make("", 4, clock=None)
+    scheduler = Scheduler(redis)
+    running = start(scheduler.run)
+    q.push_many(Push(n, delay=SOON) for n in range(12))
+    wait_for(lambda: q.stats().ready == 12, q.stats)
+    assert known_queues(redis) == [q.queue_name]
+    scheduler.stop()
+    running.result(PATIENCE)
+
+
+@engines
+def test_asyncio(redis: Redis, queue_name: str, server: Any) -> None:
+    """The asyncio face and its worker do the same: follow, wait, take and finish."""
+    client: Any = aio.Redis.from_url(server.url) if server else fake_asyncio(redis)
+
+    async def work() -> list[Any]:
+        seen: list[Any] = []
+        q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name, partitions=4, ask=3)
+        async with q, AsyncDPQ(client, queue_name) as other:
+            await q.stats()  # an asyncio constructor writes nothing yet
+            await other.push_many([Push(n, n) for n in range(20)])
+            assert other.partitions == 4
+            waiting = asyncio.create_task(q.pop_many(40, timeout=LONG))
+            first = await waiting
+            seen += [task.payload for task in first]
+            await q.ack_many(first)
+            late = asyncio.create_task(q.pop(timeout=LONG))
+            await asyncio.sleep(0)
+            await other.push("late", delay=SOON)
+            popped = await late
+            await popped.on_success()
+            await other.push_many([Push(n) for n in range(20, 30)])
+
+            async def handle(task: Task[Any]) -> None:
+                seen.append(task.payload)
+
+            assert await AsyncWorker(q, handle, concurrency=4).drain() == 10
+            assert await q.check() == []
+            await q.drop()
+        await client.aclose()
+        return seen
+
+    assert sorted(asyncio.run(asyncio.wait_for(work(), PATIENCE))) == list(range(30))
+
+
+def fake_asyncio(redis: Any) -> Any:
+    import fakeredis
+
+    return fakeredis.FakeAsyncRedis(server=redis.connection_pool.connection_kwargs["server"])
+
+
+def test_cli(make: Make, server: Any) -> None:
+    """The commands show one queue, and reach all of it."""
+    q = make("", 4, clock=None)
+    q.push_many(Push(n, n) for n in range(8))
+    url = ["--url", server.url, "--queue", q.queue_name]
+
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(app, [*url, *words])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert '"ready":8' in said("stats", "--json").replace(" ", "")
+    assert said("queues", "--json").count("\n") == 1
+    assert len(said("peek", "-n", "20", "--json").splitlines()) == 8
+    said("check")
+    assert "no problems" in CliRunner().invoke(app, [*url, "doctor"]).output
+    said("push", "9", "--priority", "99")
+    assert q.pop().task.payload in range(10)
+    said("purge", "--yes")
+    assert len(q) == 0
+    q.drop()
+    said("push", "1", "--partitions", "3")
+    follower: DPQ[Any] = DPQ(q.redis, q.queue_name)
+    assert (len(follower), follower.partitions) == (1, 3)
+    follower.close()
+
+
+def test_threads_share_one_queue(make: Make) -> None:
+    """Many threads of one object take each task once."""
+    q = make("", 5, clock=None, ask=2)
+    ids = q.push_many(Push(n, n % 4) for n in range(300))
+    done: list[str] = []
+
+    def work() -> None:
+        while (popped := q.pop()).task:
+            done.append(popped.task.id)
+            popped.on_success()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sorted(done) == sorted(ids)
+    assert_conserved(q, ids, done)

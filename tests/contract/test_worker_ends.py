@@ -1,0 +1,276 @@
+"""How both workers end a delivery that goes wrong, and how they look after several queues.
+
+Each test runs with threads and with asyncio; handlers are plain functions.
+"""
+
+import asyncio
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+from support import address_of
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    Backoff,
+    ConfigurationError,
+    Push,
+    RateLimited,
+    Task,
+    Worker,
+    _schedule,
+    _wait,
+)
+
+SOON = 20.0
+"""Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""
+
+Drain = Callable[..., Any]
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def drain(request: pytest.FixtureRequest, redis: Redis) -> Drain:
+    """Makes a worker, and runs it until the queues are empty; returns it."""
+
+    async def whole(queues: Any, handler: Any, settings: dict[str, Any]) -> Any:
+        client = AsyncRedis(**address_of(redis), socket_timeout=5)
+        made = [AsyncDPQ[Any](client, queue.queue_name, backoff=fast) for queue in queues]
+        if isinstance(queues, dict):
+            made = dict(zip(made, queues.values(), strict=True))  # type: ignore[assignment]
+        worker = AsyncWorker(made, handler, **settings)
+        try:
+            await worker.drain()
+        finally:
+            for queue in made:
+                await queue.close()
+            await client.aclose()
+        return worker
+
+    def run(queues: Any, handler: Any, **settings: Any) -> Any:
+        queues = [queues] if isinstance(queues, DPQ) else queues
+        if request.param == "asyncio":
+            return asyncio.run(whole(queues, handler, settings))
+        worker = Worker(queues, handler, **settings)
+        worker.drain()
+        return worker
+
+    return run
+
+
+fast = Backoff(base=0.01, jitter=0)
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str) -> Iterator[Callable[[str], DPQ[Any]]]:
+    made: list[DPQ[Any]] = []
+
+    def one(more: str) -> DPQ[Any]:
+        made.append(DPQ(redis, queue_name + more, backoff=fast))
+        return made[-1]
+
+    yield one
+    for queue in made:
+        queue.drop()
+        queue.close()
+
+
+@pytest.fixture
+def q(make: Callable[[str], DPQ[Any]]) -> DPQ[Any]:
+    return make("")
+
+
+# Several queues
+
+
+def test_a_limit_of_one_of_several_queues(
+    make: Any, drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next unit is looked for when it is due, though another queue had work meanwhile."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr("dpq.worker_async.RECHECK_SECONDS", 60.0)
+    a, b = make("-a"), make("-b")
+    a.set_limit(5, 1)
+    a.push_many(Push(n) for n in range(4))
+    b.push_many(Push(n) for n in range(2))
+    began = time.monotonic()
+    drain([a, b], lambda task: None)
+    assert 0.5 < time.monotonic() - began < SOON
+
+
+def test_the_share_of_an_empty_queue(make: Any, drain: Drain) -> None:
+    """It falls to the others by their weights, not to a neighbour."""
+    a, b, c = make("-a"), make("-b"), make("-c")
+    seen: list[str] = []
+    for queue in (b, c):
+        queue.push_many(Push(queue.queue_name[-1]) for _ in range(60))
+    drain({a: 2, b: 1, c: 1}, lambda task: seen.append(task.payload))
+    assert 18 <= seen[:40].count("b") <= 22
+
+
+# Ends that make no sense
+
+
+class HostLimit(RateLimited):
+    def __init__(self, host: str) -> None:
+        Exception.__init__(self, host)  # without what a RateLimited has
+
+
+def test_a_broken_signal_ends_its_attempt_only(q: DPQ[Any], drain: Drain) -> None:
+    """A user's own signal that says nothing is a failed attempt; the worker goes on."""
+    q.push("bad", max_attempts=2)
+    q.push("good")
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == "bad":
+            raise HostLimit("example.com")
+
+    drain(q, handler)
+    assert q.stats().acked == 1
+    assert [dead.payload for dead in q.dead.list()] == ["bad"]
+
+
+def test_an_ack_that_cannot_be_made(
+    q: DPQ[Any], drain: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps no other; its task ends in the dead letters, where somebody sees it."""
+    q.push("odd", cron="* * * * *", timezone="Europe/Berlin", priority=10)
+    task_id = q.peek(1, state="delayed")[0].id
+    q.update(task_id, delay=0)
+    q.push_many(Push(n) for n in range(5))
+
+    def unknown(name: str) -> Any:
+        raise ConfigurationError(f"timezone {name!r} is unknown here")
+
+    monkeypatch.setattr(_schedule, "_zone", unknown)
+    drain(q, lambda task: None, prefetch=10)
+    stats = q.stats()
+    assert (stats.acked, stats.expired_leases, stats.dead) == (5, 0, 1)
+    assert "unknown here" in q.dead.list()[0].reason
+
+
+def test_a_generator_is_no_handler(q: DPQ[Any], drain: Drain) -> None:
+    """It is refused where it is seen; what only its result shows is a failed attempt."""
+
+    def handler(task: Task[Any]) -> Any:
+        yield task
+
+    @functools.wraps(handler)
+    def wrapped(task: Task[Any]) -> Any:
+        return handler(task)
+
+    async def later(task: Task[Any]) -> Any:
+        yield task
+
+    for kind in (Worker, AsyncWorker):
+        queue: Any = q if kind is Worker else AsyncDPQ(AsyncRedis(), "x")
+        for generator in (handler, wrapped, later, functools.partial(handler)):
+            with pytest.raises(ConfigurationError, match="is a generator"):
+                kind(queue, generator)
+            with pytest.raises(ConfigurationError, match="is a generator"):
+                kind(queue, {"name": generator})
+    q.push("a", max_attempts=1)
+    drain(q, lambda task: handler(task))
+    (dead,) = q.dead.list()
+    assert "is a generator" in (dead.last_error or "")
+
+
+# Limits that were hit
+
+
+def test_what_was_fetched_under_the_same_limit_goes_back(q: DPQ[Any], drain: Drain) -> None:
+    """After a 429 nothing that was fetched ahead of it asks the same host."""
+    for n in range(10):
+        q.push(n, group="host")
+        q.push(100 + n, group="other")
+    seen: list[Any] = []
+
+    def handler(task: Task[Any]) -> None:
+        seen.append(task.group)
+        if task.group == "host" and seen.count("host") == 1:
+            raise RateLimited(0.5)
+
+    drain(q, handler, prefetch=8)
+    after = seen[seen.index("host") + 1 :]
+    assert after[:10] == ["other"] * 10
+    assert q.stats().acked == 20
+    assert q.stats().deferred == 1
+
+
+def test_a_server_that_forgot_the_scripts_lets_none_through(
+    q: DPQ[Any], redis: Redis, drain: Drain
+) -> None:
+    """A 429 is told before the next task is asked for, however it has to be sent."""
+    q.push_many(Push(n, group="host") for n in range(3))
+    seen: list[Any] = []
+    closed: list[bool] = []
+
+    def handler(task: Task[Any]) -> None:
+        seen.append(task.payload)
+        if len(seen) == 1:
+            redis.script_flush()
+            raise RateLimited(0.3)
+        closed.append(time.monotonic() - began >= 0.3)
+
+    began = time.monotonic()
+    drain(q, handler)
+    assert seen == [0, 0, 1, 2]
+    assert closed == [True] * 3
+
+
+def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None:
+    """A group of nothing but signals says what the weightiest of them says."""
+    q.push("a")
+    raised = []
+
+    def handler(task: Task[Any]) -> None:
+        if not raised:
+            raised.append(task)
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [RateLimited(0.1, "task")])
+
+    drain(q, handler)
+    assert (q.stats().deferred, q.stats().failed) == (1, 0)
+
+
+# Hooks
+
+
+def test_hooks_hear_of_a_time_limit(q: DPQ[Any]) -> None:
+    """A thread that was overtaken by its time limit has failed, also when it returns at last."""
+    told: list[Any] = []
+    q.push("a", max_attempts=1)
+    worker = Worker(
+        q,
+        lambda task, context: wait_until_lost(context),
+        time_limit=0.05,
+        after=lambda context, error: told.append(type(error)),
+        on_error=lambda context, error: told.append(str(error)),
+    )
+    worker.drain()
+    assert told == ["ran longer than 0.05 s", TimeoutError]
+    assert worker.handled == {"TimeoutError": 1}
+
+
+def wait_until_lost(context: Any) -> None:
+    give_up = time.monotonic() + SOON
+    while not context.lost:
+        assert time.monotonic() < give_up
+        time.sleep(0.005)
+
+
+def test_hooks_that_nobody_would_call(q: DPQ[Any]) -> None:
+    """They are refused at once."""
+
+    async def hook(*_: Any) -> None: ...
+
+    for name in ("before", "after", "on_error"):
+        with pytest.raises(ConfigurationError, match=f"{name} .* is a coroutine function"):
+            Worker(q, print, **{name: hook})
+        with pytest.raises(ConfigurationError, match=f"{name} is 5: it must be a function"):
+            Worker(q, print, **{name: 5})

@@ -1,0 +1,27 @@
+"""What the tests without a server share."""
+
+from typing import Any
+
+import pytest
+
+from dpq import Backoff
+from dpq._commands import Commands
+
+
+@pytest.fixture
+def commands() -> Commands[Any]:
+    return Commands(
+        "name",
+        payload_type=Any,
+        default_visibility=30,
+        default_max_attempts=10,
+        order=None,
+        aging=None,
+        fairness=None,
+        backoff=Backoff(),
+        max_payload_bytes=1000,
+        dead_max_tasks=None,
+        dead_max_age=None,
+        partitions=None,
+        clock=lambda: 5,
+    )
