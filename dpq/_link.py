@@ -200,6 +200,7 @@ class _Way:
                 try:
                     replies.append(connection.read_response(disable_decoding=True))
                 except ResponseError as refusal:
+                    self._nodes.learn(refusal)
                     replies.append(told(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
             return replies + self._broken(connection, error, count - len(replies))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
@@ -184,6 +184,9 @@ class _Way:
             replies = [error] * count
         if isinstance(replies[-1], CUT):
             await self._nodes.lost_async(self._node)
+        for reply in replies if self._nodes.clustered else ():
+            if isinstance(reply, MovedError):
+                await self._nodes.learn_async(reply)
         return replies
 
     async def _open(self) -> "_Wire":

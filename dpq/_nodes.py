@@ -21,6 +21,7 @@ from redis.exceptions import (
     AskError,
     ClusterDownError,
     ClusterError,
+    MovedError,
     ReadOnlyError,
     RedisClusterException,
     RedisError,
@@ -246,6 +247,12 @@ class Nodes:
         """Connections ask Sentinels where to go."""
         return isinstance(getattr(self.client, "connection_pool", None), SentinelConnectionPool)
 
+    def learn(self, error: ResponseError) -> None:
+        """Take note of where a slot is now; other nodes may not have heard of it yet."""
+        if self.clustered and isinstance(error, MovedError):
+            with suppress(KeyError):  # a slot of nobody: the client is to find out
+                self.client.nodes_manager.move_slot(error)
+
     def lost(self, node: Node) -> None:
         """Look for who serves instead of a node that was cut off, or is silent."""
         if self.clustered:
@@ -280,6 +287,11 @@ class AsyncNodes(Nodes):
 
     def _changes(self) -> dict[str, Any]:
         return {"redis_connect_func": None}
+
+    async def learn_async(self, error: MovedError) -> None:
+        """Async `learn`."""
+        with suppress(KeyError):
+            await self.client.nodes_manager.move_slot(error)
 
     async def lost_async(self, node: Node) -> None:
         """Async `lost`."""
