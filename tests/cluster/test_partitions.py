@@ -138,7 +138,7 @@ def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
         tag = tags_of(q.queue_name, 6)[4]
         home = cluster.master_of(tag)
         away = next(node for node in cluster.masters() if node is not home)
-        assert move(tag, home, away) + move(tag, away, home) >= 8
+        assert move(tag, home, away) + move(tag, away, home) >= 4  # settings and totals, at least
         seen = len(done)
         wait_for(lambda: len(done) > seen + 50, lambda: (seen, len(done)))
     finally:
