@@ -24,6 +24,9 @@ local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KE
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local now, group, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
+if #group > 200 then
+  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
+end
 
 -- @include _now
 -- @include _notice

@@ -38,6 +38,7 @@ local now, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
+-- @include _bounds
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partitions')
 if not settings[1] then

@@ -8,6 +8,9 @@
 -- Lost reply: safe to send again.
 local queues, queues_tick = KEYS[1], KEYS[2]
 local name = ARGV[1]
+if #name > 200 then
+  return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')
+end
 
 if redis.call('SISMEMBER', queues, name) == 1 then -- a user who may only read comes here too
   return 0

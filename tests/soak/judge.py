@@ -247,7 +247,7 @@ class Judge:
             acks = [each.end for each in deliveries if each.end and each.end.how == "acked"]
             self.verdict.checked["finished twice"] += 1
             for first, second in pairwise(sorted(acks, key=lambda end: end.back)):
-                if not self._risky(first.sent, first.back):
+                if not (self._risky(first.sent, first.back) or self._pushed_again(key, first)):
                     self.verdict.found("finished twice", (key, first, second))
 
     def _redeliveries(self) -> None:
@@ -271,6 +271,8 @@ class Judge:
             return "given back by its holder"
         if before.exposed or (end and self._risky(end.sent, end.back)):
             return "lost by a failover: the ack, or the delivery"
+        if end and self._pushed_again((before.held.queue, before.held.id), end):
+            return "pushed again, after a lost answer, when it was done already"
         if (
             end
             and end.how in ("acked", "buried")
@@ -280,6 +282,11 @@ class Judge:
         ):
             return ""
         return self._reason(before, after.moment)
+
+    def _pushed_again(self, key: tuple[str, str], end: End) -> bool:
+        """Its push had not returned when it was done: sent again then, it adds a second copy."""
+        push = self._pushes.get(key)
+        return push is not None and end.sent <= push.back
 
     def _reason(self, before: Delivery, until: float) -> str:
         """Why a delivery may have ended without a word."""

@@ -56,11 +56,12 @@ class Made:
             file.write(" ".join(map(str, words)) + "\n")
 
     def push(
-        self, id_: str, at: float, queue: str = STRICT, delay: float = 0, by: str = "producer.1"
-    ) -> None:
+        self, id_: str, at: float, queue: str = STRICT, delay: float = 0, by: str = "producer.1",
+        took: float = 0,
+    ) -> None:  # fmt: skip
         number = int(id_[1:])
         self.line(by, "try", queue, by, number, 1, T + at)
-        self.line(by, "push", queue, id_, by, number, delay, T + at, T + at)
+        self.line(by, "push", queue, id_, by, number, delay, T + at, T + at + took)
 
     def held(
         self, id_: str, token: int, at: float, *, queue: str = STRICT, actor: str = "worker.1",
@@ -233,6 +234,11 @@ def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     made.fault("step", 12, 12, 5000)
     made.held("t4", 2, 13, queue=STEPPED, deliveries=2, clock=5)
     made.end("t4", 2, 14, queue=STEPPED)
+    made.push("t5", 5, took=1.5)  # its first answer was lost: sent again when that copy was done
+    made.held("t5", 5, 5.5, pushed=5)
+    made.end("t5", 5, 6)
+    made.held("t5", 6, 7, pushed=6.5)
+    made.end("t5", 6, 8)
     assert made.found() == set()
 
 
