@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from soak.servers import Node, Pair
+from support import wait_for
 
 from dpq import DPQ, NotConfirmedError, _durable
 from dpq.server import find_binary
@@ -54,7 +55,10 @@ def payloads(node: Node, queue_name: str) -> set[str]:
 def test_a_killed_process(
     place: Path, nodes: list[Node], queue_name: str, persistence: str
 ) -> None:
-    """What was acknowledged before a SIGKILL is there after a restart as far as it is written."""
+    """What was acknowledged before a SIGKILL is there after a restart as far as it is written.
+
+    While an `everysec` fsync is under way the server keeps what is to be written, for up to 2 s.
+    """
     settings, kept = KEPT[persistence]
     node = Node(place / "node", find_binary(), **settings)
     nodes.append(node)
@@ -64,6 +68,7 @@ def test_a_killed_process(
         if settings.get("save"):
             node.client.save()
         q.push("after it")
+    wait_for(lambda: not node.client.info().get("aof_buffer_length"), node.client.info)
     node.kill()
     node.start()
     assert payloads(node, queue_name) == kept

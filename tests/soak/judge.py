@@ -305,7 +305,9 @@ class Judge:
         for kind in OUTAGES:
             if kind in self._moments and self._moments[kind].meet(begin, until):
                 return "the server was away, or a connection cut"
-        if held.queue == STEPPED and any(begin <= step.finish <= until for step in self._steps):
+        if held.queue == STEPPED and any(
+            step.begin <= until and begin <= step.finish for step in self._steps
+        ):
             return "the clock stepped"
         if "starved" in self._moments and self._moments["starved"].meet(begin, until):
             return BUSY
