@@ -139,6 +139,8 @@ def test_a_cancelled_pop_gives_back(
     opened: Opened, redis: Redis, run: Any, count: int, timeout: float, fresh: bool
 ) -> None:
     """Whatever a cancelled pop still gets is ready again, uncounted; connecting included."""
+    if count > 1 and type(redis) is not Redis:
+        pytest.skip("slow on fakeredis, where the small counts run")
 
     async def work() -> None:
         async with opened as q:

@@ -79,8 +79,7 @@ def program(*words: object, **settings: Any) -> subprocess.CompletedProcess[str]
         [sys.executable, "-m", "dpq", *map(str, words)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
-        **{"check": False, **settings},
+        **{"check": False, "timeout": PATIENCE_S, **settings},
     )
 
 
@@ -1024,6 +1023,6 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
 
 def test_the_demo_runs_from_the_command() -> None:
     """`dpq demo` runs the crawler, and ends as that does."""
-    done = program("demo", "--modules", 12, "--rate", 60)
+    done = program("demo", "--modules", 12, "--rate", 60, timeout=3 * PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "12 fetched" in done.stdout

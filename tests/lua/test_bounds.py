@@ -7,6 +7,7 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ
 from dpq._command import same
+from dpq.server import Server
 
 LONG = "x" * 201
 
@@ -46,7 +47,7 @@ def test_longest_names(q: DPQ[Any]) -> None:
     assert not q.check()
 
 
-def test_payloads(q: DPQ[Any]) -> None:
+def test_payloads(server: Server, q: DPQ[Any]) -> None:
     """More than 64 MiB are no payload."""
     q.push("before")
     with pytest.raises(ResponseError, match="the payload is too long"):
