@@ -126,7 +126,7 @@ def _task(
 ) -> Task[P]:
     head, group, key, _, error = str(record, "utf-8", "replace").split("\t", 4)
     (token, attempts, deliveries, deferrals, _, _, max_attempts, cost, wait, priority, enqueued,
-     *_) = head.split(" ")  # fmt: skip
+     _) = head.split(" ", 11)  # fmt: skip
     values = {
         "id": task_id,
         "payload": payload,

@@ -328,21 +328,21 @@ class Worker(WorkerFace[DPQ[Any]]):
             running.pop(lease, None)
             self.handled["done" if error is None else type(error).__name__] += 1
             if held:  # else the handler has settled it itself, or it is lost
-                self._end_of(Done(place, task, error))
+                self._done.append(Done(place, task, error))
+                if self.prefetch and isinstance(error, RateLimited):
+                    self._give_back_alike(self._done[-1])
 
-    def _end_of(self, done: Done) -> None:
-        """Have a delivery settled; what was fetched ahead under the same limit goes back."""
-        self._done.append(done)
-        if self.prefetch and isinstance(done.error, RateLimited):
-            if self._ahead and not self._exchanging:
-                self._exchange()
-            fetched, self._taken = self._taken, deque()
-            for taken in fetched:
-                back = Done(taken.place, taken.lease.task, GivenBack())
-                if not done.shuts(taken.place, back.task):
-                    self._taken.append(taken)
-                elif self._let_go(back):
-                    self._done.append(back)
+    def _give_back_alike(self, done: Done) -> None:
+        """What was fetched ahead under the limit that was hit goes back."""
+        if self._ahead and not self._exchanging:
+            self._exchange()
+        fetched, self._taken = self._taken, deque()
+        for taken in fetched:
+            back = Done(taken.place, taken.lease.task, GivenBack())
+            if not done.shuts(taken.place, back.task):
+                self._taken.append(taken)
+            elif self._let_go(back):
+                self._done.append(back)
 
     def _next(self) -> Taken | None:
         """The next task to handle; None when it is time to end."""
@@ -357,8 +357,8 @@ class Worker(WorkerFace[DPQ[Any]]):
                         if self._watches and self._idle == 1 and not self._exchanging:
                             self._stop_watching()
                             continue
-                        ahead = self._ahead or shuts_something(self._done)
-                        if len(self._taken) == self._low_water and not ahead:
+                        low = len(self._taken) == self._low_water
+                        if low and not (self._ahead or shuts_something(self._done)):
                             self._ask_ahead()
                         return self._taken.popleft()
                     self._look = self._look or not self._watches or self._ahead is not None

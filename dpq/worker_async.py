@@ -368,15 +368,14 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if error is not None and (held or isinstance(error, Exception)):
                 self._report(place, task, error)
             if held:  # else settled by its handler, or lost
-                self._end_of(Done(place, task, error))
+                self._done.append(Done(place, task, error))
+                if isinstance(error, RateLimited):
+                    self._give_back_alike(self._done[-1])
                 self._done_since = min(self._done_since, time.monotonic())
             self._ended(handling)  # now: the loop would first end all others that are due
 
-    def _end_of(self, done: Done) -> None:
-        """Have a delivery settled; what was fetched ahead under the same limit goes back."""
-        self._done.append(done)
-        if not isinstance(done.error, RateLimited):
-            return
+    def _give_back_alike(self, done: Done) -> None:
+        """What was fetched ahead under the limit that was hit goes back."""
         fetched, self._unbegun = self._unbegun, deque()
         for taken in fetched:
             if done.shuts(taken.place, taken.lease.task):
