@@ -208,7 +208,8 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._sleeping = False  # somebody waits for a wake-up
         self._watches: list[Watch] = []
         self._low_water = self.prefetch // 2
-        self._ahead: _Ahead | None = None
+        self._ahead: deque[_Ahead] = deque()
+        self._plenty = False  # the last one that was read brought all that it might
         self._dozing = False  # the minder has nothing to mind
         self._news = threading.Event()
         for queue in self.queues:
@@ -255,7 +256,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         with self._lock:
             while self._exchanging or self._idle:
                 self._lock.wait(STOP_CHECK_SECONDS / 5)
-            if self._ahead:
+            while self._ahead:
                 self._exchange()
             unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
             self._taken.clear()
@@ -334,7 +335,7 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _give_back_alike(self, done: Done) -> None:
         """What was fetched ahead under the limit that was hit goes back."""
-        if self._ahead and not self._exchanging:
+        while self._ahead and not self._exchanging:
             self._exchange()
         fetched, self._taken = self._taken, deque()
         for taken in fetched:
@@ -357,11 +358,10 @@ class Worker(WorkerFace[DPQ[Any]]):
                         if self._watches and self._idle == 1 and not self._exchanging:
                             self._stop_watching()
                             continue
-                        low = len(self._taken) == self._low_water
-                        if low and not (self._ahead or shuts_something(self._done)):
+                        if len(self._taken) == self._low_water and not self._ahead:
                             self._ask_ahead()
                         return self._taken.popleft()
-                    self._look = self._look or not self._watches or self._ahead is not None
+                    self._look = self._look or not self._watches or bool(self._ahead)
                     if self._look and not self._exchanging:
                         self._exchange()
                     elif self._watches and not (self._sleeping or self._exchanging):
@@ -375,10 +375,12 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _exchange(self) -> None:
         """Settle what is done, and take tasks for all threads that are idle."""
-        ahead, self._ahead = self._ahead, None
+        ahead = self._ahead.popleft() if self._ahead else None
+        room = self._idle - self._sleeping + self.prefetch - len(self._taken)
         if ahead is None:
             done, self._done = self._done, []
-            room = self._idle - self._sleeping + self.prefetch - len(self._taken)
+        elif self._plenty and not self._ahead and room >= 2 * self._low_water:
+            self._ask_ahead()  # so the server has something to do while a reply is read
         self._look, self._exchanging = False, True
         asleep = self._sleeping
         taken: list[Taken] = []
@@ -387,6 +389,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             if ahead:
                 done, taken = [each for some in ahead.asked for each in some.done], []
                 done, taken = self._read(ahead)
+                self._plenty = len(taken) == self._low_water
             else:
                 done = self._ask(done, room, asleep, taken)
         finally:
@@ -400,12 +403,14 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _ask_ahead(self) -> None:
         """Send the next exchange while there are tasks to begin; its reply is read later."""
+        if self._stopping or shuts_something(self._done):
+            return
         done, self._done = self._done, []
         place = self._turns.next()[0]
         asked = settling(done, self._commands)
         pop = self._commands[place].pop(self._low_water, self.visibility)
         read = self.queues[0]._begin_all([*(each.operation for each in asked), pop])
-        self._ahead = _Ahead(place, asked, read, time.monotonic())
+        self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
 
     def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
         *settled, batch = ahead.read()
@@ -548,7 +553,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             if self.time_limit:
                 self._end_overdue(self.time_limit)
             with self._lock:
-                late = self._ahead and self._ahead.since < time.monotonic() - LATEST_ACK_SECONDS
+                late = self._ahead and self._ahead[0].since < time.monotonic() - LATEST_ACK_SECONDS
                 if late and not self._exchanging:
                     self._exchange()
             self._flush()
