@@ -324,7 +324,6 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if taken.lease.alive:  # it may have been lost while it waited to begin
                 handling = asyncio.create_task(self._handle(taken))
                 self._running[handling] = taken
-                handling.add_done_callback(self._ended)
 
     def _ended(self, handling: "asyncio.Task[Any]") -> None:
         self._running.pop(handling, None)  # it may have outlived its run
@@ -341,6 +340,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         error: BaseException | None = None
         limit: asyncio.Timeout | None = None
         if not lease.alive:  # lost since it was to begin
+            self._ended(handling)
             return
         try:
             if self._hooked:
