@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import math
 import random
 import threading
@@ -634,7 +635,8 @@ def test_cli(make: Make, server: Any) -> None:
     assert said("queues", "--json").count("\n") == 1
     assert len(said("peek", "-n", "20", "--json").splitlines()) == 8
     said("check")
-    assert "no problems" in CliRunner().invoke(app, [*url, "doctor"]).output
+    told = CliRunner().invoke(app, [*url, "doctor", "--json"]).stdout.splitlines()
+    assert {json.loads(line)["kind"] for line in told} <= {"eviction", "no persistence"}
     said("push", "9", "--priority", "99")
     assert q.pop().task.payload in range(10)
     said("purge", "--yes")
