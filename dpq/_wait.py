@@ -164,15 +164,7 @@ class _Block:
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
 
     def _connect(self) -> None:
-        self._node = self._nodes.of(self._markers[0])
-        if self._node is None:
-            raise RedisConnectionError(f"no node of the cluster serves {self._markers[0]}")
-        self._connection = own_connection(
-            self._node,
-            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
-            health_check_interval=0,
-            socket_timeout=REPLY_TIMEOUT,
-        )
+        self._node, self._connection = connection_to(self._nodes, self._markers[0], Retry)
 
     def can_read(self, seconds: float) -> bool:
         """Whether there is an answer, or an end of the connection, within so long."""
@@ -215,6 +207,24 @@ class _Block:
             self._connection.disconnect()
         if self._nodes.clustered:
             self._connection = None
+
+
+def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
+    """A connection to block on a marker, to the node that holds it.
+
+    Args:
+        nodes: The servers behind a client.
+        marker: Its key.
+        retry: The client's kind of it: nothing may be sent again over a blocked connection.
+
+    Raises:
+        ConnectionError: Nobody holds it.
+    """
+    node = nodes.of(marker)
+    if node is None:
+        raise RedisConnectionError(f"no node of the cluster serves {marker}")
+    settings = {"health_check_interval": 0, "socket_timeout": REPLY_TIMEOUT}
+    return node, own_connection(node, retry=retry(NoBackoff(), 0), **settings)
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:

@@ -13,13 +13,12 @@ from functools import partial
 from typing import Any
 
 from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._link_async import AsyncLink
-from dpq._nodes import Node, own_connection
+from dpq._nodes import Node
 from dpq._wait import (
     MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
@@ -28,6 +27,7 @@ from dpq._wait import (
     Marker,
     Watch,
     block_command,
+    connection_to,
     cut,
     handing_on,
     read_marker,
@@ -135,15 +135,7 @@ class _Block:
 
     async def _connect(self) -> None:
         await self._nodes.ready()
-        self._node = self._nodes.of(self._markers[0])
-        if self._node is None:
-            raise RedisConnectionError(f"no node of the cluster serves {self._markers[0]}")
-        self._connection = own_connection(
-            self._node,
-            retry=Retry(NoBackoff(), 0),  # nothing may be sent again over a blocked connection
-            health_check_interval=0,
-            socket_timeout=REPLY_TIMEOUT,
-        )
+        self._node, self._connection = connection_to(self._nodes, self._markers[0], Retry)
 
     async def read(self) -> Any:
         reading, self._reading = self._reading, None
