@@ -114,7 +114,7 @@ def test_no_more_commands_than_needed(server, login, role, monkeypatch):
             stage.user.connection_pool.disconnect()
             try:
                 ROLES[role](stage)
-            except (ResponseError, AssertionError):
+            except (ResponseError, AssertionError, ValueError):  # what it looks for is not there
                 continue
             if not denied(stage.root):
                 spare.append(word)
