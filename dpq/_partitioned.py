@@ -293,17 +293,15 @@ class PartitionedCommands(Generic[P]):
 
     def purge(self, state: TaskState | None) -> Steps[int]:
         """As `Commands.purge`."""
-        return sum((yield from all_of([part.purge(state) for part in self.parts])))
+        return _total([part.purge(state) for part in self.parts])
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored."""
-        found = yield from all_of([part.check() for part in self.parts])
-        return list(itertools.chain.from_iterable(found))
+        return _joined([part.check() for part in self.parts])
 
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
-        found = yield from all_of([part.repair() for part in self.parts])
-        return list(itertools.chain.from_iterable(found))
+        return _joined([part.repair() for part in self.parts])
 
     # Dead letters
 
@@ -403,8 +401,8 @@ class PartitionedCommands(Generic[P]):
 
     def groups(self) -> Steps[list[LimitState]]:
         """As `Commands.groups`."""
-        found = yield from all_of([part.groups() for part in self.parts])
-        return sorted(itertools.chain.from_iterable(found), key=lambda state: str(state.group))
+        found = yield from _joined([part.groups() for part in self.parts])
+        return sorted(found, key=lambda state: str(state.group))
 
     def group(self, name: str) -> Steps[LimitState]:
         """As `Commands.group`."""
@@ -450,6 +448,10 @@ def _done(operations: Iterable[Any]) -> Steps[None]:
 
 def _total(operations: Iterable[Steps[int]]) -> Steps[int]:
     return sum((yield from all_of(operations)))
+
+
+def _joined(operations: Iterable[Steps[list[T]]]) -> Steps[list[T]]:
+    return list(itertools.chain.from_iterable((yield from all_of(operations))))
 
 
 def _soonest(waits: Iterable[int | None]) -> int | None:
