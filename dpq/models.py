@@ -61,7 +61,8 @@ class Task(BaseModel, Generic[P]):
         visible_until: When the lease ends, or a delayed task is due, UTC; None in other states.
         last_error: What the last failure said, or None.
         state: Where it is.
-        token: Proof of this delivery; grows with every delivery of the queue. 0 before the first.
+        token: Proof of this delivery: above that of every earlier one of its queue, and below 2^53.
+            0 before the first.
         cost: Units that it takes of every limit.
         every: Seconds from one run to the next of a recurring task, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.

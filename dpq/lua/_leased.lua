@@ -2,15 +2,17 @@
 -- leaves was to watch for, the next one is told.
 -- Wants: bodies, metas, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
 --        invisible, conf, stats, wake, reply; watch, notice (_notice). Fills reply.
-local token = redis.pcall('HINCRBY', stats, 'popped', #bodies)
-if not tonumber(token) or token < #bodies or token > 9e14 then -- damaged: above all before, surely
-  token = now + #bodies
-  redis.call('HSET', stats, 'popped', string.format('%.0f', token))
+-- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
+-- where a failover, or a restart without the newest data, has taken back what this queue has counted.
+local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
+if last and last > token and last < 9e15 then -- more is not exact: damaged
+  token = last
 end
-token = token - #bodies
+redis.call('HSET', conf, 'token', string.format('%.0f', token + #bodies))
+redis.pcall('HINCRBY', stats, 'popped', #bodies)
 local leases, lease_end = {}, string.format('%.0f', now + visibility)
 for i, body in ipairs(bodies) do
-  local id, raw, n = metas[2 * i - 1], string.format('%d ', token + i) .. metas[2 * i], #reply
+  local id, raw, n = metas[2 * i - 1], string.format('%.0f ', token + i) .. metas[2 * i], #reply
   metas[2 * i], leases[2 * i - 1], leases[2 * i] = raw, lease_end, id
   reply[n + 1], reply[n + 2], reply[n + 3] = id, raw, body
 end

@@ -41,7 +41,7 @@ local batch, waiter = tonumber(ARGV[5]), ARGV[6]
 -- @include _now
 -- @include _notice
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until')
+  'queue_gate', 'shut_until', 'token')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ
+from dpq import DPQ, LeaseLostError
 
 LOTS = 10**6
 
@@ -79,6 +79,45 @@ def test_tokens_grow(q, probe):
         tokens += [task.token for task in tasks]
         q.release(tasks[0])
     assert tokens == sorted(set(tokens))
+
+
+def test_tokens_grow_while_the_clock_steps_back(q, clock, probe):
+    """A clock that was set back stops no token from growing."""
+    q.push(1)
+    before = probe.pop()
+    clock.advance(-3600)
+    q.push(2)
+    assert q.pop().task.token > before.token
+
+
+def test_tokens_grow_past_a_failover(q, clock, probe):
+    """A server that has lost the newest deliveries gives none of their tokens a second time."""
+    for n in range(9):
+        q.push(n)
+    redis = probe.redis
+    replicated = {key: redis.dump(key) for key in redis.keys("dpq:*")}
+    lost = q.pop_many(3)
+    redis.delete(*redis.keys("dpq:*"))
+    for key, value in replicated.items():
+        redis.restore(key, 0, value)
+    clock.advance(0.001)
+    again = q.pop_many(9)
+    assert {task.id for task in lost} < {task.id for task in again}
+    assert min(task.token for task in again) > max(task.token for task in lost)
+    with pytest.raises(LeaseLostError):
+        q.ack(lost[0])
+
+
+@pytest.mark.parametrize("damage", ["x", "-1", "nan", "inf", "1e300", "9007199254740993", ""])
+def test_a_damaged_token_is_passed_over(q, clock, probe, damage):
+    """Whatever stands where the newest token should: the next ones grow, and are exact."""
+    probe.redis.hset(probe.key("conf"), "token", damage)
+    for n in range(4):
+        q.push(n)
+    tokens = [task.token for task in [*q.pop_many(2), *q.pop_many(2)]]
+    assert tokens == sorted(set(tokens))
+    assert tokens[0] > 0
+    assert tokens[-1] < 2**53
 
 
 def test_many(q, probe):
