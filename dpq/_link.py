@@ -22,6 +22,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._command import Command
 from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
 from dpq._scripts import Script
+from dpq._spin import Spin
 
 C = TypeVar("C")
 
@@ -173,6 +174,7 @@ class _Way:
         self._sends_once = nodes.sends_once
         self._finds_master = nodes.finds_master
         self._idle: Idle[Any] = Idle(partial(own_connection, node))
+        self._spin = Spin()
 
     def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
         """Send commands; what is returned waits for their replies, `MISSING` where there is none.
@@ -196,6 +198,7 @@ class _Way:
     def _receive(self, connection: Any, count: int) -> list[Any]:
         replies: list[Any] = []
         try:
+            self._spin.until_readable(connection)
             for _ in range(count):
                 try:
                     replies.append(connection.read_response(disable_decoding=True))

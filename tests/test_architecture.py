@@ -42,7 +42,7 @@ LAYERS = [
     {"_partition_pop"},
     {"_partitioned"},
     {"_following"},
-    {"_nodes", "_tls"},
+    {"_nodes", "_tls", "_spin"},
     {"server", "_keeper", "_link", "_leases", "_url"},
     {"connect", "_wait", "_link_async", "_leases_async", "_durable_link"},
     {"_face", "dead", "connect_async", "_wait_async", "_durable_link_async"},

@@ -1,0 +1,87 @@
+"""Looking for a reply before sleeping: how long, and when it is given up."""
+
+from itertools import count, pairwise
+
+import pytest
+from redis.exceptions import ConnectionError
+
+from dpq import _spin
+from dpq._spin import HITS_FOR_A_MISS, MOST_DOUBT, SPIN_SECONDS, Spin
+
+
+class Connection:
+    """Has something to read after so many looks; each look takes a quarter of the time."""
+
+    def __init__(self, after: float) -> None:
+        self.after = after
+        self.looks = 0
+
+    def can_read(self, timeout: float) -> bool:
+        assert timeout == 0
+        self.looks += 1
+        return self.looks > self.after
+
+
+NEAR, FAR = 2, float("inf")
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = count()
+    monkeypatch.setattr(_spin, "perf_counter", lambda: next(ticks) * SPIN_SECONDS / 4)
+
+
+def looks(spin: Spin, after: float) -> int:
+    connection = Connection(after)
+    spin.until_readable(connection)
+    return connection.looks
+
+
+def test_a_reply_that_is_nearly_here_is_looked_for_until_it_is_here() -> None:
+    """It returns at the first look that finds something."""
+    assert looks(Spin(), NEAR) == 3
+
+
+def test_a_reply_that_takes_long_is_not_looked_for_any_more() -> None:
+    """After a moment it is left to the thread's sleep."""
+    assert looks(Spin(), FAR) == 5
+
+
+def test_of_a_far_server_hardly_any_reply_is_looked_for() -> None:
+    """Each miss doubles the replies that are not looked for, up to 1024."""
+    spin = Spin()
+    looked = [n for n in range(10_000) if looks(spin, FAR)]
+    gaps = [after - before - 1 for before, after in pairwise(looked)]
+    assert gaps[:9] == [2, 4, 8, 16, 32, 64, 128, 256, 512]
+    assert set(gaps[9:]) == {2**MOST_DOUBT}
+
+
+def test_a_server_that_is_near_again_is_looked_for_again() -> None:
+    """Every eight replies found in time take one doubling back."""
+    spin = Spin()
+    while spin._doubt < MOST_DOUBT:
+        looks(spin, FAR)
+    found = [n for n in range(30_000) if looks(spin, NEAR)]
+    assert len(found) > 28_000
+    for _ in range(HITS_FOR_A_MISS * MOST_DOUBT):
+        looks(spin, NEAR)
+    assert looks(spin, FAR)
+    assert [bool(looks(spin, NEAR)) for _ in range(3)] == [False, False, True]
+
+
+def test_a_reply_that_comes_in_time_every_other_time_is_not_worth_it() -> None:
+    """What half the lookings cost in vain is more than what the others save."""
+    spin = Spin()
+    tried = [looks(spin, FAR if n % 2 else NEAR) for n in range(10_000)]
+    assert sum(map(bool, tried)) < 500
+
+
+def test_a_connection_that_was_cut_says_so() -> None:
+    """The fault goes to whoever reads."""
+
+    class Cut:
+        def can_read(self, timeout: float) -> bool:
+            raise ConnectionError("closed")
+
+    with pytest.raises(ConnectionError, match="closed"):
+        Spin().until_readable(Cut())
