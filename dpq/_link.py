@@ -174,6 +174,7 @@ class _Way:
         self._sends_once = nodes.sends_once
         self._finds_master = nodes.finds_master
         self._idle: Idle[Any] = Idle(partial(own_connection, node))
+        self._losses = 0
         self._spin = Spin()
 
     def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
@@ -224,6 +225,9 @@ class _Way:
     def _take(self) -> Any:
         """A connection to send on. One that the server has ended meanwhile shows when it is used,
         and the call is sent again; for a client that never sends twice it is looked at before."""
+        if self._finds_master and self._losses != self._nodes.losses:
+            self._losses = self._nodes.losses
+            self.close()  # they go to the same one
         connection = self._idle.take()
         if self._sends_once and connection.is_connected:
             try:

@@ -15,6 +15,7 @@ from typing import Any
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 from redis.exceptions import (
@@ -150,6 +151,7 @@ class Nodes:
             subclasses, which may do something with a command.
         clustered: It is a direct one of a cluster.
         only: The server, when it is not.
+        losses: How often one has been found cut off, or silent.
     """
 
     def __init__(self, client: Any) -> None:
@@ -157,6 +159,7 @@ class Nodes:
         self.clustered = self._is_cluster(client)
         self.direct = self.clustered or self._is_plain(client)
         self.only = Node("", client, {})
+        self.losses = 0
         self._known: dict[str, Node] = {}
 
     @staticmethod
@@ -245,7 +248,13 @@ class Nodes:
     @property
     def finds_master(self) -> bool:
         """Connections ask Sentinels where to go."""
-        return isinstance(getattr(self.client, "connection_pool", None), SentinelConnectionPool)
+        pool = getattr(self.client, "connection_pool", None)
+        return isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool)
+
+    @property
+    def fails_over(self) -> bool:
+        """Another server may take over while this one is silent."""
+        return self.clustered or self.finds_master
 
     def learn(self, error: ResponseError) -> None:
         """Take note of where a slot is now; other nodes may not have heard of it yet."""
@@ -255,6 +264,9 @@ class Nodes:
 
     def lost(self, node: Node) -> None:
         """Look for who serves instead of a node that was cut off, or is silent."""
+        self.losses += 1
+        if self.finds_master:  # what is idle goes to it, too, and would have to find that out
+            self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:
             with suppress(RedisError, RedisClusterException):
                 self.client.nodes_manager.initialize(last_failed_node_name=node.name)
@@ -295,6 +307,9 @@ class AsyncNodes(Nodes):
 
     async def lost_async(self, node: Node) -> None:
         """Async `lost`."""
+        self.losses += 1
+        if self.finds_master:
+            await self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:
             with suppress(RedisError, RedisClusterException):
                 await self.client.nodes_manager.initialize(last_failed_node_name=node.name)

@@ -22,6 +22,7 @@ from .errors import ConfigurationError
 CONNECT_TIMEOUT_S = 2.0  # one address; the kernel repeats a lost SYN after 1 s, so one may be lost
 CONNECT_SLACK_S = 0.7  # more for further addresses, TLS, HELLO and retries: under 3 s in all
 SOCKET_TIMEOUT_S = 10.0  # a reply: scripts take milliseconds, but an AOF fsync can stall seconds
+FAILOVER_TIMEOUT_S = 3.0  # the same where another server takes over: to go on within 5 s
 RETRIES = 2  # for a dropped connection; longer outages are for the caller's own loop
 BACKOFF_BASE_S = 0.1  # random, up to 0.2 and 0.4 s: clients do not come back in step
 BACKOFF_CAP_S = 0.4
@@ -145,7 +146,7 @@ def read_url(url: str) -> Place:
         if not service:
             raise ConfigurationError("it names no service, as in /mymaster")
     first = urlunsplit((scheme, f"{user}{at}{hosts[0].netloc}", database, parts.query, ""))
-    settings = _settings(first)
+    settings = _settings(first, FAILOVER_TIMEOUT_S)
     connection_class = settings.pop("connection_class", Connection)
     sentinel = {
         name.removeprefix("sentinel_"): settings.pop(name)
@@ -167,12 +168,12 @@ def _host(netloc: str, default_port: int) -> Host:
     return Host(parts.hostname, parts.port or default_port)
 
 
-def _settings(url: str) -> dict[str, Any]:
+def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
     """What a URL says about connections, with the defaults of this module."""
     parts = urlsplit(url)
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
-        "socket_timeout": SOCKET_TIMEOUT_S,
+        "socket_timeout": reply_timeout,
         "health_check_interval": HEALTH_CHECK_S,
         "retry": Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's

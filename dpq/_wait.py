@@ -28,8 +28,16 @@ RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
 wake-up costs at most this, and a dead waiter swallows one at most. lua/_notice.lua has it in ms."""
 
+FAILOVER_RECHECK_SECONDS = 2.0
+"""A block's limit where another server may take over from one that is silent: each costs one plain
+command, and that server is given up after this and `REPLY_TIMEOUT`."""
+
 REPLY_TIMEOUT = 2.0
 """Seconds for what a live server answers at once."""
+
+ANSWERED_SECONDS = 0.1
+"""For the answer to a block of which a server knows nothing any more: it is on the way, or was at
+another server."""
 
 PAUSE_AFTER_FAULT = 0.1
 """Seconds; the pop that follows meets the same fault with its own retries."""
@@ -83,8 +91,8 @@ class Waiter:
                 for block in self._blocks:
                     self._asked = block
                     block.begin(self._block_seconds(left))
-                if not self._answered(left):
-                    return None
+                if not self._answered(self._patience(left)):
+                    continue
                 if (reply := self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
         except (RedisConnectionError, RedisTimeoutError):
@@ -93,7 +101,14 @@ class Waiter:
         return None
 
     def _block_seconds(self, left: float) -> float:
-        return min(left, RECHECK_SECONDS)
+        return min(left, longest_block(self._nodes))
+
+    def _patience(self, left: float) -> float:
+        """Seconds until a block is overdue, at most so many."""
+        if not self._nodes.direct:
+            return left
+        first = min(block.until or math.inf for block in self._blocks)
+        return max(0.0, min(left, first - time.monotonic()))
 
     def _answered(self, seconds: float) -> bool:
         """Whether a block has something to read within so long: then that one is asked next."""
@@ -188,11 +203,19 @@ class _Block:
         return reply
 
     def end(self) -> bool:
-        """Have the server end the block, for `read` to tell; False when there is none."""
+        """Have the server end the block, for `read` to tell.
+
+        False when there is none, or when another server is in charge by now: a silent one would
+        take the time of the task that was popped at that one.
+        """
         if self.until is None or self._node is None:
             return False
-        ask(self._node.client, "CLIENT UNBLOCK", self._client_id)
-        return True
+        if self._nodes.of(self._markers[0]) is self._node:
+            blocked = ask(self._node.client, "CLIENT UNBLOCK", self._client_id)
+            if blocked or not self._nodes.fails_over or self.can_read(ANSWERED_SECONDS):
+                return True
+        self.close()
+        return False
 
     def lost(self) -> None:
         """Drop the connection, and look where to find the markers now."""
@@ -225,6 +248,11 @@ def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
         raise RedisConnectionError(f"no node of the cluster serves {marker}")
     settings = {"health_check_interval": 0, "socket_timeout": REPLY_TIMEOUT}
     return node, own_connection(node, retry=retry(NoBackoff(), 0), **settings)
+
+
+def longest_block(nodes: Nodes) -> float:
+    """Seconds after which the server is to end a block, at the latest."""
+    return FAILOVER_RECHECK_SECONDS if nodes.fails_over else RECHECK_SECONDS
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:

@@ -20,9 +20,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._link_async import AsyncLink
 from dpq._nodes import Node
 from dpq._wait import (
+    ANSWERED_SECONDS,
     MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
-    RECHECK_SECONDS,
     REPLY_TIMEOUT,
     Marker,
     Watch,
@@ -30,6 +30,7 @@ from dpq._wait import (
     connection_to,
     cut,
     handing_on,
+    longest_block,
     read_marker,
     time_left,
 )
@@ -62,14 +63,16 @@ class AsyncWaiter:
                 readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    readings[await block.begin(min(left, RECHECK_SECONDS))] = block
+                    readings[await block.begin(min(left, longest_block(self._link.nodes)))] = block
                 _still_wanted()
                 done, _ = await asyncio.wait(
-                    (*readings, stop), timeout=left, return_when=FIRST_COMPLETED
+                    (*readings, stop), timeout=self._patience(left), return_when=FIRST_COMPLETED
                 )
                 answered = [readings[reading] for reading in done if reading is not stop]
                 if not answered:
-                    return None
+                    if stop.done():
+                        return None
+                    continue
                 self._asked = answered[0]
                 if (reply := await self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
@@ -77,6 +80,13 @@ class AsyncWaiter:
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
+
+    def _patience(self, left: float) -> float:
+        """Seconds until a block is overdue, at most so many."""
+        if not self._link.nodes.direct:
+            return left
+        first = min(block.until for block in self._blocks)
+        return max(0.0, min(left, first - time.monotonic()))
 
     async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
@@ -113,12 +123,12 @@ class _Block:
         self._node: Node | None = None
         self._connection: Any = None
         self._client_id = 0
-        self._until = 0.0
+        self.until = 0.0
         self._reading: asyncio.Task[Any] | None = None
 
     async def begin(self, seconds: float) -> "asyncio.Task[Any]":
         if self._reading is not None:
-            if time.monotonic() > self._until and self._nodes.direct and not self._reading.done():
+            if time.monotonic() > self.until and self._nodes.direct and not self._reading.done():
                 raise RedisTimeoutError("a block did not end in time")
             return self._reading
         if self._connection is None:
@@ -130,7 +140,7 @@ class _Block:
         await self._connection.send_command(*block_command(self._markers, seconds))
         reading = self._connection.read_response(disable_decoding=True, timeout=math.inf)
         self._reading = asyncio.create_task(reading)
-        self._until = time.monotonic() + seconds + REPLY_TIMEOUT
+        self.until = time.monotonic() + seconds + REPLY_TIMEOUT
         return self._reading
 
     async def _connect(self) -> None:
@@ -147,8 +157,15 @@ class _Block:
     async def end(self) -> bool:
         if self._reading is None or self._node is None:
             return False
-        await self._link.execute(self._node, "CLIENT UNBLOCK", self._client_id)
-        return True
+        if self._nodes.of(self._markers[0]) is self._node:
+            blocked = await self._link.execute(self._node, "CLIENT UNBLOCK", self._client_id)
+            if blocked or not self._nodes.fails_over:
+                return True
+            answered, _ = await asyncio.wait((self._reading,), timeout=ANSWERED_SECONDS)
+            if answered:
+                return True
+        await self.aclose()
+        return False
 
     async def lost(self) -> None:
         await self.aclose()

@@ -75,8 +75,9 @@ def open_url(url: str) -> Opened:
 
     Args:
         url: One of the forms in `SCHEMES`. redis-py's query parameters override the defaults of
-            this module, such as `?socket_timeout=3` (seconds); `decode_responses` stays off. Those
-            of TLS (`ssl_ca_certs`, `ssl_certfile`, ...) are in docs/security.md.
+            this module, such as `?socket_timeout=2` (seconds; by default 10, and 3 where servers
+            fail over); `decode_responses` stays off. Those of TLS (`ssl_ca_certs`,
+            `ssl_certfile`, ...) are in docs/security.md.
 
     Raises:
         ConfigurationError: The URL is malformed, or the embedded server does not start.
@@ -289,6 +290,19 @@ class _BoundedMaster(_Bounded):
 
     def _locate(self) -> None:
         self.host, self.port = self.connection_pool.get_master_address()
+
+    def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Reconnect in the middle of a command, to who is the master by now."""
+        if not self.is_connected:
+            self._locate()
+            super().connect_check_health(check_health, retry_socket_connect)
+
+    def connect_to(self, address: tuple[str, int]) -> None:
+        """Connect to a server that was found already."""
+        self.host, self.port = address
+        super().connect_check_health()
 
 
 class _BoundedMasterTCP(_BoundedMaster, SentinelManagedConnection):

@@ -16,8 +16,9 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 
 from dpq._arguments import queue_label
-from dpq._keys import REGISTRY_TICK
+from dpq._keys import REGISTRY, REGISTRY_TICK
 from dpq._link import Link
+from dpq._nodes import Node
 from dpq._wait import RECHECK_SECONDS, Waiter
 from dpq.connect import open_url
 from dpq.errors import ConfigurationError
@@ -27,6 +28,9 @@ from dpq.queue import DPQ, known_queues
 __all__ = ["Scheduler", "run_daemon"]
 
 log = logging.getLogger(__name__)
+
+AWAY_SECONDS = 1.0
+"""How long until the next look while a server is away."""
 
 STOP_CHECK_SECONDS = 0.5
 """How often a sleeping daemon looks whether it is to stop; the server hears nothing of it."""
@@ -52,24 +56,53 @@ class Scheduler:
         self._link = Link(redis)
         self._waiter: Waiter | None = None
         self._wait_seconds = 0.0
+        self._fault: RedisError | None = None  # of this round
+        self._out_of_reach: set[str] = set()  # queues, and the registry of them
         self._stopping = threading.Event()
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
 
-        Of a partitioned queue that is one in each partition, all in one round trip.
+        Of a partitioned queue that is one in each partition, all in one round trip. While a master
+        of a cluster is away, the queues of the others are stepped every second or so.
 
         Returns:
             How many tasks and groups moved; call again at once until it is 0.
 
         Raises:
-            RedisError: The server is away; nothing is lost, call again later.
+            RedisError: No server can be reached; nothing is lost, call again later.
         """
+        self._fault = None
         self._look_for_queues()
-        steps = [self._step(queue) for queue in self._queues.values()]
-        self._wait_seconds = min([RECHECK_SECONDS, *(wait for _, wait in steps)])
+        away: set[Node | None] = set()
+        steps = [self._try_step(queue, away) for queue in self._queues.values()]
+        done = [step for step in steps if step]
+        if self._fault and not done:
+            raise self._fault
+        most = AWAY_SECONDS if self._fault else RECHECK_SECONDS
+        self._wait_seconds = min([most, *(wait for _, wait in done)])
         self._listen()
-        return sum(moved for moved, _ in steps)
+        return sum(moved for moved, _ in done)
+
+    def _try_step(self, queue: DPQ[Any], away: set[Node | None]) -> tuple[int, float] | None:
+        """Step a queue, unless a master is known to be away; None when it is."""
+        node = None
+        try:
+            node = self._link.nodes.of(queue._commands.ticks[0])
+            if node not in away:
+                step = self._step(queue)
+                self._out_of_reach.discard(queue.queue_name)
+                return step
+        except RedisError as error:
+            self._note(queue.queue_name, error)
+            away.add(node)
+        return None
+
+    def _note(self, what: str, fault: RedisError) -> None:
+        self._fault = fault
+        known = what in self._out_of_reach
+        self._out_of_reach.add(what)
+        log.log(logging.DEBUG if known else logging.WARNING, "%s: out of reach: %s", what, fault)
 
     def _step(self, queue: DPQ[Any]) -> tuple[int, float]:
         """Promote in one queue: how many moved, and the seconds until the next event."""
@@ -91,11 +124,12 @@ class Scheduler:
         log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
         while not self._stopping.is_set():
             try:
-                if self.run_once() == 0:
-                    self._sleep()
+                moved = self.run_once()
                 if pause:
                     log.info("scheduler: the server is back")
                 pause = 0.0
+                if moved == 0:
+                    self._sleep()
             except RedisError as error:
                 pause = longer_pause(pause)
                 log.warning("scheduler: again in %.1f s: %s", pause, error)
@@ -110,7 +144,14 @@ class Scheduler:
         self._stopping.set()
 
     def _look_for_queues(self) -> None:
-        known = self._named if self._named is not None else tuple(known_queues(self._redis))
+        known = self._named
+        if known is None:
+            try:
+                known = tuple(known_queues(self._redis))
+            except RedisError as error:
+                self._note(REGISTRY, error)
+                return
+            self._out_of_reach.discard(REGISTRY)
         if known == self._known:
             return
         self._known = known
@@ -141,9 +182,12 @@ class Scheduler:
     def _sleep(self) -> None:
         until = time.monotonic() + self._wait_seconds
         while self._waiter and not self._stopping.is_set():
-            left = until - time.monotonic()
-            if left <= 0 or self._waiter.wait(min(left, STOP_CHECK_SECONDS)) is not None:
+            began = time.monotonic()
+            patience = min(until - began, STOP_CHECK_SECONDS)
+            if patience <= 0 or self._waiter.wait(patience) is not None:
                 return
+            if time.monotonic() < began + patience:  # its connection has failed
+                until = min(until, began + AWAY_SECONDS)
 
 
 def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:

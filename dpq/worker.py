@@ -26,10 +26,10 @@ from dpq._face import QueueFace
 from dpq._leases import Lease
 from dpq._settling import Done, GivenBack, Settling, settling, shuts_something
 from dpq._wait import (
-    RECHECK_SECONDS,
     Waiter,
     Watch,
     asking,
+    longest_block,
     looked,
     sleep,
     time_left,
@@ -75,7 +75,7 @@ class _Patient(Waiter):
 
     def _block_seconds(self, left: float) -> float:
         # Not of a double, such as fakeredis, whose blocks end late, or whose reads end early.
-        return RECHECK_SECONDS if self._nodes.direct else super()._block_seconds(left)
+        return longest_block(self._nodes) if self._nodes.direct else super()._block_seconds(left)
 
     @property
     def waiting(self) -> bool:

@@ -28,14 +28,20 @@ class Pressure:
 
     Attributes:
         pushed: The id of each acknowledged push -> when, monotonic seconds.
-        confirmed: Those of them that a replica has.
+        confirmed: Those of them that so many replicas have as there are: any may take over.
         acked: The id of each acknowledged ack.
         errors: What was raised instead, by name.
         longest: Seconds of the longest push, by a client that does not wait for replicas.
     """
 
     def __init__(
-        self, url: str, queue_name: str, *, producers: int = 2, consumers: int = 1
+        self,
+        url: str,
+        queue_name: str,
+        *,
+        replicas: int = 1,
+        producers: int = 2,
+        consumers: int = 1,
     ) -> None:
         self.pushed: dict[str, float] = {}
         self.confirmed: set[str] = set()
@@ -44,6 +50,7 @@ class Pressure:
         self.longest = 0.0
         self._url = url
         self._name = queue_name
+        self._replicas = replicas
         self._safe: _Confirmed | None = None
         self._stop = threading.Event()
         works = [self._push] * (producers - 1) + [self._push_safely] + [self._consume] * consumers
@@ -68,7 +75,7 @@ class Pressure:
         self.longest = max(self.longest, time.monotonic() - began)
 
     def _push_safely(self, queue: DPQ[Any]) -> None:
-        safe = self._safe = self._safe or _Confirmed(queue)
+        safe = self._safe = self._safe or _Confirmed(queue, self._replicas)
         task_id, confirmed = safe.push()
         self.pushed[task_id] = time.monotonic()
         if confirmed:
@@ -142,8 +149,9 @@ class Pressure:
 class _Confirmed:
     """Pushes that a replica has: WAIT knows of what its own connection has written only."""
 
-    def __init__(self, queue: DPQ[Any]) -> None:
+    def __init__(self, queue: DPQ[Any], replicas: int) -> None:
         self._queue = queue
+        self._replicas = replicas
         self._by_client = queue._link._by_client
         queue._link._by_client = self._elsewhere  # type: ignore[method-assign]
         self._direct = True
@@ -153,7 +161,7 @@ class _Confirmed:
         return self._by_client(*command, **how)
 
     def push(self) -> tuple[str, bool]:
-        """Push a task: its id, and whether it is known that a replica has it."""
+        """Push a task: its id, and whether it is known that the replicas have it."""
         self._direct = True
         link = self._queue._link
         task_id = self._queue.push("safe")
@@ -161,8 +169,8 @@ class _Confirmed:
         if not (self._direct and node):
             return task_id, False
         connection = link._way(node)._idle.kept[-1]
-        connection.send_command("WAIT", 1, round(REPLICA_S * 1000))
+        connection.send_command("WAIT", self._replicas, round(REPLICA_S * 1000))
         try:
-            return task_id, int(connection.read_response()) >= 1
+            return task_id, int(connection.read_response()) >= self._replicas
         except ResponseError:  # the master was demoted meanwhile
             return task_id, False

@@ -307,8 +307,13 @@ class Sentinels:
 
     def master(self) -> Node:
         """The master, as the Sentinels say."""
+        port = self.master_port()
+        return next(node for node in self.nodes if node.port == port)
+
+    def master_port(self) -> int:
+        """Its port, also while it is not known whether it lives."""
         _, port = self.sentinels[0].ask("SENTINEL GET-MASTER-ADDR-BY-NAME", SERVICE)
-        return next(node for node in self.nodes if node.port == int(port))
+        return int(port)
 
     def kill(self, node: Node) -> None:
         node.kill()
@@ -335,13 +340,14 @@ class Sentinels:
 
     def heal(self) -> None:
         """Bring the replicas to two again, and wait until all is well."""
-        for node in self.nodes:
-            if node.stopped:
-                node.go_on()
+        for node in list(self.nodes):
+            if node.stopped:  # as a master that comes back it would take the Sentinels 10 s
+                self.kill(node)
         while len(self.nodes) < 3:
-            node = Node(self.binary)
-            node.ask("REPLICAOF", "127.0.0.1", self.master().port)
-            self.nodes.append(node)
+            self.nodes.append(Node(self.binary))
+        for node in self.nodes:  # one that the Sentinels have not heard of yet they do not turn
+            if node is not self.master():
+                node.ask("REPLICAOF", "127.0.0.1", self.master().port)
         self.settle()
 
     def seen(self) -> str:

@@ -6,16 +6,21 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler
 from dpq._keys import STORAGE_FORMAT, key_of
+from dpq._nodes import Node
 from dpq.server import Server
 
 ROOT = Path(__file__).parents[2]
@@ -128,12 +133,60 @@ def test_a_queue_that_the_server_refuses_hinders_no_other(
     DPQ(redis, broken).drop()
 
 
+@pytest.mark.fakeredis
+def test_a_master_that_is_away_hinders_no_queue_elsewhere(
+    redis: Redis,
+    live: DPQ,
+    queue_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its queues cost one try a round, and are told of once; those of other masters are served."""
+    here, *there = names = [queue_name, f"{queue_name}-1", f"{queue_name}-2"]
+    scheduler = Scheduler(redis, names[::-1])
+    elsewhere = Node("elsewhere", redis, {})
+    nodes = {key_of(name, "tick"): elsewhere for name in there}
+    monkeypatch.setattr(scheduler._link.nodes, "of", nodes.get)  # None is one, too
+    monkeypatch.setattr(scheduler, "_step", (step := Steps(scheduler._step, there)))
+    live.push(1, delay=0.001)
+    wait_for(lambda: live.next_event() == 0, live.stats)
+    assert [scheduler.run_once(), scheduler.run_once()] == [1, 0]
+    assert step.asked == [there[1], here] * 2
+    assert caplog.text.count("out of reach") == 1
+    step.away.clear()
+    scheduler.run_once()
+    assert step.asked[4:] == names[::-1]
+
+
+def test_no_master_at_all(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When nobody can be reached the round fails."""
+    scheduler = Scheduler(redis, ["a"])
+    monkeypatch.setattr(scheduler, "_step", Steps(scheduler._step, ["a"]))
+    with pytest.raises(RedisConnectionError, match="gone"):
+        scheduler.run_once()
+
+
+class Steps:
+    """Steps of a scheduler, of which some cannot reach their server."""
+
+    def __init__(self, step: Callable[[DPQ[Any]], Any], away: list[str]) -> None:
+        self.step = step
+        self.away = set(away)
+        self.asked: list[str] = []
+
+    def __call__(self, queue: DPQ[Any]) -> Any:
+        self.asked.append(queue.queue_name)
+        if queue.queue_name in self.away:
+            raise RedisConnectionError("gone")
+        return self.step(queue)
+
+
 def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     """A daemon whose server goes away waits with backoff, and goes on when it is back."""
     first = Server.start()
     path = first.url.removeprefix("unix://")
     arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
-    redis = Redis(unix_socket_path=path)
+    redis = Redis(unix_socket_path=path, retry=Retry(NoBackoff(), 0))
     scheduler = Scheduler(redis)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
