@@ -34,6 +34,9 @@ from dpq import (
     _wait,
 )
 from dpq._keys import key_of
+from dpq._nodes import Node
+from dpq._wait import Waiter
+from dpq._wait_async import AsyncWaiter
 from dpq.cli import app
 from dpq.queue import known_queues
 
@@ -272,3 +275,34 @@ def test_the_registry_and_the_command_line(cluster: Cluster, queues: list[DPQ]) 
         for q in queues:
             told = dpq("doctor", "--queue", q.queue_name, code=1)  # nothing is kept on disk
             assert ("evict" in told) == (q is queues[1] and setting == "allkeys-lru")
+
+
+def test_a_waiter_asks_nothing_of_a_node_that_was_replaced(
+    cluster: Cluster, names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silent one would take the time of the lease that was got from its successor."""
+    marker = key_of(names[0], "wake")
+    successor = Node("another", None, {})
+
+    def asked(*_: Any) -> Any:
+        raise AssertionError("asked the old one")
+
+    async def wait() -> None:
+        async with AsyncDPQ.from_url(cluster.url, names[0]) as q:
+            waiter = AsyncWaiter(q._link, [marker])
+            never = asyncio.get_running_loop().create_future()
+            assert await waiter.wait(0.01, never) is None
+            monkeypatch.setattr(q._link.nodes, "of", lambda _: successor)
+            monkeypatch.setattr(q._link, "execute", asked)
+            await waiter.withdraw()
+            assert waiter._blocks[0]._reading is None
+
+    with DPQ.from_url(cluster.url, names[0]) as q:
+        waiter = Waiter(q._link.nodes, [marker])
+        assert waiter.wait(0.01) is None
+        monkeypatch.setattr(q._link.nodes, "of", lambda _: successor)
+        monkeypatch.setattr(_wait, "ask", asked)
+        waiter.withdraw()
+        assert waiter._blocks[0].until is None
+    monkeypatch.undo()
+    asyncio.run(wait())
