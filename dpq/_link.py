@@ -199,7 +199,7 @@ class _Way:
     def _receive(self, connection: Any, count: int) -> list[Any]:
         replies: list[Any] = []
         try:
-            self._spin.until_readable(connection)
+            self._spin.until_readable(connection, count)
             for _ in range(count):
                 try:
                     replies.append(connection.read_response(disable_decoding=True))

@@ -9,7 +9,10 @@ from time import perf_counter
 from typing import Any
 
 SPIN_SECONDS = 60e-6
-"""How long a thread looks: a script that moves one task has answered by then, if it is near."""
+"""How long a thread looks, for each script: one that moves a task has answered by then."""
+
+MOST_SCRIPTS = 4
+"""For which a thread looks so long; of more, the last reply is not near."""
 
 HITS_FOR_A_MISS = 8
 """How many replies found in time make up for one that was not."""
@@ -29,8 +32,12 @@ class Spin:
         self._doubt = 0.0
         self._skip = 0  # replies to come that are not looked for
 
-    def until_readable(self, connection: Any) -> None:
+    def until_readable(self, connection: Any, scripts: int) -> None:
         """Return when there is something to read, or when it is better to wait for it asleep.
+
+        Args:
+            connection: On which the reply comes.
+            scripts: How many were sent together; a server sends their replies together, too.
 
         Raises:
             ConnectionError: The connection was closed.
@@ -38,7 +45,7 @@ class Spin:
         if self._skip:
             self._skip -= 1
             return
-        give_up = perf_counter() + SPIN_SECONDS
+        give_up = perf_counter() + SPIN_SECONDS * min(scripts, MOST_SCRIPTS)
         while not connection.can_read(timeout=0):
             if perf_counter() > give_up:
                 self._doubt = min(self._doubt + 1, MOST_DOUBT)
