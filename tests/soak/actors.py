@@ -213,10 +213,10 @@ class Book:
 
         leases.hold = hold_and_note
 
-    def note_what_is_settled(self, worker: Any) -> None:
-        """Write down each ack that is about to be sent, and the answer to all that has settled."""
-        module = sys.modules[type(worker).__module__]
-        settling, unsettled = module.settling, worker._unsettled
+    def note_what_is_asked(self, kind: type) -> None:
+        """Write down each ack that a worker of this kind is about to send."""
+        module: Any = sys.modules[kind.__module__]
+        settling = module.settling
 
         def ask(done: Sequence[Done], commands: Any) -> Any:
             for each in done:
@@ -224,6 +224,12 @@ class Book:
                 if each.error is None:
                     self.mark("asks", each.task)
             return settling(done, commands)
+
+        module.settling = ask
+
+    def note_what_is_settled(self, worker: Any) -> None:
+        """Write down each answer to what has settled a task."""
+        unsettled = worker._unsettled
 
         def note(asked: list[Settling], results: Sequence[Any]) -> list[Done]:
             for (_, done), answer in zip(asked, results, strict=True):
@@ -240,7 +246,7 @@ class Book:
             again: list[Done] = unsettled(asked, results)
             return again
 
-        module.settling, worker._unsettled = ask, note
+        worker._unsettled = note
 
     def settled(self, task: Task[Any], how: str, error: Any = None) -> None:
         sent = self._sent.pop((task.id, task.token), 0.0)
@@ -273,6 +279,7 @@ def _too_many(chance: random.Random) -> RateLimited:
 def work(plan: Plan, name: str, queue: str) -> None:
     """A `Worker`, with threads and tasks taken ahead."""
     book = Book(plan, name, queue)
+    book.note_what_is_asked(Worker)
 
     def handle(task: Task[Any]) -> None:
         time.sleep(book.work())
@@ -288,6 +295,7 @@ def work(plan: Plan, name: str, queue: str) -> None:
 def work_async(plan: Plan, name: str, queue: str) -> None:
     """An `AsyncWorker`."""
     book = Book(plan, name, queue)
+    book.note_what_is_asked(AsyncWorker)
 
     async def handle(task: Task[Any]) -> None:
         await asyncio.sleep(book.work())

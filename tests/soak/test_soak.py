@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from soak.judge import Judge
+from soak.judge import Judge, Verdict
 from soak.ledger import Books
 from soak.plan import CREW, LIMITED, STEPPED, STEPPED_LIMIT, STRICT
 from support import processes
@@ -84,10 +84,12 @@ class Made:
     def fault(self, kind: str, begin: float, finish: float, detail: object = "-") -> None:
         self.line("conductor", "fault", kind, T + begin, T + finish, detail)
 
-    def found(self) -> set[str]:
+    def judged(self) -> Verdict:
         books = Books(sorted(self._directory.iterdir()))
-        verdict = Judge(books, defaultdict(set), defaultdict(set))
-        return {finding.what for finding in verdict.judge().findings}
+        return Judge(books, defaultdict(set), defaultdict(set)).judge()
+
+    def found(self) -> set[str]:
+        return {finding.what for finding in self.judged().findings}
 
 
 @pytest.fixture
@@ -329,5 +331,7 @@ def test_a_step_back_repeats_no_window(made: Made) -> None:
         grant(number, 16 + number / 400, 0)
         grant(number + 200, 22 + number / 400, -6)
     assert made.found() == set()
+    reached = made.judged().reached[STEPPED, "44 in 1 s, burst 4"]
+    assert (reached.most, reached.allowed, reached.full) == (most, most, 2 * STEPPED_LIMIT.burst)
     grant(2 + most, 16.3, 0)
     assert made.found() == {"over the limit"}
