@@ -30,7 +30,7 @@ QUEUE_LIMIT = RateLimit(30, 1, burst=4)
 STEPPED_LIMIT = RateLimit(44, 1, burst=4)
 GROUP_LIMITS = {
     "fast": [RateLimit(8, 1, burst=2)],
-    "slow": [RateLimit(4, 1), RateLimit(20, 10, burst=2)],
+    "slow": [RateLimit(2, 1), RateLimit(16, 10, burst=4)],
 }
 """Small bursts: a limit that grants a quarter too much is over in every window that it fills."""
 
@@ -41,7 +41,7 @@ TIDE_S = 5
 TIDES = (
     {"fast": 0.2, "slow": 0.01, CREW: 0.3, "": 0.49},
     {"fast": 0.6, "slow": 0.01, CREW: 0.1, "": 0.29},
-    {"fast": 0.1, "slow": 0.2, CREW: 0.3, "": 0.4},
+    {"fast": 0.1, "slow": 0.15, CREW: 0.3, "": 0.45},
     {"fast": 0.1, "slow": 0.01, CREW: 0.1, "": 0.79},
 )
 """Groups of the limited queue, and their share of the pushes, for so many seconds each. In every

@@ -215,7 +215,7 @@ def given_back_and_passed_over(made: Made) -> None:
 
 
 def over_a_limit(made: Made) -> None:
-    for number in range(2, 8):  # 4 a second, and 6 of them in 0.9 s
+    for number in range(2, 8):  # 2 a second, and 6 of them in 0.9 s
         made.push(f"t{number}", 0, queue=LIMITED)
         at = 1 + 0.18 * (number - 2)
         made.held(f"t{number}", number, at, queue=LIMITED, group="slow")
