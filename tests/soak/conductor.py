@@ -428,9 +428,17 @@ class Conductor:
                     self._fail(f"after {DRAIN_S:g} s there is left: {self._progress()}")
                     break
                 time.sleep(TICK_S)
+            self._stop("")
+            wait_for(self._nothing_is_to_come, "groups open that a limit has closed")
         except (RedisError, TimeoutError) as error:
             self._fail(f"while draining: {error!r}")
         self._stop("")
+
+    def _nothing_is_to_come(self) -> bool:
+        queues = self._queues.values()
+        return not any(queue.promote() for queue in queues) and all(
+            queue.next_event() is None for queue in queues
+        )
 
     def _look(self) -> None:
         outcome = self.outcome
