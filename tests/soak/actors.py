@@ -7,6 +7,7 @@ does it writes into its ledger. Must not judge anything.
 import asyncio
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,6 @@ from soak.ledger import Ledger
 from soak.plan import (
     BACKLOG,
     CONFIRMED,
-    GROUPS,
     LIMITED,
     PRODUCERS,
     SHARES,
@@ -104,14 +104,15 @@ def produce(plan: Plan, name: str) -> None:
             if room[queue.queue_name] <= count:
                 continue
             room[queue.queue_name] -= count
-            pushes = [_push(chance, queue.queue_name, name, number + i) for i in range(count)]
+            groups = plan.groups() if queue.queue_name == LIMITED else {"": 1.0}
+            pushes = [_push(chance, groups, name, number + i) for i in range(count)]
             _push_until_known(stop, ledger, queue, name, number, pushes)
             number += count
             pause = chance.expovariate(plan.rate / PRODUCERS / count)
 
 
-def _push(chance: random.Random, queue: str, name: str, number: int) -> Push[Any]:
-    group = chance.choices(list(GROUPS), list(GROUPS.values()))[0] if queue == LIMITED else ""
+def _push(chance: random.Random, groups: dict[str, float], name: str, number: int) -> Push[Any]:
+    group = chance.choices(list(groups), list(groups.values()))[0]
     priority = chance.choice(
         (
             chance.randrange(4),
@@ -161,10 +162,11 @@ class Book:
         self.queue = queue
         self.chance = random.Random(f"{plan.seed} {name}")
         self._lease_ms = round(plan.visibility * 1000)
-        self._work_seconds = plan.work_seconds(queue)
+        self._plan = plan
         self._longest = plan.visibility / 5  # far from the end of a lease
         self._ledger = Ledger(plan.ledgers / name)
-        self._done: dict[tuple[str, int], float] = {}
+        self._sent: dict[tuple[str, int], float] = {}
+        self.answer: bool | None = None  # of the last ack
 
     def held(self, task: Task[Any]) -> None:
         assert task.visible_until
@@ -176,7 +178,6 @@ class Book:
         )
 
     def mark(self, what: str, task: Task[Any]) -> None:
-        self._done[task.id, task.token] = time.time()
         self._ledger.note(what, self.queue, task.id, task.token, time.time())
 
     def end(
@@ -184,6 +185,21 @@ class Book:
     ) -> None:
         back = time.time()
         self._ledger.note("end", self.queue, task.id, task.token, how, sent, back, seconds, scope)
+
+    def note_acks(self, q: DPQ[Any]) -> None:
+        """Write down each ack that is about to be sent, and each that is refused."""
+        ack = q.ack
+
+        def ask(task: Task[Any]) -> bool:
+            self.mark("asks", task)
+            try:
+                self.answer = ack(task)
+            except LeaseLostError:
+                self.mark("refused", task)
+                raise
+            return self.answer
+
+        q.ack = ask  # type: ignore[method-assign]
 
     # For workers
 
@@ -197,15 +213,34 @@ class Book:
 
         leases.hold = hold_and_note
 
+    def note_what_is_asked(self, kind: type) -> None:
+        """Write down each ack that a worker of this kind is about to send."""
+        module: Any = sys.modules[kind.__module__]
+        settling = module.settling
+
+        def ask(done: Sequence[Done], commands: Any) -> Any:
+            for each in done:
+                self._sent.setdefault((each.task.id, each.task.token), time.time())
+                if each.error is None:
+                    self.mark("asks", each.task)
+            return settling(done, commands)
+
+        module.settling = ask
+
     def note_what_is_settled(self, worker: Any) -> None:
         """Write down each answer to what has settled a task."""
         unsettled = worker._unsettled
 
         def note(asked: list[Settling], results: Sequence[Any]) -> list[Done]:
             for (_, done), answer in zip(asked, results, strict=True):
+                ids = [each.task.id for each in done]  # one may be there twice, with two tokens
                 for place, each in enumerate(done):
                     if isinstance(answer, list):  # of acks
                         self.settled(each.task, "acked" if answer[place] else "gone")
+                    elif isinstance(answer, LeaseLostError):  # of some; what of the others
+                        id_ = each.task.id  # is not told
+                        if each.error is None and answer.task_ids.count(id_) == ids.count(id_):
+                            self.mark("refused", each.task)
                     elif not isinstance(answer, Exception):
                         self.settled(each.task, type(each.error).__name__, each.error)
             again: list[Done] = unsettled(asked, results)
@@ -214,7 +249,7 @@ class Book:
         worker._unsettled = note
 
     def settled(self, task: Task[Any], how: str, error: Any = None) -> None:
-        sent = self._done.pop((task.id, task.token), 0.0)
+        sent = self._sent.pop((task.id, task.token), 0.0)
         if isinstance(error, RateLimited):
             self.end(task, "limited", sent, error.retry_after, error.scope)
         else:
@@ -222,12 +257,12 @@ class Book:
 
     def work(self) -> float:
         """Seconds that a handler is to take, before it calls `verdict`."""
-        return min(self.chance.expovariate(1 / self._work_seconds), self._longest)
+        mean = self._plan.work_seconds(self.queue)
+        return min(self.chance.expovariate(1 / mean), self._longest)
 
-    def verdict(self, task: Task[Any]) -> None:
+    def verdict(self) -> None:
         """End a handler in one of the ways in which handlers end."""
         chance = self.chance.random()
-        self.mark("done", task)
         if self.queue == LIMITED and chance < 0.01:
             raise _too_many(self.chance)
         if chance > 0.99:
@@ -244,10 +279,11 @@ def _too_many(chance: random.Random) -> RateLimited:
 def work(plan: Plan, name: str, queue: str) -> None:
     """A `Worker`, with threads and tasks taken ahead."""
     book = Book(plan, name, queue)
+    book.note_what_is_asked(Worker)
 
     def handle(task: Task[Any]) -> None:
         time.sleep(book.work())
-        book.verdict(task)
+        book.verdict()
 
     with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
         book.note_what_is_held(q._leases)
@@ -259,10 +295,11 @@ def work(plan: Plan, name: str, queue: str) -> None:
 def work_async(plan: Plan, name: str, queue: str) -> None:
     """An `AsyncWorker`."""
     book = Book(plan, name, queue)
+    book.note_what_is_asked(AsyncWorker)
 
     async def handle(task: Task[Any]) -> None:
         await asyncio.sleep(book.work())
-        book.verdict(task)
+        book.verdict()
 
     async def run() -> None:
         async with AsyncDPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
@@ -290,6 +327,7 @@ def pop_and_settle(plan: Plan, name: str, queue: str) -> None:
     """A plain loop around `pop`, or around `lease`, which ends deliveries in every way there is."""
     stop, book = Stop(), Book(plan, name, queue)
     with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
+        book.note_acks(q)
         while not stop.told:
             try:
                 if book.chance.random() < 0.2:
@@ -301,7 +339,7 @@ def pop_and_settle(plan: Plan, name: str, queue: str) -> None:
 
 
 def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
-    fails = book.chance.random() < 0.02
+    fails, book.answer = book.chance.random() < 0.02, None
     with suppress(LeaseLostError):
         try:
             with q.lease(timeout=0.5) as task:
@@ -315,7 +353,8 @@ def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
         except ValueError:
             book.end(task, "fail", sent)
         else:
-            book.end(task, "acked?", sent)  # lease() does not say whether it was gone already
+            if book.answer is not None:  # else the lease was known to be lost: it did not ask
+                book.end(task, "acked" if book.answer else "gone", sent)
 
 
 def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
@@ -355,8 +394,10 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
                 return
             continue
         break
-    if how == "acked" and (answer is False or unsure):
+    if how == "acked" and answer is False:
         how = "gone"
+    elif how == "acked" and unsure:
+        how = "acked?"
     if how == "limited":
         book.end(task, how, 0.0 if unsure else sent, limit.retry_after, limit.scope)
     else:

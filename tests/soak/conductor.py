@@ -34,6 +34,7 @@ from soak.plan import (
     STEPPED_LIMIT,
     STRICT,
     Plan,
+    scope_of,
 )
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
@@ -47,6 +48,9 @@ DRAIN_S = 90.0
 
 STARVED_S = 0.5
 """A tick that comes so late says that the machine had no time for anybody."""
+
+LOOK_S = 1.0
+"""How often somebody looks what limits hold back."""
 
 TICK_S = 0.05
 
@@ -86,8 +90,11 @@ class Outcome:
         stored, dead: By queue, the ids that were left, and those among the dead letters.
         problems: By queue, what check() found.
         left_keys: Keys that should not be there.
-        memory: Of the master, used_memory and used_memory_dataset, at the start and at the end.
+        memory: Of the master, used_memory without the buffers of connections, and
+            used_memory_dataset, at the start and at the end.
         processor: Seconds of processor time, of servers and actors.
+        looks, held_back: By what is limited, how often somebody looked at its limits, and how often
+            tasks waited then that nothing but a limit held back.
     """
 
     began: float = 0.0
@@ -101,6 +108,8 @@ class Outcome:
     left_keys: list[str] = field(default_factory=list)
     memory: list[tuple[int, int]] = field(default_factory=list)
     processor: float = 0.0
+    looks: Counter[str] = field(default_factory=Counter)
+    held_back: Counter[str] = field(default_factory=Counter)
 
 
 class Conductor:
@@ -254,7 +263,7 @@ class Conductor:
         size = sum(KINDS.values())
         gap = min(10.0, (end - time.time()) / (len(KINDS) + 1))
         due = time.time() + gap
-        said = tick = time.time()
+        said = looked = tick = time.time()
         dealt: set[str] = set()
         while (now := time.time()) < end or len(dealt) < len(KINDS):
             if len(self.outcome.failed) >= TOO_MANY:
@@ -276,6 +285,9 @@ class Conductor:
                 except (RedisError, TimeoutError, RuntimeError) as error:
                     self._fail(f"{kind}: {error!r}")
                 due += gap
+            if now - looked >= LOOK_S:
+                looked = now
+                self._look_at_limits()
             if now - said >= min(60.0, self._seconds / 4):
                 said = now
                 self._say(self._progress())
@@ -380,6 +392,15 @@ class Conductor:
         strict.push_many([Push({"p": "conductor", "n": 0})] * 1000)
         strict.ack_many(strict.pop_many(1000))
 
+    def _look_at_limits(self) -> None:
+        with suppress(RedisError):
+            for queue in (LIMITED, STEPPED):
+                for state in self._queues[queue].limits():
+                    scope = scope_of(queue, state.group)
+                    self.outcome.looks[scope] += 1
+                    if state.waiting and state.reason in ("spent", "concurrency"):
+                        self.outcome.held_back[scope] += 1
+
     def _progress(self) -> str:
         passed = time.time() - self.outcome.began
         try:
@@ -407,9 +428,17 @@ class Conductor:
                     self._fail(f"after {DRAIN_S:g} s there is left: {self._progress()}")
                     break
                 time.sleep(TICK_S)
+            self._stop("")
+            wait_for(self._nothing_is_to_come, "groups open that a limit has closed")
         except (RedisError, TimeoutError) as error:
             self._fail(f"while draining: {error!r}")
         self._stop("")
+
+    def _nothing_is_to_come(self) -> bool:
+        queues = self._queues.values()
+        return not any(queue.promote() for queue in queues) and all(
+            queue.next_event() is None for queue in queues
+        )
 
     def _look(self) -> None:
         outcome = self.outcome
@@ -444,7 +473,8 @@ class Conductor:
         client.config_resetstat()  # a histogram for each command that was ever used: 50 kB
         client.execute_command("MEMORY", "PURGE")
         told = client.info("memory")
-        return told["used_memory"], told["used_memory_dataset"]
+        buffers = told["mem_clients_normal"] + told["mem_clients_slaves"]  # 340 kB, now and then
+        return told["used_memory"] - buffers, told["used_memory_dataset"]
 
 
 def queue_size(stats: Any) -> int:

@@ -24,6 +24,7 @@ from soak.plan import (
     STEPPED,
     STEPPED_LIMIT,
     STRICT,
+    scope_of,
 )
 
 from dpq import RateLimit
@@ -33,7 +34,8 @@ OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 
 BUSY = "the machine was busy elsewhere"
 
-SETTLED = ("acked", "acked?", "gone", "buried")
+ACKED = ("acked", "acked?")
+SETTLED = (*ACKED, "gone", "buried")
 """What a delivery ends with that does not come back; in doubt whether by this call: `?`, `gone`."""
 
 SLACK_S = 0.002
@@ -48,6 +50,23 @@ class Finding(NamedTuple):
 
 
 @dataclass
+class Reached:
+    """How near to a limit deliveries came.
+
+    Attributes:
+        allowed: The most units in a window, or leases at once.
+        most: What was seen.
+        units: That were granted.
+        full: How many windows had used up the rate, or how often all leases were out at once.
+    """
+
+    allowed: int
+    most: int = 0
+    units: int = 0
+    full: int = 0
+
+
+@dataclass
 class Verdict:
     """What the ledgers say.
 
@@ -56,6 +75,8 @@ class Verdict:
         checked: By kind of finding, how many things were looked at.
         redelivered: Why deliveries came again.
         counts: By queue and what, for the report.
+        unheard: Of tasks that are gone, and whose ack nobody has heard of, what is known of it.
+        reached: By what is limited and how, how near to it deliveries came.
         lossy: What failovers lost, of how much.
         recovery: By kind of fault, the seconds from its begin to the first ack after its end.
     """
@@ -64,6 +85,8 @@ class Verdict:
     checked: Counter[str] = field(default_factory=Counter)
     redelivered: Counter[str] = field(default_factory=Counter)
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    unheard: Counter[str] = field(default_factory=Counter)
+    reached: dict[tuple[str, str], Reached] = field(default_factory=dict)
     lossy: Counter[str] = field(default_factory=Counter)
     recovery: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -127,9 +150,11 @@ class Judge:
         self._pushes: dict[tuple[str, str], Pushed] = {
             (push.queue, push.id): push for push in books.pushed
         }
-        self._over: dict[tuple[str, str, int], float] = {
-            (mark.queue, mark.id, mark.token): mark.at for mark in books.over
-        }
+        self._over = {(mark.queue, mark.id, mark.token) for mark in books.over}
+        self._refused = {(mark.queue, mark.id, mark.token) for mark in books.refused}
+        self._asked: dict[tuple[str, str, int], float] = {}  # when for the first time
+        for mark in books.asks:
+            self._asked.setdefault((mark.queue, mark.id, mark.token), mark.at)
         self._deliveries = sorted(
             self._all_deliveries(), key=lambda each: (each.moment, each.held.token)
         )
@@ -192,27 +217,20 @@ class Judge:
 
     def _nothing_lost(self) -> None:
         verdict = self.verdict
-        ended = {
-            key
-            for key, deliveries in self._of_task.items()
-            if any(each.end and each.end.how in SETTLED for each in deliveries)
-        }
-        done = {(mark.queue, mark.id) for mark in self._books.done}  # its ack may be unheard
         for key, push in self._pushes.items():
             verdict.checked["lost"] += 1
             confirmed = push.producer.startswith(CONFIRMED)
             exposed = self._risky(push.sent, push.back)
             verdict.lossy["acknowledged pushes exposed"] += exposed and not confirmed
             verdict.checked["lost though confirmed"] += exposed and confirmed
-            if key in ended or key in done:
-                continue
             if push.id in self._stored[push.queue] or push.id in self._dead[push.queue]:
                 continue
-            if self._acked_unheard(key):
+            if self._may_be_finished(key):
                 continue
-            if exposed and not confirmed:
+            alone = all(each.exposed for each in self._of_task.get(key, []))
+            if exposed and alone and not confirmed:
                 verdict.lossy["of these lost"] += 1
-            elif exposed:
+            elif exposed and alone:
                 verdict.found("lost though confirmed", push)
             else:
                 verdict.found("lost", f"{push}, delivered {self._of_task.get(key)}")
@@ -225,10 +243,32 @@ class Judge:
             if (each.queue, each.producer, each.number) not in tried:
                 verdict.found("never pushed", each)
 
-    def _acked_unheard(self, key: tuple[str, str]) -> bool:
-        """Its last holder may have acked it, in a call whose answer nobody has written down."""
-        last = max(self._of_task.get(key, []), key=lambda each: each.moment, default=None)
-        return last is not None and last.end is None and bool(self._reason(last, math.inf))
+    def _may_be_finished(self, key: tuple[str, str]) -> bool:
+        """Whether its last holder has acked it, or has asked for that and nobody knows the answer.
+
+        Of those before, only when a failover may have lost the last delivery.
+        """
+        deliveries = self._of_task.get(key, [])
+        for each in sorted(deliveries, key=lambda each: each.held.token, reverse=True):
+            if each.end and each.end.how in ACKED:
+                return True
+            if why := self._unheard(each):
+                self.verdict.unheard[why] += 1
+                return True
+            if not each.exposed:
+                break
+        return False
+
+    def _unheard(self, each: Delivery) -> str:
+        """Why an ack of this delivery may have finished the task, though nobody has heard so."""
+        token = (each.held.queue, each.held.id, each.held.token)
+        asked = self._asked.get(token)
+        if asked is None or token in self._refused:
+            return ""
+        if not each.end:
+            return "asked for, and no answer was written down"
+        sent_again = self._disturbed(each.held.actor, asked, each.end.back)
+        return "gone when it was asked for again" if each.end.how == "gone" and sent_again else ""
 
     def _tokens(self) -> None:
         """A token names one delivery, and a task is finished once."""
@@ -281,7 +321,7 @@ class Judge:
             )
         ):
             return ""
-        return self._reason(before, after.moment)
+        return self._reason(before, after.moment + SLACK_S)
 
     def _pushed_again(self, key: tuple[str, str], end: End) -> bool:
         """Its push had not returned when it was done: sent again then, it adds a second copy."""
@@ -292,23 +332,29 @@ class Judge:
         """Why a delivery may have ended without a word."""
         held = before.held
         begin = before.moment - SLACK_S
+        if (held.queue, held.id, held.token) in self._over:
+            return "its holder took too long"
+        if why := self._disturbed(held.actor, begin, until):
+            return why
+        if held.queue == STEPPED and any(
+            step.begin <= until and begin <= step.finish for step in self._steps
+        ):
+            return "the clock stepped"
+        return ""
+
+    def _disturbed(self, actor: str, begin: float, until: float) -> str:
+        """Which fault this actor has felt in this time, in words; or nothing."""
         for kind, why in (
             ("kill", "its holder was killed"),
             ("pause", "its holder was stopped"),
             ("late", BUSY),
         ):
-            moments = self._of_actor.get((kind, held.actor))
+            moments = self._of_actor.get((kind, actor))
             if moments and moments.meet(begin, until):
                 return why
-        if (held.queue, held.id, held.token) in self._over:
-            return "its holder took too long"
         for kind in OUTAGES:
             if kind in self._moments and self._moments[kind].meet(begin, until):
                 return "the server was away, or a connection cut"
-        if held.queue == STEPPED and any(
-            step.begin <= until and begin <= step.finish for step in self._steps
-        ):
-            return "the clock stepped"
         if "starved" in self._moments and self._moments["starved"].meet(begin, until):
             return BUSY
         return ""
@@ -377,19 +423,27 @@ class Judge:
         """Never more than ceil(rate) + burst - 1 units in a window, by the clock that grants."""
         limited = [each for each in self._deliveries if each.held.queue == LIMITED]
         scopes: list[tuple[str, Sequence[RateLimit], list[tuple[float, int, bool]]]] = [
-            ("the queue", [QUEUE_LIMIT], [_grant(each) for each in limited]),
-            ("the stepped queue", [STEPPED_LIMIT], list(self._stepped_grants())),
+            (scope_of(LIMITED), [QUEUE_LIMIT], [_grant(each) for each in limited]),
+            (scope_of(STEPPED), [STEPPED_LIMIT], list(self._stepped_grants())),
         ]
         for group, limits in GROUP_LIMITS.items():
             grants = [_grant(each) for each in limited if each.held.group == group]
-            scopes.append((f"group {group}", limits, grants))
+            scopes.append((scope_of(LIMITED, group), limits, grants))
         for scope, limits, grants in scopes:
             for limit in limits:
                 known = [(ms, units) for ms, units, exposed in grants if not exposed]
-                for window in _over_the_limit(known, limit):
-                    self.verdict.found("over the limit", f"{scope}, {limit}: {window}")
+                most = math.ceil(limit.rate) + limit.burst - 1
+                reached = Reached(most, units=sum(units for _, units in known))
+                self.verdict.reached[scope, _words(limit)] = reached
+                for units, begin in _windows(known, limit):
+                    reached.most = max(reached.most, units)
+                    reached.full += units >= limit.rate
+                    if units > most:
+                        self.verdict.found(
+                            "over the limit", f"{scope}, {limit}: {units} from {begin} on"
+                        )
                 everything = [(ms, units) for ms, units, _ in grants]
-                over = sum(1 for _ in _over_the_limit(everything, limit))
+                over = sum(units > most for units, _ in _windows(everything, limit))
                 self.verdict.lossy["windows over a limit, with lost grants"] += over
                 self.verdict.checked["over the limit"] += len(known)
 
@@ -442,8 +496,13 @@ class Judge:
                 if until > each.moment + SLACK_S:
                     events += [(each.moment + SLACK_S, 1), (until, -1)]
         running = 0
+        reached = Reached(CREW_SIZE)
+        self.verdict.reached[scope_of(LIMITED, CREW), f"{CREW_SIZE} leases"] = reached
         for moment, change in sorted(events):
             running += change
+            reached.most = max(reached.most, running)
+            reached.units += change > 0
+            reached.full += change > 0 and running >= CREW_SIZE
             self.verdict.checked["over the concurrency"] += change > 0
             if running > CREW_SIZE:
                 self.verdict.found("over the concurrency", f"{running} leases at {moment}")
@@ -478,14 +537,15 @@ def _grant(each: Delivery) -> tuple[float, int, bool]:
     return each.held.granted, each.held.cost, each.exposed
 
 
-def _over_the_limit(
-    grants: Sequence[tuple[float, int]], limit: RateLimit
-) -> Iterator[tuple[int, float]]:
-    """The windows (units, begin) in which more was granted than may be.
+def _words(limit: RateLimit) -> str:
+    return f"{limit.rate:g} in {limit.per:g} s, burst {limit.burst}"
+
+
+def _windows(grants: Iterable[tuple[float, int]], limit: RateLimit) -> Iterator[tuple[int, float]]:
+    """Of each window that ends with a grant: its units, and its begin.
 
     Moments are cut to the millisecond, so a window is one shorter than `per`: surely inside of it.
     """
-    most = math.ceil(limit.rate) + limit.burst - 1
     ordered = sorted(grants)
     first = units = 0
     for ms, cost in ordered:
@@ -493,5 +553,4 @@ def _over_the_limit(
         while ms - ordered[first][0] > limit.per * 1000 - 1:
             units -= ordered[first][1]
             first += 1
-        if units > most:
-            yield units, ordered[first][0]
+        yield units, ordered[first][0]

@@ -7,7 +7,8 @@ whenever the process is killed. Times are seconds of this machine's clock, which
     push    queue id producer number delay sent back          a push that returned
     held    queue id token deliveries priority enqueued granted until group cost producer number at
                                                               a delivery that has reached a process
-    done    queue id token at                                 its handler has ended
+    asks    queue id token at                                 before a call goes out that acks it
+    refused queue id token at                                 that call ended: others may have it
     over    queue id token at                                 from here on it stays too long
     end     queue id token how sent back seconds scope        what settles it has returned
     fault   kind begin finish detail                          by the conductor
@@ -69,7 +70,7 @@ class Held(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """`done` or `over`."""
+    """`asks`, `refused` or `over`."""
 
     queue: str
     id: str
@@ -109,7 +110,8 @@ _READERS: dict[str, tuple[type, tuple[Any, ...]]] = {
     "try": (Try, (_one, _one, int, int, float)),
     "push": (Pushed, (_one, str, _one, int, float, float, float)),
     "held": (Held, (_one, str, int, int, exact, int, int, int, _one, int, _one, int, float)),
-    "done": (Mark, (_one, str, int, float)),
+    "asks": (Mark, (_one, str, int, float)),
+    "refused": (Mark, (_one, str, int, float)),
     "over": (Mark, (_one, str, int, float)),
     "end": (End, (_one, str, int, _one, float, float, float, _one)),
     "fault": (Fault, (_one, float, float, _one)),
@@ -123,13 +125,14 @@ class Books:
         self.tries: list[Try] = []
         self.pushed: list[Pushed] = []
         self.held: list[Held] = []
-        self.done: list[Mark] = []
+        self.asks: list[Mark] = []
+        self.refused: list[Mark] = []
         self.over: list[Mark] = []
         self.ends: list[tuple[str, End]] = []
         self.faults: list[Fault] = []
         places: dict[str, list[Any]] = {
-            "try": self.tries, "push": self.pushed, "done": self.done, "over": self.over,
-            "fault": self.faults,
+            "try": self.tries, "push": self.pushed, "asks": self.asks, "refused": self.refused,
+            "over": self.over, "fault": self.faults,
         }  # fmt: skip
         for path in files:
             actor = path.name

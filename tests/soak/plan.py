@@ -3,7 +3,7 @@
 import mmap
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,32 @@ CONFIRMED = "producer-1"
 THREADS, TASKS = 2, 5
 """Handlers that run at once in a `Worker` and in an `AsyncWorker`; a plain loop is one more."""
 
-QUEUE_LIMIT = RateLimit(80, 1, burst=10)
-STEPPED_LIMIT = RateLimit(150, 1, burst=15)
+QUEUE_LIMIT = RateLimit(30, 1, burst=4)
+STEPPED_LIMIT = RateLimit(44, 1, burst=4)
 GROUP_LIMITS = {
-    "fast": [RateLimit(20, 1, burst=5)],
-    "slow": [RateLimit(4, 1), RateLimit(20, 10, burst=2)],
+    "fast": [RateLimit(8, 1, burst=2)],
+    "slow": [RateLimit(2, 1), RateLimit(16, 10, burst=4)],
 }
+"""Small bursts: a limit that grants a quarter too much is over in every window that it fills."""
+
 CREW, CREW_SIZE = "crew", 2
 """A group with a concurrency."""
 
-GROUPS = {"fast": 0.3, "slow": 0.03, CREW: 0.3, "": 0.37}
-"""Groups of the limited queue, and their share of the pushes."""
+TIDE_S = 5
+TIDES = (
+    {"fast": 0.2, "slow": 0.01, CREW: 0.3, "": 0.49},
+    {"fast": 0.6, "slow": 0.01, CREW: 0.1, "": 0.29},
+    {"fast": 0.1, "slow": 0.15, CREW: 0.3, "": 0.45},
+    {"fast": 0.1, "slow": 0.01, CREW: 0.1, "": 0.79},
+)
+"""Groups of the limited queue, and their share of the pushes, for so many seconds each. In every
+other tide, handlers of queues with limits are quick: so each limit has to hold tasks back in a part
+of each run, and in another part none does."""
+
+
+def scope_of(queue: str, group: str | None = None) -> str:
+    """What a limit is for, in words."""
+    return f"group {group}" if group else queue
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,7 @@ class Plan:
         rate: Pushes a second, of all producers.
         visibility: Seconds of a lease.
         seed: Of all that is drawn by chance; what the machine does in which order, nobody can seed.
+        began: When the first tide has begun, seconds of this machine's clock.
     """
 
     url: str
@@ -56,6 +72,7 @@ class Plan:
     rate: float
     visibility: float
     seed: int
+    began: float = field(default_factory=time.time)
 
     @property
     def ledgers(self) -> Path:
@@ -63,8 +80,19 @@ class Plan:
         return self.directory / "ledgers"
 
     def work_seconds(self, queue: str) -> float:
-        """What a handler takes on average: a little too long for the pushes to be kept up with."""
-        return 1.1 * (THREADS + TASKS + 1) / (self.rate * SHARES[queue])
+        """What a handler takes on average now.
+
+        That is a little too long for the pushes to be kept up with; or half of it, for a tide.
+        """
+        too_long = 1.1 * (THREADS + TASKS + 1) / (self.rate * SHARES[queue])
+        return too_long / 2 if queue != STRICT and self._tide() % 2 else too_long
+
+    def groups(self) -> dict[str, float]:
+        """The groups of the limited queue, and their share of the pushes now."""
+        return TIDES[self._tide() % len(TIDES)]
+
+    def _tide(self) -> int:
+        return int((time.time() - self.began) / TIDE_S)
 
     def clock(self) -> "SteppingClock":
         """The clock of the third queue."""

@@ -58,6 +58,7 @@ def report(binary: Binary, plan: Plan, outcome: Outcome, books: Books, verdict: 
             _head(binary, plan, outcome),
             _verdict(outcome, verdict),
             _work(verdict),
+            _limits(outcome, verdict),
             _faults(books, verdict),
             _loss(verdict),
             *_details(outcome, verdict),
@@ -113,7 +114,28 @@ def _work(verdict: Verdict) -> str:
     again = _table(
         ("why a task was delivered again", "times"), list(verdict.redelivered.most_common())
     )
-    return _table(("queue", *first, "deliveries that ended otherwise"), rows) + f"\n\n{again}"
+    table = _table(("queue", *first, "deliveries that ended otherwise"), rows)
+    unheard = _table(
+        ("tasks that are gone, and nobody has heard of their ack", "number"),
+        list(verdict.unheard.most_common()),
+    )
+    return "\n\n".join((table, again, *([unheard] if verdict.unheard else [])))
+
+
+def _limits(outcome: Outcome, verdict: Verdict) -> str:
+    """How near to its limits the run came: where nothing is held back, nothing is tried out."""
+    head = (
+        *("limit", "units or leases granted", "most in a window, or at once", "may be"),
+        *("times it was used up", "looks that found tasks held back by it"),
+    )
+    rows = [
+        (
+            f"{scope}: {words}", each.units, each.most, each.allowed, each.full,
+            f"{outcome.held_back[scope]} of {outcome.looks[scope]}",
+        )
+        for (scope, words), each in verdict.reached.items()
+    ]  # fmt: skip
+    return _table(head, rows)
 
 
 def _faults(books: Books, verdict: Verdict) -> str:

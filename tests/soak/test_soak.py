@@ -5,13 +5,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from soak.judge import Judge
+from soak.judge import Judge, Verdict
 from soak.ledger import Books
-from soak.plan import CREW, LIMITED, STEPPED, STRICT
+from soak.plan import CREW, LIMITED, STEPPED, STEPPED_LIMIT, STRICT
 from support import processes
 
 TESTS = Path(__file__).parents[1]
@@ -83,10 +84,12 @@ class Made:
     def fault(self, kind: str, begin: float, finish: float, detail: object = "-") -> None:
         self.line("conductor", "fault", kind, T + begin, T + finish, detail)
 
-    def found(self) -> set[str]:
+    def judged(self) -> Verdict:
         books = Books(sorted(self._directory.iterdir()))
-        verdict = Judge(books, {STRICT: set(), LIMITED: set()}, {STRICT: set(), LIMITED: set()})
-        return {finding.what for finding in verdict.judge().findings}
+        return Judge(books, defaultdict(set), defaultdict(set)).judge()
+
+    def found(self) -> set[str]:
+        return {finding.what for finding in self.judged().findings}
 
 
 @pytest.fixture
@@ -101,6 +104,57 @@ def made(tmp_path: Path) -> Made:
 
 def lost(made: Made) -> None:
     made.push("t2", 1)
+
+
+def killed_and_lost(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.fault("kill", 4, 4, "worker.1")
+
+
+def lost_by_a_restart(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.fault("restart", 3.5, 4)
+
+
+def too_long_and_lost(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.line("worker.1", "over", STRICT, "t2", 2, T + 3)
+    made.line("worker.1", "asks", STRICT, "t2", 2, T + 7)
+    made.end("t2", 2, 7, "gone")
+
+
+def failed_and_lost(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.end("t2", 2, 3.2, "fail")
+
+
+def limited_and_lost(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.end("t2", 2, 3.2, "limited", seconds=1, scope="group")
+
+
+def failed_then_killed_and_lost(made: Made) -> None:
+    failed_and_lost(made)
+    made.held("t2", 3, 5, deliveries=2)
+    made.fault("kill", 6, 6, "worker.1")
+
+
+def asked_but_refused(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.line("worker.1", "asks", STRICT, "t2", 2, T + 7)
+    made.line("worker.1", "refused", STRICT, "t2", 2, T + 7)
+
+
+def dead_letter_lost(made: Made) -> None:
+    made.push("t2", 0)
+    made.held("t2", 2, 3)
+    made.end("t2", 2, 3.2, "buried")
 
 
 def lost_though_confirmed(made: Made) -> None:
@@ -161,7 +215,7 @@ def given_back_and_passed_over(made: Made) -> None:
 
 
 def over_a_limit(made: Made) -> None:
-    for number in range(2, 8):  # 4 a second, and 6 of them in 0.9 s
+    for number in range(2, 8):  # 2 a second, and 6 of them in 0.9 s
         made.push(f"t{number}", 0, queue=LIMITED)
         at = 1 + 0.18 * (number - 2)
         made.held(f"t{number}", number, at, queue=LIMITED, group="slow")
@@ -196,6 +250,14 @@ def too_many_leases(made: Made) -> None:
     ("what", "plant"),
     [
         ("lost", lost),
+        ("lost", killed_and_lost),
+        ("lost", lost_by_a_restart),
+        ("lost", too_long_and_lost),
+        ("lost", failed_and_lost),
+        ("lost", limited_and_lost),
+        ("lost", failed_then_killed_and_lost),
+        ("lost", asked_but_refused),
+        ("lost", dead_letter_lost),
         ("lost though confirmed", lost_though_confirmed),
         ("never pushed", never_pushed),
         ("acknowledged, and delivered again", delivered_after_its_ack),
@@ -239,6 +301,19 @@ def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     made.end("t5", 5, 6)
     made.held("t5", 6, 7, pushed=6.5)
     made.end("t5", 6, 8)
+    made.push("t6", 7)  # killed when it had asked for its ack
+    made.held("t6", 7, 7.2, pushed=7)
+    made.line("worker.3", "asks", STRICT, "t6", 7, T + 8)
+    made.push("t7", 7)  # done by an ack whose answer was lost; the second one finds nothing
+    made.held("t7", 8, 7.5, pushed=7)
+    made.line("worker.1", "asks", STRICT, "t7", 8, T + 8)
+    made.fault("restart", 8, 8.5)
+    made.end("t7", 8, 9, "gone")
+    made.push("t8", 8.9)  # a failover loses its second delivery, not the ack of the first
+    made.held("t8", 9, 9, pushed=8.9)
+    made.fault("lossy", 9.5, 10)
+    made.held("t8", 10, 9.7, pushed=8.9, actor="worker.2", deliveries=2)
+    made.end("t8", 9, 10.2)
     assert made.found() == set()
 
 
@@ -251,10 +326,12 @@ def test_a_step_back_repeats_no_window(made: Made) -> None:
         made.held(f"t{number}", number, at, queue=STEPPED, clock=clock)
         made.end(f"t{number}", number, at + 0.01, queue=STEPPED)
 
-    for number in range(2, 162):
+    most = int(STEPPED_LIMIT.rate) + STEPPED_LIMIT.burst - 1
+    for number in range(2, 2 + most):
         grant(number, 16 + number / 400, 0)
         grant(number + 200, 22 + number / 400, -6)
     assert made.found() == set()
-    for number in range(162, 172):
-        grant(number, 16 + number / 400, 0)
+    reached = made.judged().reached[STEPPED, "44 in 1 s, burst 4"]
+    assert (reached.most, reached.allowed, reached.full) == (most, most, 2 * STEPPED_LIMIT.burst)
+    grant(2 + most, 16.3, 0)
     assert made.found() == {"over the limit"}
