@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from dpq import _spin
-from dpq._spin import HITS_FOR_A_MISS, MOST_DOUBT, SPIN_SECONDS, Spin
+from dpq._spin import HITS_FOR_A_MISS, MOST_DOUBT, MOST_SCRIPTS, SPIN_SECONDS, Spin
 
 
 class Connection:
@@ -31,9 +31,9 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_spin, "perf_counter", lambda: next(ticks) * SPIN_SECONDS / 4)
 
 
-def looks(spin: Spin, after: float) -> int:
+def looks(spin: Spin, after: float, scripts: int = 1) -> int:
     connection = Connection(after)
-    spin.until_readable(connection)
+    spin.until_readable(connection, scripts)
     return connection.looks
 
 
@@ -43,8 +43,10 @@ def test_a_reply_that_is_nearly_here_is_looked_for_until_it_is_here() -> None:
 
 
 def test_a_reply_that_takes_long_is_not_looked_for_any_more() -> None:
-    """After a moment it is left to the thread's sleep."""
+    """After a moment, for each script that was sent, it is left to the thread's sleep."""
     assert looks(Spin(), FAR) == 5
+    assert looks(Spin(), FAR, scripts=2) == 9
+    assert looks(Spin(), FAR, scripts=99) == looks(Spin(), FAR, scripts=MOST_SCRIPTS)
 
 
 def test_of_a_far_server_hardly_any_reply_is_looked_for() -> None:
@@ -84,4 +86,4 @@ def test_a_connection_that_was_cut_says_so() -> None:
             raise ConnectionError("closed")
 
     with pytest.raises(ConnectionError, match="closed"):
-        Spin().until_readable(Cut())
+        Spin().until_readable(Cut(), 1)
