@@ -703,16 +703,22 @@ def save_points(redis: Any, at: Mapping[str, Any]) -> str | None:
         return None
 
 
-def inspect_server(queue: DPQ[Any]) -> list[Problem]:
-    """Look at how a queue's server is set up; what it does not say is taken for good."""
+def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
+    """Look at how a queue's server is set up; what it does not say is taken for good.
+
+    Returns:
+        What endangers tasks; and the rights that are missing to see all of it.
+    """
     redis, here = queue.redis, queue._link.nodes.aimed(key_of(queue.queue_name, "conf"))
     try:
         with reachable():
             info = redis.info(**here)
     except ResponseError:
-        return []
-    asks = wants_save(info) and not keeps_nothing_on_purpose(redis)
-    return server_problems(info, save_points(redis, here) if asks else None)
+        return [], ["+info", "+config|get"]
+    if not wants_save(info) or keeps_nothing_on_purpose(redis):
+        return server_problems(info, None), []
+    save = save_points(redis, here)
+    return server_problems(info, save), ["+config|get"] if save is None else []
 
 
 def known_queues(redis: Any) -> list[str]:
