@@ -104,6 +104,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "What the limit of {scope} has granted so far cannot be read.",
         "{repair} counts it as spent: it opens again after one window of its limit.",
     ),
+    "stray gate": (
+        "There is a gate of a group without a name ({detail!r}): nothing reads it.",
+        "{repair} removes it.",
+    ),
     "probe without a lease": (
         "{scope} waits for task {subject_or_detail} to tell whether a 429 is over, but nobody "
         "runs that.",

@@ -177,6 +177,11 @@ def queues_probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
     return {("probe without a lease", "", "nobody")}
 
 
+def stray_gate(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "", "nonsense")
+    return {("stray gate", "", "nonsense")}
+
+
 def lease_that_has_ended(probe, ids) -> set[tuple[str, str, str]]:
     probe.redis.zadd(probe.key("tracked"), {"counted\tgone": 0})
     return {("lease that has ended", "counted\tgone", "in tracked")}
@@ -216,6 +221,7 @@ LIMIT_DAMAGES = [
     bad_gate_of_the_queue,
     probe_without_a_lease,
     queues_probe_without_a_lease,
+    stray_gate,
     lease_that_has_ended,
     counted_but_not_running,
     counted_for_another_group,

@@ -310,6 +310,15 @@ def test_a_lost_lease_gives_its_share_back(server, q, probe):
     assert len(q.pop_many(9)) == 1
 
 
+def test_a_stray_gate_takes_nothing_from_the_queue(server, q, probe):
+    """A gate without a name is not the queue's: its limit grants what it did."""
+    q.set_limit(5, 60)
+    q.push(1)
+    probe.redis.hset(probe.key("gates"), "", "nonsense")
+    mended(probe)
+    assert q.pop().task
+
+
 # Any damage
 
 
