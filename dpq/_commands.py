@@ -135,6 +135,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             order, aging, fairness, dead_max_tasks, dead_max_age, partitions
         )
         self._mark = ""  # what ids begin with; of a partition
+        self._count = 1  # of the partitions
         self._make: Callable[[], Steps[Any]] = partial(self.open, create=True)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
@@ -145,7 +146,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """The commands of one partition of so many; `make` is what makes the queue be there."""
         part = copy(self)
         part._tag, part._mark = tags_of(self.queue_name, count)[place], mark_of(place)
-        part._make, part._keys = make, {}
+        part._make, part._keys, part._count = make, {}, count
         return part
 
     @property
@@ -534,12 +535,18 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return removed
 
     def check(self) -> Steps[list[Problem]]:
-        """Look at everything that is stored."""
-        return self._walk(CHECKED_PARTS)
+        """Look at everything that is stored; at nothing else while a key is of another type."""
+        return (yield self._types()) or (yield from self._walk(CHECKED_PARTS))
 
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
-        return self._walk(REPAIRED_PARTS)
+        removed: list[Problem] = yield self._types(remove=True)
+        return removed + (yield from self._walk(REPAIRED_PARTS))
+
+    def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
+        """Keys of another type, which no other script can look at."""
+        args = [self._now(), int(remove), self._count]
+        return self._command("types", args, lambda reply: _replies.read_problems(reply)[1])
 
     def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
         problems: list[Problem] = []

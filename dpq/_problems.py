@@ -32,6 +32,13 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The server uses {detail} of the memory it may use: when all is used, pushes fail.",
         "Raise maxmemory, or look for what fills it: `dpq stats`, `dpq queues`, dead letters.",
     ),
+    # Keys of the server
+    "wrong type": (
+        "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
+        "WRONGTYPE. Nothing else was looked at.",
+        "{repair} removes it, since it holds no task (so does `DEL {subject}`), and then mends "
+        "what is missing.",
+    ),
     # Tasks
     "bad record": (
         "The record of task {subject} cannot be read: something else wrote into Redis.",

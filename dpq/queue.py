@@ -675,7 +675,8 @@ class DPQ(QueueFace[P]):
     def check(self) -> list[Problem]:
         """Look for broken invariants in all that is stored, in bounded steps.
 
-        Each step sees one moment, so a busy queue gives no false alarms.
+        Each step sees one moment, so a busy queue gives no false alarms. While a key is of another
+        type, only that is named, since nothing can look at the rest.
         """
         return self._drive(self._commands.check())
 
@@ -683,9 +684,9 @@ class DPQ(QueueFace[P]):
         """Mend what `check` finds, in bounded steps, while the queue is in use.
 
         No task is lost: one without its record or its payload goes to the dead letters, with the
-        reason `bad record` or `payload missing`; one that is in no set is due again. Safe to call
-        twice, and from several places at once. A repair whose reply is lost has mended all the
-        same, and names less.
+        reason `bad record` or `payload missing`; one that is in no set is due again. Keys of
+        another type are removed. Safe to call twice, and from several places at once. A repair
+        whose reply is lost has mended all the same, and names less.
 
         Returns:
             What it has mended, as `check` names it; one cause may have several names.
