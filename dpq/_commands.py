@@ -91,7 +91,7 @@ CHECKED_PARTS = (
 REPAIRED_PARTS = (
     ("repair", "waiting"),  # first what does not belong there: the heirs of groups are found there
     ("repair_limits", "gates"),  # and what could not be read when a group is opened
-    *(("repair", part) for part in ("ready", "groups", "meta", "payload")),
+    *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
     *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
     ("repair_limits", "tracked"),
     ("repair_limits", "invisible"),
@@ -553,8 +553,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         for name, part in parts:
             cursor = "0"
             while True:
-                timed = [] if name == "check" else [self._now()]
-                args = [*timed, part, cursor, PAGE]
+                args = [self._now(), part, cursor, PAGE]
                 cursor, found = yield self._command(name, args, _replies.read_problems)
                 problems += found
                 if cursor == "0":

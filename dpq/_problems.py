@@ -79,6 +79,12 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{subject} is {detail}, and no consumer knows that it is to look then.",
         "{repair} notes the moment; `dpq scheduler` or `dpq promote` does so, too.",
     ),
+    "never due": (
+        "{subject} stands {detail}: so far away no call of DPQ puts anything, and it would never "
+        "come.",
+        "{repair} makes a delayed task due when its record says so, ends a lease, and has a group "
+        "open when its limit lets it.",
+    ),
     # Groups
     "head not ready": (
         "The first task of group {subject!r} is not where it can be taken: the group stands still.",

@@ -104,6 +104,16 @@ def event_not_noticed(probe, ids) -> set[Found]:
     }
 
 
+def never_due_in(part: str) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        name = ids.get(part, "shut")
+        probe.redis.zadd(probe.key(part), {name: {"delayed": 9e15}.get(part, float("inf"))})
+        return {("never due", name)}
+
+    plant.__name__ = f"never_due_in_{part}"
+    return plant
+
+
 def no_record_in(part: str) -> Callable:
     def plant(probe, ids) -> set[Found]:
         if part in ("payload", "keys"):
@@ -148,6 +158,7 @@ DAMAGES = [
     stale_place,
     no_head,
     event_not_noticed,
+    *map(never_due_in, ["delayed", "invisible", "closed"]),
     *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
 ]
 
@@ -165,6 +176,11 @@ def gate_with_an_exponent(probe, ids) -> set[tuple[str, str, str]]:
 def bad_gate_of_the_queue(probe, ids) -> set[tuple[str, str, str]]:
     probe.redis.hset(probe.key("conf"), "queue_gate", "5 x")
     return {("bad gate", "", "5 x")}
+
+
+def gate_closed_for_ever(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "g", "9e15 h - 0 0 0 ")
+    return {("bad gate", "g", "9e15 h - 0 0 0 ")}
 
 
 def probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
@@ -219,6 +235,7 @@ LIMIT_DAMAGES = [
     bad_gate,
     gate_with_an_exponent,
     bad_gate_of_the_queue,
+    gate_closed_for_ever,
     probe_without_a_lease,
     queues_probe_without_a_lease,
     stray_gate,

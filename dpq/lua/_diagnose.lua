@@ -8,6 +8,16 @@ local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
 end
 
+-- No call puts a task 100 years away. A limit may close a group for 2000, see MAX_REFILL_SECONDS.
+local horizons = { delayed = now + 3.2e12, invisible = now + 3.2e12, closed = now + 9.5e13 }
+local function never_due(part_name, name, score)
+  local never = horizons[part_name] and tonumber(score) > horizons[part_name]
+  if never then
+    problem('never due', name, 'in ' .. part_name .. ' at ' .. score)
+  end
+  return never
+end
+
 local function place_of(set, id, task)
   local member = task.order .. id
   if set == waiting then

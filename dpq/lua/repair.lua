@@ -19,8 +19,8 @@
 -- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2]  part       in this order: waiting, ready, groups, meta, payload, delayed, invisible, dead, keys,
---                     heads (of the groups that wait), events (all that is to come)
+-- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
+--                     keys, heads (of the groups that wait), events (all that is to come)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
 --
@@ -100,6 +100,11 @@ local function mend_entry(name, value)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
+  elseif never_due(part, id, value) then -- its lease ends, or its delay does when its record says so
+    local due = task and set == delayed and task.enqueued + task.wait or now
+    due = due > horizons.delayed and now or due
+    redis.call('ZADD', set, string.format('%.0f', due), id)
+    notice(due - now)
   end
 end
 
@@ -108,6 +113,8 @@ for i = 1, #page[2], 2 do
     mend(page[2][i], page[2][i + 1])
   elseif set == groups then
     mend_group(page[2][i], page[2][i + 1])
+  elseif set == closed then
+    torn[page[2][i]] = never_due(part, page[2][i], page[2][i + 1]) or nil
   else
     mend_entry(page[2][i], page[2][i + 1])
   end

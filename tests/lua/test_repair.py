@@ -321,6 +321,31 @@ def test_waiting_with_a_score(q, probe):
     assert probe.drain() == [1, 2]
 
 
+# What is never due
+
+
+def test_never_due(q, probe, clock):
+    """A delayed task is due when its record says so, a lease ends, and a closed group opens."""
+    ids = {"lease": q.push("lease")}
+    q.pop()
+    ids["retried"] = q.push("retried")
+    q.fail(q.pop().task, "no", 60)
+    ids["delayed"] = q.push("delayed", delay=60)
+    q.push("closed", group="g", priority=-1)
+    q.delay_group("g", 30)
+    for part, names in (("invisible", ["lease"]), ("delayed", ["retried", "delayed"])):
+        probe.redis.zadd(probe.key(part), dict.fromkeys((ids[name] for name in names), 9e15))
+    probe.redis.zadd(probe.key("closed"), {"g": float("inf")})
+    mended(probe)
+    due = [q.pop_many(9, visibility=99)]
+    for seconds in (30, 29, 1):
+        clock.advance(seconds)
+        due.append(q.pop_many(9, visibility=99))
+    come = [[task.payload for task in tasks] for tasks in due]
+    assert come == [["lease", "retried"], ["closed"], [], ["delayed"]]
+    assert [task.attempt for task in due[0]] == [2, 2]
+
+
 # Limits
 
 
