@@ -29,7 +29,7 @@ from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._limit_commands import LimitCommands
 from dpq._partitions import mark_of, tags_of
 from dpq._replies import Batch, Code, Look, read_settings
-from dpq._schedule import Later, claim, named_schedule, with_first
+from dpq._schedule import Later, claim, computable, named_schedule, with_first
 from dpq._settings import agree, named_settings, partition_count
 from dpq.codec import Codec
 from dpq.errors import (
@@ -555,7 +555,17 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             while True:
                 args = [self._now(), part, cursor, PAGE]
                 cursor, found = yield self._command(name, args, _replies.read_problems)
-                problems += found
+                problems += (each for each in found if each.kind != "cron")
+                recurring = [each for each in found if each.kind == "cron"]
+                if name == "check":
+                    problems += (
+                        Problem(kind="bad schedule", subject=each.subject, detail=each.detail)
+                        for each in recurring
+                        if not computable(each.detail)
+                    )
+                elif lines := {c.detail for c in recurring if not computable(c.detail, "UTC")}:
+                    again = self._command(name, [*args, *lines], _replies.read_problems)
+                    problems += (each for each in (yield again)[1] if each.kind != "cron")
                 if cursor == "0":
                     break
         return problems

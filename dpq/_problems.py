@@ -109,8 +109,9 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{repair} frees the key.",
     ),
     "bad schedule": (
-        "Task {subject} is to recur, but when cannot be read: {detail!r}.",
-        "{repair} makes it a task that runs once: push it again with its schedule.",
+        "Task {subject} is to recur, but when cannot be read or computed: {detail!r}.",
+        "{repair} makes it a task that runs once: push it again with its schedule. It leaves one "
+        "with a time zone that this machine does not know: install tzdata, or cancel it.",
     ),
     # Limits
     "bad gate": (

@@ -81,10 +81,14 @@ def key_lost(probe, ids) -> set[Found]:
     return {("key lost", ids["delayed"])}
 
 
-def bad_schedule(probe, ids) -> set[Found]:
-    record = probe.redis.hget(probe.key("meta"), ids["delayed"])
-    probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\te 0 now and then")
-    return {("bad schedule", ids["delayed"])}
+def bad_schedule(name: str, schedule: bytes) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        record = probe.redis.hget(probe.key("meta"), ids["delayed"])
+        probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\t" + schedule)
+        return {("bad schedule", ids["delayed"])}
+
+    plant.__name__ = f"bad_schedule_{name}"
+    return plant
 
 
 def head_not_ready(probe, ids) -> set[Found]:
@@ -151,7 +155,9 @@ DAMAGES = [
     in_two_states,
     no_payload,
     key_lost,
-    bad_schedule,
+    bad_schedule("of_no_kind", b"e 0 now and then"),
+    bad_schedule("without_a_period", b"e 0 1763684707000 0"),
+    bad_schedule("of_no_cron_line", b"c 0 1763684707000 99 x y z 1 UTC"),
     head_not_ready,
     closed_group_with_a_head,
     key_of_another_task,

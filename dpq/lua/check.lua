@@ -17,7 +17,8 @@
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is
+-- none yet: the task `subject` recurs by the line `detail`, if that is one, which no script knows.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

@@ -301,6 +301,16 @@ def test_waiting_at_a_stale_score(q, probe):
     assert probe.drain() == [1, 2]
 
 
+def test_a_zone_that_is_not_known_here(q, probe, clock):
+    """`check` names such a schedule; a repair leaves it, for other machines may know the zone."""
+    task_id = q.push(1, cron="* * * * *")
+    record = probe.redis.hget(probe.key("meta"), task_id).replace(b" UTC", b" Nowhere/Land")
+    probe.redis.hset(probe.key("meta"), task_id, record)
+    assert q.repair() == []
+    [named] = q.check()
+    assert (named.kind, named.detail) == ("bad schedule", "* * * * * Nowhere/Land")
+
+
 def test_two_tasks_with_one_key(q, probe):
     """Of two tasks with one key its holder keeps it, and the other stays without."""
     holder, other = q.push(1, key="k"), q.push(2, key="x")
