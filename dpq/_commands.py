@@ -29,7 +29,7 @@ from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._limit_commands import LimitCommands
 from dpq._partitions import mark_of, tags_of
 from dpq._replies import Batch, Code, Look, read_settings
-from dpq._schedule import Later, claim, named_schedule, with_first
+from dpq._schedule import Later, claim, computable, named_schedule, with_first
 from dpq._settings import agree, named_settings, partition_count
 from dpq.codec import Codec
 from dpq.errors import (
@@ -91,7 +91,7 @@ CHECKED_PARTS = (
 REPAIRED_PARTS = (
     ("repair", "waiting"),  # first what does not belong there: the heirs of groups are found there
     ("repair_limits", "gates"),  # and what could not be read when a group is opened
-    *(("repair", part) for part in ("ready", "groups", "meta", "payload")),
+    *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
     *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
     ("repair_limits", "tracked"),
     ("repair_limits", "invisible"),
@@ -135,6 +135,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             order, aging, fairness, dead_max_tasks, dead_max_age, partitions
         )
         self._mark = ""  # what ids begin with; of a partition
+        self._count = 1  # of the partitions
         self._make: Callable[[], Steps[Any]] = partial(self.open, create=True)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
@@ -145,7 +146,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """The commands of one partition of so many; `make` is what makes the queue be there."""
         part = copy(self)
         part._tag, part._mark = tags_of(self.queue_name, count)[place], mark_of(place)
-        part._make, part._keys = make, {}
+        part._make, part._keys, part._count = make, {}, count
         return part
 
     @property
@@ -534,22 +535,37 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return removed
 
     def check(self) -> Steps[list[Problem]]:
-        """Look at everything that is stored."""
-        return self._walk(CHECKED_PARTS)
+        """Look at everything that is stored; at nothing else while a key is of another type."""
+        return (yield self._types()) or (yield from self._walk(CHECKED_PARTS))
 
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
-        return self._walk(REPAIRED_PARTS)
+        removed: list[Problem] = yield self._types(remove=True)
+        return removed + (yield from self._walk(REPAIRED_PARTS))
+
+    def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
+        """Keys of another type, which no other script can look at."""
+        args = [self._now(), int(remove), self._count]
+        return self._command("types", args, lambda reply: _replies.read_problems(reply)[1])
 
     def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
         problems: list[Problem] = []
         for name, part in parts:
             cursor = "0"
             while True:
-                timed = [] if name == "check" else [self._now()]
-                args = [*timed, part, cursor, PAGE]
+                args = [self._now(), part, cursor, PAGE]
                 cursor, found = yield self._command(name, args, _replies.read_problems)
-                problems += found
+                problems += (each for each in found if each.kind != "cron")
+                recurring = [each for each in found if each.kind == "cron"]
+                if name == "check":
+                    problems += (
+                        Problem(kind="bad schedule", subject=each.subject, detail=each.detail)
+                        for each in recurring
+                        if not computable(each.detail)
+                    )
+                elif lines := {c.detail for c in recurring if not computable(c.detail, "UTC")}:
+                    again = self._command(name, [*args, *lines], _replies.read_problems)
+                    problems += (each for each in (yield again)[1] if each.kind != "cron")
                 if cursor == "0":
                     break
         return problems

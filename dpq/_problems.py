@@ -32,6 +32,13 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "The server uses {detail} of the memory it may use: when all is used, pushes fail.",
         "Raise maxmemory, or look for what fills it: `dpq stats`, `dpq queues`, dead letters.",
     ),
+    # Keys of the server
+    "wrong type": (
+        "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
+        "WRONGTYPE. Nothing else was looked at.",
+        "{repair} removes it, since it holds no task (so does `DEL {subject}`), and then mends "
+        "what is missing.",
+    ),
     # Tasks
     "bad record": (
         "The record of task {subject} cannot be read: something else wrote into Redis.",
@@ -72,6 +79,12 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{subject} is {detail}, and no consumer knows that it is to look then.",
         "{repair} notes the moment; `dpq scheduler` or `dpq promote` does so, too.",
     ),
+    "never due": (
+        "{subject} stands {detail}: so far away no call of DPQ puts anything, and it would never "
+        "come.",
+        "{repair} makes a delayed task due when its record says so, ends a lease, and has a group "
+        "open when its limit lets it.",
+    ),
     # Groups
     "head not ready": (
         "The first task of group {subject!r} is not where it can be taken: the group stands still.",
@@ -96,13 +109,18 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{repair} frees the key.",
     ),
     "bad schedule": (
-        "Task {subject} is to recur, but when cannot be read: {detail!r}.",
-        "{repair} makes it a task that runs once: push it again with its schedule.",
+        "Task {subject} is to recur, but when cannot be read or computed: {detail!r}.",
+        "{repair} makes it a task that runs once: push it again with its schedule. It leaves one "
+        "with a time zone that this machine does not know: install tzdata, or cancel it.",
     ),
     # Limits
     "bad gate": (
         "What the limit of {scope} has granted so far cannot be read.",
         "{repair} counts it as spent: it opens again after one window of its limit.",
+    ),
+    "stray gate": (
+        "There is a gate of a group without a name ({detail!r}): nothing reads it.",
+        "{repair} removes it.",
     ),
     "probe without a lease": (
         "{scope} waits for task {subject_or_detail} to tell whether a 429 is over, but nobody "

@@ -6,6 +6,7 @@ the server's clock; this module knows no other one.
 """
 
 from datetime import UTC, datetime, tzinfo
+from functools import lru_cache
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -16,6 +17,9 @@ from dpq.errors import ConfigurationError
 
 MAX_LINE_CHARACTERS = 300
 """Of a cron expression with its zone: it is kept with each task."""
+
+_START_MS = 946_684_800_000
+"""Where lines are tried: 2000, so that 50 years hold what comes every 28."""
 
 _AT = "@"
 """Stands in a spec for the first time of a cron line, until the server has told its clock."""
@@ -87,7 +91,7 @@ def cron_line(cron: Any, timezone: Any) -> str:
             f"timezone is {timezone!r}: it must be an IANA name, as in 'Europe/Berlin'"
         )
     line = f"{' '.join(fields)} {timezone}"
-    next_times(line, 946_684_800_000, 1)  # 2000, so that 50 years hold what comes every 28
+    next_times(line, _START_MS, 1)
     return line
 
 
@@ -115,6 +119,16 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
     if not times:
         raise ConfigurationError(f"cron is {cron!r}: no time matches it; check day and month")
     return times
+
+
+@lru_cache(1000)
+def computable(line: str, zone: str | None = None) -> bool:
+    """Say whether a cron line has times; in another zone, since it may be known elsewhere only."""
+    try:
+        next_times(f"{line.rpartition(' ')[0]} {zone}" if zone else line, _START_MS, 1)
+    except Exception:  # whatever it is that somebody has written there
+        return False
+    return True
 
 
 def _zone(name: str) -> tzinfo:

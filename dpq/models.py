@@ -188,7 +188,7 @@ class Problem(BaseModel):
 
     Attributes:
         kind: What is wrong, in a few words.
-        subject: The task's id, or the group's name.
+        subject: The task's id, the group's name, or the key.
         detail: What was found there.
     """
 

@@ -675,7 +675,8 @@ class DPQ(QueueFace[P]):
     def check(self) -> list[Problem]:
         """Look for broken invariants in all that is stored, in bounded steps.
 
-        Each step sees one moment, so a busy queue gives no false alarms.
+        Each step sees one moment, so a busy queue gives no false alarms. While a key is of another
+        type, only that is named, since nothing can look at the rest.
         """
         return self._drive(self._commands.check())
 
@@ -683,9 +684,9 @@ class DPQ(QueueFace[P]):
         """Mend what `check` finds, in bounded steps, while the queue is in use.
 
         No task is lost: one without its record or its payload goes to the dead letters, with the
-        reason `bad record` or `payload missing`; one that is in no set is due again. Safe to call
-        twice, and from several places at once. A repair whose reply is lost has mended all the
-        same, and names less.
+        reason `bad record` or `payload missing`; one that is in no set is due again. Keys of
+        another type are removed. Safe to call twice, and from several places at once. A repair
+        whose reply is lost has mended all the same, and names less.
 
         Returns:
             What it has mended, as `check` names it; one cause may have several names.
@@ -703,16 +704,22 @@ def save_points(redis: Any, at: Mapping[str, Any]) -> str | None:
         return None
 
 
-def inspect_server(queue: DPQ[Any]) -> list[Problem]:
-    """Look at how a queue's server is set up; what it does not say is taken for good."""
+def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
+    """Look at how a queue's server is set up; what it does not say is taken for good.
+
+    Returns:
+        What endangers tasks; and the rights that are missing to see all of it.
+    """
     redis, here = queue.redis, queue._link.nodes.aimed(key_of(queue.queue_name, "conf"))
     try:
         with reachable():
             info = redis.info(**here)
     except ResponseError:
-        return []
-    asks = wants_save(info) and not keeps_nothing_on_purpose(redis)
-    return server_problems(info, save_points(redis, here) if asks else None)
+        return [], ["+info", "+config|get"]
+    if not wants_save(info) or keeps_nothing_on_purpose(redis):
+        return server_problems(info, None), []
+    save = save_points(redis, here)
+    return server_problems(info, save), ["+config|get"] if save is None else []
 
 
 def known_queues(redis: Any) -> list[str]:

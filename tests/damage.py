@@ -81,10 +81,14 @@ def key_lost(probe, ids) -> set[Found]:
     return {("key lost", ids["delayed"])}
 
 
-def bad_schedule(probe, ids) -> set[Found]:
-    record = probe.redis.hget(probe.key("meta"), ids["delayed"])
-    probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\te 0 now and then")
-    return {("bad schedule", ids["delayed"])}
+def bad_schedule(name: str, schedule: bytes) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        record = probe.redis.hget(probe.key("meta"), ids["delayed"])
+        probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\t" + schedule)
+        return {("bad schedule", ids["delayed"])}
+
+    plant.__name__ = f"bad_schedule_{name}"
+    return plant
 
 
 def head_not_ready(probe, ids) -> set[Found]:
@@ -102,6 +106,16 @@ def event_not_noticed(probe, ids) -> set[Found]:
     return {("event not noticed", ids[state]) for state in ("delayed", "invisible")} | {
         ("event not noticed", "shut")
     }
+
+
+def never_due_in(part: str) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        name = ids.get(part, "shut")
+        probe.redis.zadd(probe.key(part), {name: {"delayed": 9e15}.get(part, float("inf"))})
+        return {("never due", name)}
+
+    plant.__name__ = f"never_due_in_{part}"
+    return plant
 
 
 def no_record_in(part: str) -> Callable:
@@ -141,13 +155,16 @@ DAMAGES = [
     in_two_states,
     no_payload,
     key_lost,
-    bad_schedule,
+    bad_schedule("of_no_kind", b"e 0 now and then"),
+    bad_schedule("without_a_period", b"e 0 1763684707000 0"),
+    bad_schedule("of_no_cron_line", b"c 0 1763684707000 99 x y z 1 UTC"),
     head_not_ready,
     closed_group_with_a_head,
     key_of_another_task,
     stale_place,
     no_head,
     event_not_noticed,
+    *map(never_due_in, ["delayed", "invisible", "closed"]),
     *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
 ]
 
@@ -167,6 +184,11 @@ def bad_gate_of_the_queue(probe, ids) -> set[tuple[str, str, str]]:
     return {("bad gate", "", "5 x")}
 
 
+def gate_closed_for_ever(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "g", "9e15 h - 0 0 0 ")
+    return {("bad gate", "g", "9e15 h - 0 0 0 ")}
+
+
 def probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
     probe.redis.hset(probe.key("gates"), "g", "0 - nobody 0 0 0 ")
     return {("probe without a lease", "g", "nobody")}
@@ -175,6 +197,11 @@ def probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
 def queues_probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
     probe.redis.hset(probe.key("conf"), "queue_gate", "0 l nobody 0 0 0 7.25 ")
     return {("probe without a lease", "", "nobody")}
+
+
+def stray_gate(probe, ids) -> set[tuple[str, str, str]]:
+    probe.redis.hset(probe.key("gates"), "", "nonsense")
+    return {("stray gate", "", "nonsense")}
 
 
 def lease_that_has_ended(probe, ids) -> set[tuple[str, str, str]]:
@@ -214,8 +241,10 @@ LIMIT_DAMAGES = [
     bad_gate,
     gate_with_an_exponent,
     bad_gate_of_the_queue,
+    gate_closed_for_ever,
     probe_without_a_lease,
     queues_probe_without_a_lease,
+    stray_gate,
     lease_that_has_ended,
     counted_but_not_running,
     counted_for_another_group,

@@ -28,16 +28,22 @@ def doctor(
     warnings.simplefilter("ignore", ServerWarning)  # they are told below
     with DPQ[Any].from_url(url, queue) as q:
         mended = q.repair() if repair else []
-        left = q.check() + inspect_server(q)
+        left = q.check()
+        of_server, missing = inspect_server(q)
+        left += of_server
     for problem in mended:
         _tell(problem, json, mended=True)
     for problem in left:
         _tell(problem, json, mended=False)
     if mended:
         talk(f"{len(mended)} mended in {queue!r}")
+    where = f"{queue!r}{'' if missing else ' and its server'}"
+    if missing:
+        seen = "" if "+info" in missing else " in full"
+        talk(f"warning: the server was not looked at{seen}: that needs {' '.join(missing)}")
     if left:
-        raise Failed(f"{len(left)} problems in {queue!r} and its server")
-    talk(f"no problems {'left ' if mended else ''}in {queue!r} and its server")
+        raise Failed(f"{len(left)} problems in {where}")
+    talk(f"no problems {'left ' if mended else ''}in {where}")
 
 
 def _tell(problem: Problem, json: bool, *, mended: bool) -> None:

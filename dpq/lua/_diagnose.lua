@@ -1,11 +1,23 @@
 -- _diagnose: where a task stands, and what is wrong with that.
--- Wants: ready, delayed, invisible, waiting, payload, dead, keys; score_of, behind, head_of (_groups).
--- Gives: problem(kind, subject, detail), which adds to reply; place_of(set, id, task), its member of ready or
---        waiting; diagnose(id, task): the names of the sets it is in, each a field with its score as well, and
---        whether its place, its payload, its key and its schedule are as they should be.
+-- Wants: now, ready, delayed, invisible, waiting, payload, dead, keys; score_of, behind, head_of (_groups); spoilt,
+--        the cron lines that are none as keys.
+-- Gives: problem(kind, subject, detail), which adds to reply; never_due(part, name, score), whether it is so of an
+--        entry of a set, and tells it; place_of(set, id, task), its member of ready or waiting; diagnose(id, task):
+--        the names of the sets it is in, each a field with its score as well, and whether its place, its payload,
+--        its key and its schedule are as they should be; a cron line it tells as the kind `cron`.
 local reply = {}
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
+end
+
+-- No call puts a task 100 years away. A limit may close a group for 2000, see MAX_REFILL_SECONDS.
+local horizons = { delayed = now + 3.2e12, invisible = now + 3.2e12, closed = now + 9.5e13 }
+local function never_due(part_name, name, score)
+  local never = horizons[part_name] and tonumber(score) > horizons[part_name]
+  if never then
+    problem('never due', name, 'in ' .. part_name .. ' at ' .. score)
+  end
+  return never
 end
 
 local function place_of(set, id, task)
@@ -46,10 +58,14 @@ local function diagnose(id, task)
   if not holds then
     problem('key lost', id, task.key)
   end
-  local timed = task.schedule == '' or string.match(task.schedule, '^\te %d+ %d+ %d+$')
-    or string.match(task.schedule, '^\tc %d+ %d+ %S+ %S+ %S+ %S+ %S+ .*%S$')
-  if not timed then
+  local line = string.match(task.schedule, '^\tc %d+ %d+ (%S+ %S+ %S+ %S+ %S+ .*%S)$')
+  local timed = task.schedule == '' or line and not spoilt[line]
+    or string.match(task.schedule, '^\te %d+ %d+ [1-9]%d*$')
+  if not timed or string.find(task.schedule, string.rep('%d', 16)) then
     problem('bad schedule', id, task.schedule)
+    timed = false
+  elseif line then
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'cron', id, line
   end
   return states, placed, filled, holds, timed
 end

@@ -1,9 +1,9 @@
 -- _sound: what is wrong with what limits keep.
--- Wants: invisible, meta, tracked; read (_record); gate_of (_gate).
+-- Wants: now, invisible, meta, tracked; read (_record); gate_of (_gate).
 -- Gives: problem(kind, subject, detail), which adds to reply; and whether something is wrong, told by it:
---        gate_fault(scope, text), "bad gate" or "probe without a lease"; lease_fault(member,
---        score), "lease that has ended" or "lease not counted", as one with a score is not; and
---        lease_uncounted(id), the member that is missing in tracked.
+--        gate_fault(scope, text), "bad gate" or "probe without a lease"; stray(scope, text), whether it is a gate
+--        that nothing reads; lease_fault(member, score), "lease that has ended" or "lease not counted", as one with
+--        a score is not; and lease_uncounted(id), the member that is missing in tracked.
 local reply = {}
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
@@ -11,12 +11,18 @@ local function problem(kind, subject, detail)
 end
 
 local function gate_fault(scope, text)
-  local probe = string.match(text, '^%S+ [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
-  if not probe and not string.match(text, '^- [%d.: ]*$') then
+  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
+  local never = (tonumber(opens or 0) or 0) > now + 3.2e12 -- no call closes for 100 years
+  if never or not probe and not string.match(text, '^- [%d.: ]*$') then
     return problem('bad gate', scope, text)
   elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
     return problem('probe without a lease', scope, probe)
   end
+end
+
+-- No group has that name, and the queue's own gate is in conf.
+local function stray(scope, text)
+  return scope == '' and problem('stray gate', scope, text)
 end
 
 local function lease_fault(member, score)

@@ -12,17 +12,21 @@
 -- KEYS[9]  dead       ZSET    id -> when, ms
 -- KEYS[10] keys       HASH    unique key -> id
 -- KEYS[11] conf       HASH    settings
--- ARGV[1]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
--- ARGV[2]  cursor     0 to begin
--- ARGV[3]  count      entries to look at, about
+-- ARGV[1]  now        ms, or "" for the server's clock
+-- ARGV[2]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
+-- ARGV[3]  cursor     0 to begin
+-- ARGV[4]  count      entries to look at, about
 --
--- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem.
+-- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is
+-- none yet: the task `subject` recurs by the line `detail`, if that is one, which no script knows.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local conf = KEYS[11]
-local part, cursor, count = ARGV[1], ARGV[2], ARGV[3]
+local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local spoilt = {}
 
+-- @include _now
 -- @include _record
 -- @include _groups
 -- @include _member
@@ -56,7 +60,9 @@ for i = 1, #page[2], 2 do
     end
   elseif set == groups then
     look_at_group(name, value)
-  elseif set ~= closed then
+  elseif set == closed then
+    never_due(part, name, value)
+  else
     local id, order, group = split(set, set == keys and value or name)
     local raw = redis.call('HGET', meta, id)
     local task = raw and read(raw)
@@ -68,6 +74,8 @@ for i = 1, #page[2], 2 do
       problem('stale place', id, name)
     elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
       problem('no head', id, group)
+    else
+      never_due(part, id, value)
     end
   end
 end

@@ -29,7 +29,9 @@ if set == gates and cursor == '0' then
 end
 for i = 1, #page[2], 2 do
   if set == gates then
-    gate_fault(page[2][i], page[2][i + 1])
+    if not stray(page[2][i], page[2][i + 1]) then
+      gate_fault(page[2][i], page[2][i + 1])
+    end
   elseif set == tracked then
     lease_fault(page[2][i], page[2][i + 1])
   else

@@ -11,13 +11,17 @@
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
 -- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
 -- is there has one partition unless it says more), LIFO would meet aging, or round robin one of them: the
--- client compares, and says so.
+-- client compares, and says so. Nor when conf is of another type: {}.
 -- Lost reply: safe to send again, the second answer is the same.
 local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
-local known = #redis.call('HGETALL', conf) > 0
+local there = redis.pcall('HGETALL', conf)
+if there.err then -- a key of another type says nothing, so that check and repair get to see it
+  return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
+end
+local known = #there > 0
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
@@ -37,8 +41,8 @@ if agreed and (create == '1' or #args > 3) then
   if ages then
     redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
   end
-  if together.fairness == 'round_robin' then -- turns go on from the places given so far
-    redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0')
+  if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
+    redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- on from the places so far
   end
 end
 return redis.call('HGETALL', conf)

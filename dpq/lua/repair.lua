@@ -19,18 +19,20 @@
 -- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2]  part       in this order: waiting, ready, groups, meta, payload, delayed, invisible, dead, keys,
---                     heads (of the groups that wait), events (all that is to come)
+-- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
+--                     keys, heads (of the groups that wait), events (all that is to come)
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
+-- ARGV[5..]           cron lines by which no task can recur
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended.
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
+-- the kind `cron`).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local gates, tracked = KEYS[16], KEYS[17]
-local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local now, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
 -- @include _now
 -- @include _record
@@ -43,8 +45,11 @@ local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- @include _bury
 -- @include _next
 -- @include _member
+local torn, spoilt = {}, {}
+for i = 5, #args do
+  spoilt[args[i]] = true
+end
 -- @include _diagnose
-local torn = {}
 -- @include _mend
 -- @include _regroup
 local heads = part == 'heads'
@@ -100,6 +105,11 @@ local function mend_entry(name, value)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
+  elseif never_due(part, id, value) then -- its lease ends, or its delay does when its record says so
+    local due = task and set == delayed and task.enqueued + task.wait or now
+    due = due > horizons.delayed and now or due
+    redis.call('ZADD', set, string.format('%.0f', due), id)
+    notice(due - now)
   end
 end
 
@@ -108,6 +118,8 @@ for i = 1, #page[2], 2 do
     mend(page[2][i], page[2][i + 1])
   elseif set == groups then
     mend_group(page[2][i], page[2][i + 1])
+  elseif set == closed then
+    torn[page[2][i]] = never_due(part, page[2][i], page[2][i + 1]) or nil
   else
     mend_entry(page[2][i], page[2][i + 1])
   end

@@ -61,7 +61,9 @@ if set == gates and cursor == '0' then
 end
 for i = 1, #page[2], 2 do
   local name = page[2][i]
-  if set == gates then
+  if set == gates and stray(name, page[2][i + 1]) then
+    redis.call('HDEL', gates, name)
+  elseif set == gates then
     mend_gate(name, page[2][i + 1])
   elseif set == invisible then
     local member = lease_uncounted(name)

@@ -41,7 +41,7 @@ for i = 4, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
-    local ms = math.floor(first + spacing * replayed)
+    local ms = math.min(math.floor(first + spacing * replayed), 3.15e12) -- as nothing is put 100 years away
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     back(id, task, ms)

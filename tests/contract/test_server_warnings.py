@@ -132,14 +132,15 @@ def test_as_an_error(elsewhere: str, queue_name: str) -> None:
 
 
 def test_inspect(redis: Redis, elsewhere: str, policy: Any, queue_name: str) -> None:
-    """The doctor's look names everything at each look, and what may not be asked as nothing."""
+    """The doctor's look names everything at each look, and the rights that it misses."""
     policy("volatile-ttl")
     with Redis(unix_socket_path=elsewhere) as client, DPQ(client, queue_name) as q:
         for _ in range(2):
-            kinds = {problem.kind for problem in inspect_server(q)}
-            assert kinds == {"eviction", "no persistence"}
+            problems, missing = inspect_server(q)
+            assert {problem.kind for problem in problems} == {"eviction", "no persistence"}
+            assert missing == []
         redis.execute_command("ACL SETUSER", "shy", "on", ">pw", "~*", "+@all", "-info")
         client.execute_command("AUTH", "shy", "pw")
-        assert inspect_server(q) == []
+        assert inspect_server(q) == ([], ["+info", "+config|get"])
         redis.execute_command("ACL DELUSER", "shy")
     assert dpq.ServerWarning is ServerWarning

@@ -97,6 +97,43 @@ def test_the_server(run: Run, private: Server, tmp_path: Path) -> None:
             redis.config_set("maxmemory-policy", "noeviction")
 
 
+def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, tmp_path: Path) -> None:
+    """Where INFO or CONFIG is forbidden it says so, names the right, and speaks of no server."""
+    link = tmp_path / "s.sock"
+    link.symlink_to(Path(private.directory) / "server.sock")
+    url = f"unix://blind:PASSWORD@{link}"
+    user = ["ACL", "SETUSER", "blind", "reset", "on", ">PASSWORD", "~*", "+@all", "-info"]
+    with Redis.from_url(private.url) as redis:
+        redis.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            redis.execute_command(*user)
+            told = run("doctor", url=url)
+            assert "at: that needs +info +config|get" in told.stderr
+            assert "its server" not in told.stderr
+            redis.execute_command(*user, "+info", "-config")
+            partly = run("doctor", url=url, code=1)
+            assert "in full: that needs +config|get" in partly.stderr
+            assert "problem: eviction" in partly.stdout
+        finally:
+            redis.execute_command("ACL", "DELUSER", "blind")
+            redis.config_set("maxmemory-policy", "noeviction")
+
+
+def test_a_key_of_another_type(run: Run, q: DPQ) -> None:
+    """It is named with its key, settings too, and --repair makes all calls go on."""
+    q.push(1)
+    for part in ("conf", "stats", "wake"):
+        key = key_of(q.queue_name, part)
+        q.redis.delete(key)
+        q.redis.set(key, "junk")
+        found = run("doctor", code=1)
+        assert f"problem: wrong type {key}" in found.stdout
+        assert f"DEL {key}" in found.stdout
+        run("doctor", "--repair")
+        q.push(2)
+    assert len(q.pop_many(9)) == 4
+
+
 def test_other_commands_warn(private: Server, q: DPQ, tmp_path: Path) -> None:
     """Every other command says it in one line on stderr, and does its work."""
     link = tmp_path / "s.sock"

@@ -39,11 +39,11 @@ def test_changes_nothing(q, probe, ids):
     assert probe.stored() == before
 
 
-def test_page_is_bounded(q, probe):
+def test_page_is_bounded(q, probe, clock):
     """One call looks at about `count` entries and says where to go on."""
     for i in range(1000):
         q.push(i)
-    cursor, *found = probe.call("check", "meta", "0", 10)
+    cursor, *found = probe.call("check", clock(), "meta", "0", 10)
     assert cursor != b"0"
     assert found == []
 

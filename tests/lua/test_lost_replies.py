@@ -512,6 +512,16 @@ def test_set_visibility(server, q, probe, lossy, lose):
     assert q.next_event() == 9
 
 
+def test_types(server, q, probe, lossy, lose):
+    """What the first call has removed is gone, and not named."""
+    q.push("x")
+    probe.redis.delete(probe.key("wake"))
+    probe.redis.set(probe.key("wake"), "junk")
+    with lose("types"):
+        assert lossy.repair() == []
+    assert probe.drain() == ["x"]
+
+
 def test_stats(server, q, lossy, lose):
     """A look is safe to repeat."""
     q.push("x")

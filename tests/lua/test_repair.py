@@ -11,7 +11,8 @@ from damage import DAMAGES, LIMIT_DAMAGES, LONG, fill, fill_limits
 
 from dpq import DPQ, Push, TaskState
 from dpq._commands import REPAIRED_PARTS
-from dpq._keys import PARTS
+from dpq._keys import PARTS, key_of
+from dpq._partitions import tags_of
 
 pytestmark = pytest.mark.damaged
 
@@ -74,6 +75,61 @@ def test_nothing_there(q, probe):
     """A repair of a queue that is not there makes none."""
     assert q.repair() == []
     assert probe.stored() == {}
+
+
+# Keys of another type
+
+
+def test_keys_of_another_type(q, probe):
+    """Each is named by its key, alone, and goes; no other payload is lost, new tasks go behind."""
+    for part in PARTS:
+        ids = fill(q)
+        q.set_limit(9, 1, 9, group="open")
+        before = kept(probe)
+        probe.redis.delete(probe.key(part))
+        probe.redis.set(probe.key(part), "junk")
+        named = q.check()
+        assert [(p.kind, p.subject) for p in named] == [("wrong type", probe.key(part))]
+        assert q.repair()[:1] == named
+        assert (q.check(), q.repair()) == ([], [])
+        if part not in ("payload", "meta"):  # else they are in the dead letters
+            assert before == kept(probe)
+            q.push("last", group="open")
+            first = ids["invisible"] if part == "invisible" else ids["ready"]
+            tasks = q.pop_many(9)
+            assert (tasks[0].id, tasks[-1].payload) == (first, "last"), part
+            limited = {state.group for state in q.groups() if state.windows}
+            assert limited == (set() if part == "limits" else {"open"})
+        q.drop()
+
+
+def test_lost_settings_keep_no_limit_from_holding(q, probe):
+    """Of `conf` all is lost, but limits of groups hold."""
+    q.set_limit(1, 60, group="g")
+    q.push_many(Push(n, group="g") for n in range(3))
+    probe.redis.delete(probe.key("conf"))
+    probe.redis.set(probe.key("conf"), "junk")
+    with DPQ(probe.redis, q.queue_name, order="fifo", fairness="round_robin") as named:
+        assert [problem.kind for problem in named.check()] == ["wrong type"]
+    q.repair()
+    assert len(q.pop_many(3)) == 1
+
+
+def test_settings_of_partitions(redis, queue_name):
+    """A client that names the number of partitions gets a queue back whose settings were lost."""
+    with DPQ(redis, queue_name, partitions=3) as q:
+        q.push_many(Push(n) for n in range(6))
+        confs = [key_of(tag, "conf") for tag in tags_of(queue_name, 3)]
+        for key in confs:
+            redis.delete(key)
+            redis.set(key, "junk")
+        with DPQ(redis, queue_name, partitions=3) as named:
+            assert {problem.subject for problem in named.check()} == set(confs)
+            named.repair()
+            named.push_many(Push(n) for n in range(3))
+        with DPQ(redis, queue_name) as follows:
+            assert (follows.size(), follows.check(), follows.partitions) == (9, [], 3)
+            follows.drop()
 
 
 # Where a task goes
@@ -245,6 +301,16 @@ def test_waiting_at_a_stale_score(q, probe):
     assert probe.drain() == [1, 2]
 
 
+def test_a_zone_that_is_not_known_here(q, probe, clock):
+    """`check` names such a schedule; a repair leaves it, for other machines may know the zone."""
+    task_id = q.push(1, cron="* * * * *")
+    record = probe.redis.hget(probe.key("meta"), task_id).replace(b" UTC", b" Nowhere/Land")
+    probe.redis.hset(probe.key("meta"), task_id, record)
+    assert q.repair() == []
+    [named] = q.check()
+    assert (named.kind, named.detail) == ("bad schedule", "* * * * * Nowhere/Land")
+
+
 def test_two_tasks_with_one_key(q, probe):
     """Of two tasks with one key its holder keeps it, and the other stays without."""
     holder, other = q.push(1, key="k"), q.push(2, key="x")
@@ -263,6 +329,31 @@ def test_waiting_with_a_score(q, probe):
     assert [problem.kind for problem in q.check()] == ["stale place"]
     assert mended(probe) == {("stale place", task_id), ("in 0 states", task_id)}
     assert probe.drain() == [1, 2]
+
+
+# What is never due
+
+
+def test_never_due(q, probe, clock):
+    """A delayed task is due when its record says so, a lease ends, and a closed group opens."""
+    ids = {"lease": q.push("lease")}
+    q.pop()
+    ids["retried"] = q.push("retried")
+    q.fail(q.pop().task, "no", 60)
+    ids["delayed"] = q.push("delayed", delay=60)
+    q.push("closed", group="g", priority=-1)
+    q.delay_group("g", 30)
+    for part, names in (("invisible", ["lease"]), ("delayed", ["retried", "delayed"])):
+        probe.redis.zadd(probe.key(part), dict.fromkeys((ids[name] for name in names), 9e15))
+    probe.redis.zadd(probe.key("closed"), {"g": float("inf")})
+    mended(probe)
+    due = [q.pop_many(9, visibility=99)]
+    for seconds in (30, 29, 1):
+        clock.advance(seconds)
+        due.append(q.pop_many(9, visibility=99))
+    come = [[task.payload for task in tasks] for tasks in due]
+    assert come == [["lease", "retried"], ["closed"], [], ["delayed"]]
+    assert [task.attempt for task in due[0]] == [2, 2]
 
 
 # Limits
@@ -308,6 +399,15 @@ def test_a_lost_lease_gives_its_share_back(server, q, probe):
     probe.redis.zrem(probe.key("invisible"), lost.id)
     mended(probe)
     assert len(q.pop_many(9)) == 1
+
+
+def test_a_stray_gate_takes_nothing_from_the_queue(server, q, probe):
+    """A gate without a name is not the queue's: its limit grants what it did."""
+    q.set_limit(5, 60)
+    q.push(1)
+    probe.redis.hset(probe.key("gates"), "", "nonsense")
+    mended(probe)
+    assert q.pop().task
 
 
 # Any damage
