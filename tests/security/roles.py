@@ -211,6 +211,7 @@ def scheduler(stage: Stage) -> None:
         owner.drop()
         id_ = owner.push(1, delay=0.1)
         wait_for(lambda: owner.get(id_).state == "ready", owner.stats)
+    wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._queues.keys)
     daemon.stop()
     thread.join(PATIENCE_S)
 

@@ -1,10 +1,13 @@
 """The users of docs/security.md: each may do all that its role needs, and no more."""
 
+import asyncio
 import functools
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 import roles
@@ -14,7 +17,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, ResponseErr
 from roles import CALLS, LINES, PAGE, ROLES, Stage, furnished, words_of
 from typer.testing import CliRunner
 
-from dpq import DPQ
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Task, Worker, _work
 from dpq._keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.cli import app
 from dpq.server import Server, find_all_binaries
@@ -360,6 +363,69 @@ def test_without_eval(server, redis, login, role):
     ROLES[role](stage)
     assert denied(redis) == {"eval"}
     stage.owner().drop()
+
+
+def run_worker(shell: str, stage: Stage, handler: Any, **how: Any) -> None:
+    """Run a worker of one shell or the other; the handler gets it as well."""
+
+    async def main() -> None:
+        async with AsyncDPQ.from_url(stage.url, stage.name) as q:
+            worker = AsyncWorker(q, lambda task: handler(task, worker))
+            await worker.run(signals=False, **how)
+
+    if shell == "asyncio":
+        asyncio.run(main())
+    else:
+        worker = Worker(stage.queue(), lambda task: handler(task, worker))
+        worker.run(signals=False, **how)
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+def test_a_worker_that_may_not_pop(login, shell):
+    """It ends at its start with what the server says, and takes nothing."""
+    stage = login("dpq-scheduler")
+    stage.owner().push(1)
+    with pytest.raises(ResponseError, match=NOT_ALLOWED):
+        run_worker(shell, stage, print)
+    assert stage.owner().stats().ready == 1
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
+    """It goes on as if the server were away, and says why once; until it is empty, it ends."""
+    stage = login("dpq-consumer")
+    tries: list[float] = []
+    seen: list[str] = []
+
+    def may(sign: str) -> None:
+        stage.root.execute_command(
+            "ACL", "SETUSER", "dpq-consumer", f"{sign}eval", f"{sign}evalsha"
+        )
+
+    def pause(_: float) -> float:
+        tries.append(time.monotonic())
+        if len(tries) == 5:
+            may("+")
+        return 0.01
+
+    def handler(task: Task[str], worker: Any) -> None:
+        seen.append(task.payload)
+        if task.payload == "last":
+            worker.stop()
+        else:
+            may("-")
+            stage.owner().push("last")
+
+    monkeypatch.setattr(_work, "longer_pause", pause)
+    stage.owner().push("first")
+    run_worker(shell, stage, handler)
+    assert seen == ["first", "last"]
+    [told] = [text for text in caplog.messages if "again in" in text]
+    assert re.search(NOT_ALLOWED, told)
+    assert len(tries) >= 5
+    stage.owner().push("first")
+    with pytest.raises(NoPermissionError):
+        run_worker(shell, stage, handler, until_empty=True)
 
 
 def test_a_wrong_password_is_told_without_it(server, login, queue_name):
