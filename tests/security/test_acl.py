@@ -98,6 +98,8 @@ def test_enough(server, login, role):
 def listening() -> Iterator[Server]:
     """A server with a port as well: what comes by it is what MONITOR shows with an address."""
     binaries = [each for each in find_all_binaries() if not each.version.startswith("6.")]
+    if not binaries:
+        pytest.skip("Redis 6.2 knows no selectors")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["--bind", "127.0.0.1", "--port", str(port)]
