@@ -6,6 +6,7 @@ follows redirections and finds the new topology; `of` reads it there. Must not k
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,9 +21,11 @@ from redis.client import NEVER_DECODE
 from redis.crc import key_slot
 from redis.exceptions import (
     AskError,
+    AuthenticationError,
     ClusterDownError,
     ClusterError,
     MovedError,
+    NoPermissionError,
     ReadOnlyError,
     RedisClusterException,
     RedisError,
@@ -37,6 +40,8 @@ RIDE_OUT_SECONDS = 3.0
 places, and a cluster that fails over refuses everything. redis-py alone repeats for 0.4 s."""
 
 _PAUSE_SECONDS = 0.1
+
+_FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
 
 _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
 
@@ -86,6 +91,16 @@ def told(error: ResponseError) -> ResponseError:
     if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
         raise RedisConnectionError(text) from error
     return error
+
+
+def forbidden(error: object) -> bool:
+    """Is it the answer to a user who may not log in, or may not do what it asks for?
+
+    It comes again until somebody changes the user. From within a script some servers send a text.
+    """
+    return isinstance(error, AuthenticationError | NoPermissionError) or (
+        isinstance(error, ResponseError) and bool(_FORBIDDEN.search(str(error)))
+    )
 
 
 @contextmanager

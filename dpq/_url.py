@@ -37,14 +37,19 @@ _OF_THE_MASTER = {"username", "password", "db"}
 SCHEMES = "redis://[user:password@]host[:port][/db], rediss://..., unix:///path/to.sock[?db=0], \
 redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/service[/db], \
 rediss+..., embedded: or embedded:DIR"
-_SECRET = re.compile(r"([^?&;,\s]*(?:pass|pwd|secret|token|auth|cred)[^=&]*=)[^&]*", re.IGNORECASE)
+_SECRET = re.compile(
+    r"((?:[^?&;,\s]*(?:pass|pwd|secret|token|auth|cred)[^=&]*"
+    r"|[^?&;,\s=]*%[0-9a-f]{2}[^?&=]*)=)[^&]*",  # a name that is written so hides what it is
+    re.IGNORECASE,
+)
 _NOT_A_PORT = re.compile(r"(//[^/?#:\[\]]*:)(?!\d*(?:[/?#,]|$)).*", re.DOTALL)
 
 
 def mask(url: object) -> str:
     """Return `url` with its password and secret parameters as `***`; accepts anything.
 
-    A malformed URL is masked rather too much than too little.
+    A malformed URL is masked rather too much than too little; a user without a password is taken
+    for a password whose colon was forgotten.
     """
     if not isinstance(url, str):
         return f"<{type(url).__name__}>"
@@ -52,7 +57,7 @@ def mask(url: object) -> str:
     if at:  # a password may hold "/", "?" and "@" by mistake: all up to the last "@" is suspect
         scheme, slashes, user = head.rpartition("//") if head.count("//") == 1 else _cut(head)
         name, colon, _ = user.partition(":")
-        url = f"{scheme}{slashes}{name}{':***' if colon else ''}@{host}"
+        url = f"{scheme}{slashes}{f'{name}:***' if colon else '***'}@{host}"
     else:
         url = _NOT_A_PORT.sub(r"\1***", url)  # "redis://:password", the host forgotten
     return _SECRET.sub(r"\1***", url)

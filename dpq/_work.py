@@ -6,6 +6,7 @@ No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` hav
 import functools
 import inspect
 import logging
+import math
 import os
 import secrets
 import socket
@@ -25,6 +26,7 @@ from dpq._command import Steps, steps_of
 from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
+from dpq._nodes import forbidden
 from dpq._settling import Done, Settling, unsettled
 from dpq._wait import Marker, Watch, watched
 from dpq.errors import ConfigurationError, RateLimited, Reject, Signal
@@ -48,6 +50,9 @@ ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an 
 
 DEFAULT_GRACE = 30.0
 """Seconds that handlers have to finish after a stop: what most process managers grant."""
+
+COMPLAINT_SECONDS = 60.0
+"""How often a worker that goes on trying says that the server forbids it what it does."""
 
 LEAVE_SECONDS = 2.0
 """How long a worker that ends may try to say so: without that it is forgotten a minute later."""
@@ -230,7 +235,14 @@ class Taken(NamedTuple):
 
 
 def none_live(stats: Sequence[Any]) -> bool:
-    """Whether queues hold no live task, as far as their stats (or errors) say."""
+    """Whether queues hold no live task, as far as their stats (or errors) say.
+
+    Raises:
+        RedisError: The user may not look: whoever waits for that would wait for ever.
+    """
+    for count in stats:
+        if forbidden(count):
+            raise count
     return not any(
         isinstance(count, Exception)
         or count.ready + count.delayed + count.invisible + count.waiting
@@ -356,10 +368,13 @@ class WorkerFace(Generic[Q]):
         """Whether it was told to stop."""
         return self._stopping
 
-    def _clock_on(self) -> None:
+    def _clock_on(self, until_empty: bool) -> None:
         """A run begins."""
         self._on = True
+        self._until_empty = until_empty
         self._pause = 0.0
+        self._served: set[int] = set()  # the places of the queues that a pop was allowed of
+        self._complained = -math.inf  # when it was last said that something is forbidden
         self._stopping, self._stop_early = self._stop_early, False
         self.given_back = 0
         self._run_id = secrets.token_urlsafe(9)
@@ -414,13 +429,29 @@ class WorkerFace(Generic[Q]):
     def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep alive what a pop has brought; so the server is there."""
         self._pause = 0.0
+        self._served.add(place)
         queue = self.queues[place]
         hold, seconds = queue._leases.hold, self.visibility or queue.default_visibility
         return [Taken(place, hold(task, seconds)) for task in tasks]
 
-    def _wait_longer(self, error: RedisError) -> float:
-        """The server is away: how long to wait before the next attempt."""
+    def _wait_longer(self, error: RedisError, place: int | None = None) -> float:
+        """The server is away, or forbids it: how long to wait before the next attempt.
+
+        Args:
+            error: What it says.
+            place: The queue of which a pop was asked for, if one was.
+
+        Raises:
+            RedisError: It forbids it, and either never did allow a pop of this queue, or the run is
+                to end by itself, which it could not.
+        """
         self._pause = longer_pause(self._pause)
+        if forbidden(error):
+            if self._until_empty or (place is not None and place not in self._served):
+                raise error
+            if time.monotonic() < self._complained + COMPLAINT_SECONDS:
+                return self._pause
+            self._complained = time.monotonic()
         log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
         return self._pause
 

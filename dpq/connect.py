@@ -14,7 +14,6 @@ at most. A script whose reply is lost may have run, so each is written to be sen
 This module must not read the environment, hold a client, or know what a queue is.
 """
 
-import re
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +29,8 @@ from redis.connection import (
     SSLConnection,
     UnixDomainSocketConnection,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.sentinel import (
     MasterNotFoundError,
     Sentinel,
@@ -39,7 +40,7 @@ from redis.sentinel import (
 )
 
 from ._nodes import reachable
-from ._url import CONNECT_SLACK_S, CONNECT_TIMEOUT_S, Place, explained, mask, read_url
+from ._url import CONNECT_SLACK_S, CONNECT_TIMEOUT_S, Host, Place, explained, mask, read_url
 
 if TYPE_CHECKING:
     from .server import Server
@@ -137,8 +138,35 @@ def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str,
     return {**place.settings, **first, "connection_class": kind}
 
 
+class SentinelFault(RedisConnectionError):
+    """Why a Sentinel could not be asked, in its own words: redis-py shows the class alone."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Asked(Redis):
+    """One of the Sentinels; shown without the settings of its connections."""
+
+    def __repr__(self) -> str:
+        return address_of(self)
+
+    def sentinel_masters(self) -> Any:
+        """Ask which masters it watches."""
+        try:
+            return super().sentinel_masters()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise SentinelFault(str(error)) from error
+
+
+def address_of(client: Any) -> str:
+    """Where a Sentinel is."""
+    settings = client.connection_pool.connection_kwargs
+    return Host(settings["host"], settings["port"]).netloc
+
+
 class _Sentinel(Sentinel):
-    """Does not quote the settings of all its connections in an error."""
+    """Says why no master was found in words of ours."""
 
     def discover_master(self, service_name: str) -> Any:
         """Ask for the address of the master."""
@@ -151,7 +179,7 @@ class _Sentinel(Sentinel):
 def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool:
     sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
-        Redis.from_pool(ConnectionPool(connection_class=kind, **settings))
+        _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
         for settings in place.sentinel_settings()
     ]
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
@@ -160,8 +188,8 @@ def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool
 
 
 def no_master(service: str, error: Exception) -> str:
-    """What redis-py says of Sentinels, without the settings of all connections."""
-    reasons = ", ".join(sorted(set(re.findall(r"> - ([\w:]+)", str(error)))))
+    """What redis-py says of Sentinels, to be read by whoever wrote the URL."""
+    reasons = str(error).removeprefix(f"No master found for {service!r}").removeprefix(" : ")
     return f"no Sentinel names a master {service!r} that is up{reasons and f' ({reasons})'}"
 
 

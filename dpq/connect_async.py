@@ -12,6 +12,7 @@ from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._url import (
@@ -25,7 +26,7 @@ from dpq._url import (
     explained,
     read_url,
 )
-from dpq.connect import no_master, open_as, sentinel_of
+from dpq.connect import SentinelFault, address_of, no_master, open_as, sentinel_of
 
 if TYPE_CHECKING:
     from dpq.server import Server
@@ -88,6 +89,19 @@ def _cluster(place: Place, kind: type[aio.AbstractConnection]) -> Any:
     return client
 
 
+class _Asked(aioredis.Redis):
+    """Async `connect._Asked`."""
+
+    def __repr__(self) -> str:
+        return address_of(self)
+
+    async def sentinel_masters(self) -> Any:
+        try:
+            return await super().sentinel_masters()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise SentinelFault(str(error)) from error
+
+
 class _Sentinel(aio_sentinel.Sentinel):
     """Async `connect._Sentinel`."""
 
@@ -101,7 +115,7 @@ class _Sentinel(aio_sentinel.Sentinel):
 def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
     sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
-        aioredis.Redis.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
+        _Asked.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
         for settings in place.sentinel_settings()
     ]
     return aio_sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's

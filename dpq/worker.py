@@ -122,7 +122,8 @@ class Worker(WorkerFace[DPQ[Any]]):
 
         At the first SIGTERM or SIGINT it pops no more, gives back what it has not begun, lets
         handlers finish within `grace`, and then gives back, uncounted, what is left. A second
-        signal cuts the grace short. When the server goes away it tries again, ever more slowly.
+        signal cuts the grace short. When the server goes away it tries again, ever more slowly;
+        also when its user may pop no more, which it says once a minute.
 
         Args:
             until_empty: End, too, when no live task is left in any of the queues: delayed ones are
@@ -134,6 +135,8 @@ class Worker(WorkerFace[DPQ[Any]]):
 
         Raises:
             ConnectionError: The server cannot be reached at the start.
+            AuthenticationError, ResponseError: The user of the client may not pop from a queue of
+                which it was not allowed a pop before; with `until_empty` at any time.
             Exception: What no handler has raised: a setting that the queue contradicts, a fault of
                 DPQ itself.
         """
@@ -198,7 +201,6 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._gone = threading.Event()
         self._cut_short = threading.Event()
         self._fault: BaseException | None = None
-        self._until_empty = until_empty
         self._idle = 0  # threads that want a task
         self._taken: deque[Taken] = deque()
         self._done: list[Done] = []
@@ -215,7 +217,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         for queue in self.queues:
             queue._ready()
         with self._lock:
-            self._clock_on()
+            self._clock_on(until_empty)
             if self._stopping:
                 self._end()
 
@@ -419,7 +421,7 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _brought(self, place: int, batch: Any) -> list[Taken]:
         """What a pop has brought, kept alive; nothing while the server is away."""
         if isinstance(batch, RedisError):
-            self._wait_out(batch)
+            self._wait_out(batch, place)
             return []
         if isinstance(batch, Exception):
             raise batch
@@ -491,8 +493,8 @@ class Worker(WorkerFace[DPQ[Any]]):
         counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(self.queues[0]._drive_all(counts))
 
-    def _wait_out(self, error: RedisError) -> None:
-        pause = self._wait_longer(error)
+    def _wait_out(self, error: RedisError, place: int | None = None) -> None:
+        pause = self._wait_longer(error, place)
         self._look = True
         if not self._stopping:
             self._ended.wait(pause)
@@ -557,6 +559,10 @@ class Worker(WorkerFace[DPQ[Any]]):
                 if late and not self._exchanging:
                     self._exchange()
             self._flush()
+            with self._lock:
+                if self._until_empty and not (self._running or self._done):
+                    self._look = True  # those who wait for a task may wait for none
+                    self._lock.notify_all()
 
     def _end_overdue(self, limit: float) -> None:
         latest = time.monotonic() - limit

@@ -67,11 +67,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._on = False
 
     async def _run(self, until_empty: bool, signals: bool) -> int:
-        await self._begin()
+        await self._begin(until_empty)
         self._waiter = self._new_waiter()
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
-            working = asyncio.create_task(self._work(until_empty))
+            working = asyncio.create_task(self._work())
             try:
                 await asyncio.shield(working)
             except asyncio.CancelledError:  # nothing is broken off between a pop and its handler
@@ -82,10 +82,10 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 raise
         return self.handled.total()
 
-    async def _work(self, until_empty: bool) -> None:
+    async def _work(self) -> None:
         try:
             while not self._stopping:
-                await self._step(until_empty)
+                await self._step()
         except BaseException:
             self._cut_short()
             await asyncio.shield(asyncio.create_task(self._finish()))
@@ -116,9 +116,9 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     # Beginning and ending
 
-    async def _begin(self) -> None:
+    async def _begin(self, until_empty: bool) -> None:
         self._news = asyncio.get_running_loop().create_future()  # done when something has changed
-        self._clock_on()
+        self._clock_on(until_empty)
         self._gone = asyncio.Event()
         self._grace_left = self.grace
         # Handlers that end together would begin together again, and idle while all are fetched.
@@ -190,7 +190,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     # The loop
 
-    async def _step(self, until_empty: bool) -> None:
+    async def _step(self) -> None:
         """Begin what there is room for; then ask for more, or wait until something has changed."""
         self._fill()
         if self._news.done():
@@ -201,7 +201,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._wait_for_news()
         elif self._look:
             self._look = False
-            await self._ask(min(room, self._at_once), until_empty)
+            await self._ask(min(room, self._at_once))
         else:
             until = time.monotonic() + RECHECK_SECONDS
             self._look = await sleep(self._waiter, self._watches, until, self._news)
@@ -214,7 +214,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         else:
             await self._settle()
 
-    async def _ask(self, room: int, until_empty: bool) -> None:
+    async def _ask(self, room: int) -> None:
         """Settle what is done, and ask queue after queue until there is no room left."""
         if unseen := self._unseen():
             try:
@@ -234,7 +234,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             )
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
-                await self._wait_out(batch)
+                await self._wait_out(batch, place)
                 break
             if isinstance(batch, Exception):
                 raise batch
@@ -251,7 +251,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 await self._waiter.withdraw(owed)
             self._watches = []
             self._look = True
-        elif until_empty and not self._done and await self._all_gone():
+        elif self._until_empty and not self._done and await self._all_gone():
             self._end()
         else:
             self._watches = [watch for each in watches for watch in each]
@@ -293,8 +293,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         counts = [steps_of(commands.stats()) for commands in self._commands]
         return none_live(await self.queues[0]._drive_all(counts))
 
-    async def _wait_out(self, error: RedisError) -> None:
-        give_up = time.monotonic() + self._wait_longer(error)
+    async def _wait_out(self, error: RedisError, place: int | None = None) -> None:
+        give_up = time.monotonic() + self._wait_longer(error, place)
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
             if self._news.done():  # a handler has ended: no reason to ask sooner
                 self._news = asyncio.get_running_loop().create_future()

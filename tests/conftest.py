@@ -95,7 +95,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str:
     if given := config.stash[GIVEN]:
-        return f"server: {given.label}, {given.url}; whatever needs no server is left out"
+        return f"server: {given.label}, {given.shown}; whatever needs no server is left out"
     return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in BINARIES.values())
 
 

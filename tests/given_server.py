@@ -11,6 +11,9 @@ import pytest
 from redis import Redis
 from redis.exceptions import RedisError
 
+from dpq import ConfigurationError
+from dpq._url import explained, mask
+
 FELT = {
     *(
         "CONFIG SET",
@@ -37,13 +40,14 @@ class Given:
     """Stands for a `Server`.
 
     Attributes:
-        url: As it was given.
+        url: As it was given; it may hold a password.
+        shown: The URL without its secrets.
         label: Family and version, as in the ids of tests.
         there: The keys that were there before.
     """
 
     def __init__(self, url: str, client: Redis) -> None:
-        self.url, self._client = url, client
+        self.url, self.shown, self._client = url, mask(url), client
         info = client.info("server")
         family = "valkey" if "valkey_version" in info else "redis"
         version = info.get("valkey_version", info["redis_version"])
@@ -60,14 +64,16 @@ class Given:
         if config.getoption("numprocesses", None) or hasattr(config, "workerinput"):
             raise pytest.UsageError("--url: one process only, as each test looks at all keys")
         try:
-            given = cls(url, Redis.from_url(url))
-        except (RedisError, ValueError) as error:
-            raise pytest.UsageError(f"--url {url}: {error}") from error
+            with explained(mask(url)):  # what is wrong with a URL may quote its password
+                client = Redis.from_url(url)
+            given = cls(url, client)
+        except (RedisError, ConfigurationError) as error:
+            raise pytest.UsageError(f"--url {mask(url)}: {error}") from None
         if given.there and not config.getoption("--beside-keys"):
             named = ", ".join(sorted(str(key) for key in given.there)[:NAMED])
             raise pytest.UsageError(
-                f"--url {url}: {len(given.there)} keys are there, such as {named}. Use an empty "
-                "server or database; or --beside-keys, which leaves them alone"
+                f"--url {given.shown}: {len(given.there)} keys are there, such as {named}. Use an "
+                "empty server or database; or --beside-keys, which leaves them alone"
             )
         return given
 

@@ -4,7 +4,7 @@
 -- KEYS[2]  queues_tick ZSET  the marker that tells one daemon of a new queue
 -- ARGV[1]  name
 --
--- Returns 1 when the queue is new here, else 0.
+-- Returns 1 when the queue is new here, else 0. A marker of another type is left alone: daemons look again anyway.
 -- Lost reply: safe to send again.
 local queues, queues_tick = KEYS[1], KEYS[2]
 local name = ARGV[1]
@@ -16,5 +16,5 @@ if redis.call('SISMEMBER', queues, name) == 1 then -- a user who may only read c
   return 0
 end
 redis.call('SADD', queues, name)
-redis.call('ZADD', queues_tick, '0', 'w')
+redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share it: whoever has broken it stops nobody's first push
 return 1

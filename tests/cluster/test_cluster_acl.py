@@ -6,19 +6,12 @@ from pathlib import Path
 import pytest
 from redis import RedisCluster
 from redis.exceptions import RedisClusterException, ResponseError
-from roles import ROLES, Stage
+from roles import ROLES, Stage, words_of
 from topology import Cluster
 
 import dpq
 
 DOCS = Path(dpq.__file__).parents[1] / "docs"
-LINES = dict(
-    re.findall(
-        r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$",
-        (DOCS / "security.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-)
 PASSWORD = "PASSWORD"  # noqa: S105 - a test's
 
 MORE = re.findall(
@@ -35,7 +28,7 @@ def test_enough(cluster: Cluster, client: RedisCluster, names: list[str], role: 
     home = client.get_default_node()
     name = next(name for name in names if cluster.master_of(name).port == home.port)
     for node in cluster.nodes:
-        words = [*LINES[role].replace("emails", name).split(), *MORE]
+        words = [*words_of(role, name, cluster.binary.version), *MORE]
         node.ask("ACL", "SETUSER", role, "reset", "on", f">{PASSWORD}", *words)
     with cluster.client(username=role, password=PASSWORD) as user:
         stage = Stage(

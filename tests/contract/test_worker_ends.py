@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from support import address_of
+from support import address_of, wait_for
 
 from dpq import (
     DPQ,
@@ -237,6 +237,21 @@ def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None
 
     drain(q, handler)
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
+
+
+def test_the_last_ack_ends_a_drain(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it was sent for itself, while all threads waited for a task."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 60.0)
+    q.push("a")
+
+    def handler(task: Task[Any]) -> None:
+        wait_for(lambda: worker._sleeping, q.stats)
+
+    worker = Worker(q, handler, concurrency=2, prefetch=1)
+    began = time.monotonic()
+    worker.drain()
+    assert time.monotonic() - began < SOON
 
 
 # Hooks

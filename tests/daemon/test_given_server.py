@@ -1,6 +1,9 @@
 """`--url`: the suite as a guest on a server that somebody else runs."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,6 +12,8 @@ from given_server import Given
 from redis import Redis
 
 from dpq.server import Server
+
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +58,29 @@ def test_a_server_that_does_not_answer_is_told() -> None:
     for url in ("unix:///nonexistent/s.sock", "nonsense"):
         with pytest.raises(pytest.UsageError, match=url):
             Given.open(options(), url)
+
+
+def test_no_password_is_shown() -> None:
+    """Not of a server that is away, nor of a URL that cannot be read."""
+    for url in ("unix://:SECRET@/nonexistent/s.sock", "redis://user:SECRET"):
+        with pytest.raises(pytest.UsageError, match=r"--url .*\*\*\*") as refused:
+            Given.open(options(), url)
+        assert "SECRET" not in str(refused.value)
+
+
+def test_a_password_and_a_database(somebodys: Server, client: Redis) -> None:
+    """Tests log in, keep to the database of the URL, and show no password."""
+    client.set("customer", 1)
+    client.config_set("requirepass", "SECRET")
+    url = somebodys.url.replace("unix://", "unix://:SECRET@") + "?db=3"
+    tests = [f"{TESTS}/lua/test_lost_replies.py::test_{name}" for name in ("get", "register")]
+    command = [*(sys.executable, "-m", "pytest"), *("-p", "no:cacheprovider", "--url", url), *tests]
+    with Redis.from_url(url.replace("db=3", "db=0")) as root:
+        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=TESTS)
+        root.config_set("requirepass", "")
+        assert (done.returncode, "4 passed" in done.stdout) == (0, True), done.stdout
+        assert "SECRET" not in done.stdout + done.stderr
+        assert root.keys("*") == [b"customer"]
 
 
 def test_several_processes_are_refused(somebodys: Server) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
@@ -31,6 +32,7 @@ class Proxy:
         self._losing = b""
         self._more = 0
         self._sockets: list[socket.socket] = []
+        self._connections: list[AbstractConnection] = []
         self._threads: list[threading.Thread] = []
         self._listener = self._keep(socket.socket(socket.AF_UNIX))
         self._listener.bind(path)
@@ -72,12 +74,11 @@ class Proxy:
                 self._start(self._serve, client, server)
 
     def _connect(self) -> socket.socket:
-        settings = self._upstream.connection_pool.connection_kwargs
-        if "path" not in settings:
-            return socket.create_connection((settings["host"], settings["port"]))
-        server = socket.socket(socket.AF_UNIX)
-        server.connect(settings["path"])
-        return server
+        """As the client of the server does: with its TLS, its user and its database."""
+        connection = self._upstream.connection_pool.make_connection()
+        self._connections.append(connection)  # with it, its socket would be closed
+        connection.connect()
+        return connection._get_socket()
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """One connection: a request, its reply, a request, ... as redis-py sends them."""

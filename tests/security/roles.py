@@ -1,14 +1,17 @@
 """What each role of docs/security.md does, as calls: all of it must be allowed to its user."""
 
 import asyncio
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from redis import Redis
 from support import PATIENCE_S, wait_for
 
+import dpq
 from dpq import (
     DPQ,
     Adaptive,
@@ -25,6 +28,26 @@ from dpq import (
 )
 from dpq._keys import key_of
 from dpq.testing import Clock
+
+PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
+LINES = dict(re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE))
+
+
+def words_of(role: str, queue_name: str, version: str, *, partitions: bool = False) -> list[str]:
+    """The rules of a line of the page, as it says to change them; a selector is one word.
+
+    Args:
+        role: The user of the line.
+        queue_name: The queue that it is to be for.
+        version: Of the server: Redis 6.2 has no selectors.
+        partitions: The queue has some.
+    """
+    line = LINES[role]
+    if partitions:
+        line = re.sub(r"(~dpq:\{emails)(\}\S*)", r"\1\2 \1{*\2", line)
+    if version.startswith("6."):
+        line = re.sub(r"[()]", "", line)
+    return re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
 
 
 class Stage(NamedTuple):
@@ -120,10 +143,10 @@ def consumer(stage: Stage) -> None:
         clock.advance(3600)
         q.pop()
         owner.drop()
-    _wait(stage)
+    wait(stage)
 
 
-def _wait(stage: Stage) -> None:
+def wait(stage: Stage) -> None:
     """Waiting pops of each kind, woken by a push and by the clock; a worker of each kind."""
     with stage.queue() as q, stage.owner() as owner:
         assert q.pop(timeout=0.01).task is None
@@ -173,6 +196,7 @@ def scheduler(stage: Stage) -> None:
             if n == 20:
                 [lease, *_] = owner.peek(1, "invisible")
                 stage.root.hset(key_of(stage.name, "meta"), lease.id, "no record")
+                clock.advance(1)
             upkeep.promote()
             upkeep.next_event()
         for _ in range(30):
@@ -187,6 +211,7 @@ def scheduler(stage: Stage) -> None:
         owner.drop()
         id_ = owner.push(1, delay=0.1)
         wait_for(lambda: owner.get(id_).state == "ready", owner.stats)
+    wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._queues.keys)
     daemon.stop()
     thread.join(PATIENCE_S)
 
@@ -209,6 +234,7 @@ def overview(stage: Stage) -> None:
         q.groups()
         q.group("a")
         q.next_event()
+        assert [worker.name for worker in q.workers()] == ["w"]
     assert stage.name in known_queues(stage.user)
 
 
@@ -233,6 +259,16 @@ def _furnish(stage: Stage) -> None:
         owner.push(1, delay=60)
         owner.bury(owner.pop().task, "to see it")
         owner.pop_many(2)
+        owner._run(owner._commands.beat("id", "w", "host", 1, 2, 3, 4.0))
+
+
+def damage(stage: Stage) -> None:
+    """Something of some kinds for `repair` to mend."""
+    first, second, *_ = [task.id for task in stage.owner().peek(9)]
+    stage.root.hset(key_of(stage.name, "meta"), first, "no record")
+    stage.root.hdel(key_of(stage.name, "payload"), second)
+    stage.root.delete(key_of(stage.name, "delayed"))
+    stage.root.hset(key_of(stage.name, "gates"), "a", "no gate")
 
 
 def _each(stage: Stage) -> list[Any]:
@@ -263,6 +299,9 @@ def administrator(stage: Stage) -> None:
         q.push(1, 2**60)
         q.bury(q.pop().task, "once more")
         q.dead.purge()
+        assert q.workers()
+        damage(stage)
+        assert q.repair()
         q.purge()
         q.drop()
 
@@ -294,6 +333,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "fail": lambda q, t: q.fail(t),
     "bury": lambda q, t: q.bury(t, "no"),
     "rate_limited": lambda q, t: q.rate_limited(t, 5),
+    "workers": lambda q, t: q.workers(),
     "stats": lambda q, t: q.stats(),
     "limits": lambda q, t: q.limits(),
     "why": lambda q, t: q.why(t.id),
@@ -303,6 +343,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "get": lambda q, t: q.get(t.id),
     "dead.list": lambda q, t: q.dead.list(),
     "check": lambda q, t: q.check(),
+    "repair": lambda q, t: q.repair(),
     "promote": lambda q, t: q.promote(),
     "update": lambda q, t: q.update(q.peek(1)[0].id, priority=3),
     "cancel": lambda q, t: q.cancel(t.id),

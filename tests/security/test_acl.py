@@ -1,27 +1,28 @@
 """The users of docs/security.md: each may do all that its role needs, and no more."""
 
+import asyncio
 import functools
 import re
+import socket
+import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from fnmatch import fnmatchcase
+from typing import Any
 
 import pytest
 import roles
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
-from roles import CALLS, ROLES, Stage, furnished
+from roles import CALLS, LINES, PAGE, ROLES, Stage, furnished, words_of
 from typer.testing import CliRunner
 
-import dpq
-from dpq import DPQ
-from dpq._keys import REGISTRY, key_of
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Task, Worker, _work
+from dpq._keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.cli import app
-from dpq.server import Server
+from dpq.server import Server, find_all_binaries
 
-PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
-LINES = re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE)
-NAMES = [name for name, _ in LINES]
+NAMES = list(LINES)
 TABLE = {
     cells[0].strip(" `"): [cell.strip() for cell in cells[1:]]
     for cells in (
@@ -33,17 +34,14 @@ TABLE = {
 HARMLESS = {"info", "client|setinfo", "client"}
 """What redis-py and DPQ ask for, and do without."""
 
+ENTERS = {"dpq-scheduler": {"sadd"}}
+"""A daemon that meets a queue between its making and its entry in the registry would enter it."""
+
 NOT_ALLOWED = r"permission|NOPERM|ACL failure|can't (run|access)|not allowed"
 """How the servers say it; inside of a script some do not send a NOPERM."""
 
 SHOWN = ["dpq-plain-producer", "dpq-producer", "dpq-consumer", "dpq-scheduler", "dpq-overview"]
 SHOWN += ["dpq-dashboard", "dpq-admin"]
-
-
-def words_of(role: str, queue_name: str) -> list[str]:
-    """The rules of a line, for another queue; a selector in brackets is one word."""
-    rules = dict(LINES)[role].replace("emails", queue_name)
-    return re.findall(r"\([^)]*\)|\S+", rules)
 
 
 Login = Callable[..., Stage]
@@ -54,8 +52,8 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
     """Makes the user of a role, and logs in."""
     clients: list[Redis] = []
 
-    def make(role: str, *more: str) -> Stage:
-        words = words_of(role, queue_name)
+    def make(role: str, *more: str, partitions: bool = False) -> Stage:
+        words = words_of(role, queue_name, server.binary.version, partitions=partitions)
         redis.execute_command("ACL", "SETUSER", role, "reset", "on", ">PASSWORD", *words, *more)
         redis.execute_command("ACL", "LOG", "RESET")
         url = server.url.replace("unix://", f"unix://{role}:PASSWORD@")
@@ -69,8 +67,8 @@ def login(server: Server, redis: Redis, queue_name: str) -> Iterator[Login]:
         redis.execute_command("ACL", "DELUSER", role)
 
 
-def without_selectors(server: Server, role: str) -> None:
-    if "(" in dict(LINES)[role] and server.binary.version.startswith("6."):
+def for_selectors(server: Server) -> None:
+    if server.binary.version.startswith("6."):
         pytest.skip("Redis 6.2 knows no selectors")
 
 
@@ -87,39 +85,87 @@ def test_the_page_has_a_line_for_each_role():
 @pytest.mark.parametrize("role", NAMES)
 def test_enough(server, login, role):
     """A user of each line can do all that its role does, waits and workers included."""
-    without_selectors(server, role)
+    if role == "dpq-admin" and settings.get_current_profile_name() != "soak":
+        pytest.skip("slow: it does what all others do, and test_no_more_than_needed runs it")
     stage = login(role)
     stage.root.script_flush()  # what a client finds after a restart
     ROLES[role](stage)
-    # a daemon that meets a queue between its making and its entry in the registry would enter it
-    assert denied(stage.root) <= ({"sadd"} if role == "dpq-scheduler" else set())
+    assert denied(stage.root) <= ENTERS.get(role, set())
     stage.owner().drop()
+
+
+@pytest.fixture(scope="module")
+def listening() -> Iterator[Server]:
+    """A server with a port as well: what comes by it is what MONITOR shows with an address."""
+    binaries = [each for each in find_all_binaries() if not each.version.startswith("6.")]
+    if not binaries:
+        pytest.skip("Redis 6.2 knows no selectors")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    words = ["--bind", "127.0.0.1", "--port", str(port)]
+    with Server.start(binaries[0], extra_args=words) as server:
+        yield server
+
+
+UNSHOWN = "client|unblock"
+"""MONITOR does not show it."""
+
+
+def used_by(role: str, server: Server, name: str) -> set[tuple[str, str]]:
+    """The commands that a role has run, its scripts' as well, and on which keys; "" for none."""
+    found = set()
+    theirs = False
+    with (
+        Redis.from_url(server.url) as root,
+        socket.socket(socket.AF_UNIX) as monitor,
+        monitor.makefile("r", encoding="latin-1") as lines,
+    ):
+        root.script_flush()
+        root.config_resetstat()
+        root.execute_command("ACL", "LOG", "RESET")
+        words = words_of(role, name, server.binary.version)
+        root.execute_command("ACL", "SETUSER", role, "reset", "on", ">PASSWORD", *words)
+        monitor.connect(server.url.removeprefix("unix://"))
+        monitor.sendall(b"MONITOR\r\n")
+        url = f"redis://{role}:PASSWORD@127.0.0.1:{root.config_get('port')['port']}"
+        with Redis.from_url(url) as user:
+            ROLES[role](Stage(user, root, name, url))
+        assert denied(root) <= ENTERS.get(role, set())
+        if f"cmdstat_{UNSHOWN}" in root.info("commandstats"):
+            found.add((UNSHOWN, ""))
+        root.flushall()
+        for line in lines:
+            who = line.partition("[")[2].partition("]")[0]
+            texts = re.findall(r'"((?:[^"\\]|\\.)*)"', line)
+            if not who.endswith(" lua"):  # what follows as lua is what this one runs
+                theirs = " 127.0.0.1:" in who
+            if texts == ["FLUSHALL"]:
+                return found
+            if theirs:
+                keys = [text for text in texts[1:] if text.startswith(("dpq:{", "{dpq}:"))]
+                command = "|".join(texts[: 2 if texts[0] == "CLIENT" else 1]).lower()
+                found |= {(command, key) for key in keys or [""]}
+    raise AssertionError("the server has ended")
 
 
 @pytest.mark.parametrize("role", NAMES)
-def test_no_more_commands_than_needed(server, login, role, monkeypatch):
-    """Each command of a line is needed: without it, something that the role does is refused."""
-    if server.binary.version.startswith("6."):
-        pytest.skip("one engine of each kind will do")
-    slow = role in ("dpq-admin", "dpq-consumer", "dpq-scheduler") or "(" in dict(LINES)[role]
-    if slow and settings.get_current_profile_name() != "soak":
-        pytest.skip("slow: make soak-tests tries them")
-    monkeypatch.setattr(roles, "PATIENCE_S", 0.5)
-    stage = login(role)
+def test_no_more_than_needed(listening, role, queue_name):
+    """Each command and each key pattern of a line is used by its role, within its own brackets."""
+    used = used_by(role, listening, queue_name)
+    words = words_of(role, queue_name, listening.binary.version)
+    outside = " ".join(word for word in words if word[0] != "(")
     spare = []
-    for word in words_of(role, stage.name):
-        if word[0] == "+" and word != "+eval":
-            login(role, f"-{word[1:]}")
-            stage.owner().drop()
-            stage.user.connection_pool.disconnect()
-            try:
-                ROLES[role](stage)
-            except (ResponseError, AssertionError, ValueError):  # what it looks for is not there
-                continue
-            if not denied(stage.root):
-                spare.append(word)
+    for group in (outside, *(word.strip("()") for word in words if word[0] == "(")):
+        rules = group.split()
+        needed = {
+            rule
+            for command, key in used
+            for pattern in rules
+            if f"+{command}" in rules and (not key or fnmatchcase(f"~{key}", pattern))
+            for rule in (f"+{command}", pattern if key else "")
+        }
+        spare += [rule for rule in rules if rule not in needed]
     assert spare == []
-    stage.owner().drop()
 
 
 SERVER_COMMANDS = [
@@ -153,7 +199,6 @@ SERVER_COMMANDS = [
 @pytest.mark.parametrize("role", NAMES)
 def test_nothing_of_the_server(server, login, role):
     """No role may run a command of the server, or one that DPQ does not use, by hand or by EVAL."""
-    without_selectors(server, role)
     stage = login(role)
     stage.owner().push(1)
     for line in SERVER_COMMANDS:
@@ -170,13 +215,12 @@ def test_nothing_of_the_server(server, login, role):
 @pytest.mark.parametrize("role", NAMES)
 def test_no_other_keys(server, login, role):
     """No role touches keys that are not DPQ's; those for one queue touch no other queue's."""
-    without_selectors(server, role)
     stage = login(role)
     other = stage.name + "-other"
     DPQ(stage.root, other).push("not yours")
     stage.root.hset("another-program", "a", 1)
     keys = ["another-program"]
-    one_queue = "~dpq:*" not in dict(LINES)[role]
+    one_queue = "~dpq:*" not in LINES[role]
     if one_queue:
         keys += [key_of(other, "meta"), key_of(other, "payload")]
     for key in keys:
@@ -209,26 +253,69 @@ def test_no_other_keys(server, login, role):
     stage.root.delete("another-program")
 
 
-def matrix(login: Login) -> dict[str, list[str]]:
-    """Which role may run which call."""
-    found: dict[str, list[str]] = {}
+OF_ONE_QUEUE = [name for name in NAMES if "{emails}" in LINES[name]]
+
+
+@pytest.mark.parametrize("role", OF_ONE_QUEUE)
+def test_what_all_queues_share(server, login, role):
+    """Who has one queue can neither change what all share into something else, nor take from it."""
+    for_selectors(server)
+    stage = login(role)
+    stage.root.delete(REGISTRY, REGISTRY_TICK)
+    for key, wrong in ((REGISTRY, "ZADD {} 1 a"), (REGISTRY_TICK, "SADD {} a")):
+        for line in (wrong, "HSET {} a 1", "HSETNX {} a 1", "HINCRBY {} a 1"):
+            words = line.format(key).split()
+            text = ", ".join(f"'{word}'" for word in words)
+            with pytest.raises(ResponseError, match=NOT_ALLOWED):
+                stage.user.execute_command(*words)
+            with pytest.raises(ResponseError, match=NOT_ALLOWED):
+                stage.user.eval(f"return redis.call({text})", 1, key)
+    DPQ(stage.root, stage.name + "-2").push("goes on")
+    for line in ("ZREM {1} w", "ZPOPMIN {1}", "BZPOPMIN {1} 1", "SREM {0} a", "SMEMBERS {0}"):
+        with pytest.raises(ResponseError, match=NOT_ALLOWED):
+            stage.user.execute_command(*line.format(REGISTRY, REGISTRY_TICK).split())
+    assert stage.root.zrange(REGISTRY_TICK, 0, -1) == [b"w"]
+
+
+@pytest.mark.parametrize("role", OF_ONE_QUEUE)
+def test_partitions(server, login, role):
+    """With the patterns that the page adds for partitions, a role can do the same there."""
+    if "blind" in role:
+        for_selectors(server)
+    stage = login(role, partitions=True)
+    stage.owner(partitions=3).close()
+    (roles.wait if role == "dpq-consumer" else ROLES[role])(stage)
+    assert denied(stage.root) == set()
+    stage.owner().drop()
+
+
+HALF_DONE = {("dpq-plain-producer", "push(group)")}
+"""Refused in the middle: the record of a task that was not accepted stays, in no state."""
+
+
+def test_who_may_call_what(login):
+    """The table of the page is what the server allows, call by call and role by role.
+
+    What a script has written before it was refused breaks no invariant, but as the page says.
+    """
+    table: dict[str, list[str]] = {call: [] for call in CALLS}
+    half_done = set()
     stages = [login(role) for role in SHOWN]
     for call, run in CALLS.items():
-        found[call] = []
-        for stage in stages:
+        for role, stage in zip(SHOWN, stages, strict=True):
             task = furnished(stage)
+            if call == "repair":
+                roles.damage(stage)
             try:
                 run(stage.queue(), task)
             except ResponseError as error:
-                found[call].append("-" if re.search(NOT_ALLOWED, str(error)) else str(error))
+                table[call].append("-" if re.search(NOT_ALLOWED, str(error)) else str(error))
+                if call != "repair" and stage.owner().check():
+                    half_done.add((role, call))
             else:
-                found[call].append("yes")
-    return found
-
-
-def test_the_table_says_who_may_call_what(login):
-    """The table of the page is what the server allows, call by call and role by role."""
-    assert matrix(login) == TABLE
+                table[call].append("yes")
+    assert table == TABLE
+    assert half_done == HALF_DONE
 
 
 def test_looking_changes_nothing(server, login, redis, queue_name):
@@ -251,7 +338,7 @@ def test_looking_changes_nothing(server, login, redis, queue_name):
 
 def test_a_blind_producer_reads_no_payload(server, login):
     """With selectors, a producer can push and not look."""
-    without_selectors(server, "dpq-blind-producer")
+    for_selectors(server)
     stage = login("dpq-blind-producer")
     id_ = stage.queue().push("secret")
     for look in (lambda q: q.get(id_), lambda q: q.peek(), lambda q: q.pop()):
@@ -280,6 +367,69 @@ def test_without_eval(server, redis, login, role):
     stage.owner().drop()
 
 
+def run_worker(shell: str, stage: Stage, handler: Any, **how: Any) -> None:
+    """Run a worker of one shell or the other; the handler gets it as well."""
+
+    async def main() -> None:
+        async with AsyncDPQ.from_url(stage.url, stage.name) as q:
+            worker = AsyncWorker(q, lambda task: handler(task, worker))
+            await worker.run(signals=False, **how)
+
+    if shell == "asyncio":
+        asyncio.run(main())
+    else:
+        worker = Worker(stage.queue(), lambda task: handler(task, worker))
+        worker.run(signals=False, **how)
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+def test_a_worker_that_may_not_pop(login, shell):
+    """It ends at its start with what the server says, and takes nothing."""
+    stage = login("dpq-scheduler")
+    stage.owner().push(1)
+    with pytest.raises(ResponseError, match=NOT_ALLOWED):
+        run_worker(shell, stage, print)
+    assert stage.owner().stats().ready == 1
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
+    """It goes on as if the server were away, and says why once; until it is empty, it ends."""
+    stage = login("dpq-consumer")
+    tries: list[float] = []
+    seen: list[str] = []
+
+    def may(sign: str) -> None:
+        stage.root.execute_command(
+            "ACL", "SETUSER", "dpq-consumer", f"{sign}eval", f"{sign}evalsha"
+        )
+
+    def pause(_: float) -> float:
+        tries.append(time.monotonic())
+        if len(tries) == 5:
+            may("+")
+        return 0.01
+
+    def handler(task: Task[str], worker: Any) -> None:
+        seen.append(task.payload)
+        if task.payload == "last":
+            worker.stop()
+        else:
+            may("-")
+            stage.owner().push("last")
+
+    monkeypatch.setattr(_work, "longer_pause", pause)
+    stage.owner().push("first")
+    run_worker(shell, stage, handler)
+    assert seen == ["first", "last"]
+    [told] = [text for text in caplog.messages if "again in" in text]
+    assert re.search(NOT_ALLOWED, told)
+    assert len(tries) >= 5
+    stage.owner().push("first")
+    with pytest.raises(NoPermissionError):
+        run_worker(shell, stage, handler, until_empty=True)
+
+
 def test_a_wrong_password_is_told_without_it(server, login, queue_name):
     """A login that fails is a clear error that shows no password."""
     stage = login("dpq-consumer")
@@ -287,23 +437,3 @@ def test_a_wrong_password_is_told_without_it(server, login, queue_name):
     with DPQ.from_url(url, queue_name) as q, pytest.raises(AuthenticationError) as refused:
         q.pop()
     assert "not-the-one" not in str(refused.value)
-
-
-HALF_DONE = {("dpq-plain-producer", "push(group)")}
-"""Refused in the middle: the record of a task that was not accepted stays, in no state."""
-
-
-def test_what_a_refused_call_leaves_behind(login):
-    """What a script has written before it was refused breaks no invariant, but as the page says."""
-    found = set()
-    for role in SHOWN:
-        stage = login(role)
-        for call, run in CALLS.items():
-            task = furnished(stage)
-            try:
-                run(stage.queue(), task)
-            except ResponseError:
-                with stage.owner() as owner:
-                    if owner.check():
-                        found.add((role, call))
-    assert found == HALF_DONE

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -287,6 +288,62 @@ def test_no_password_is_shown(certificates):
         q.push(1)
     assert SECRET not in str(away.value)
     opened.close()
+
+
+@pytest.fixture
+def sentinel(tls: Tls, tmp_path: Path) -> Iterator[int]:
+    """The port of a Sentinel that speaks TLS and wants a password, for the server of `tls`."""
+    port, master = free_port(), tls.base.rpartition(":")[2].partition("/")[0]
+    config = tmp_path / "sentinel.conf"
+    config.write_text(
+        "port 0\nsentinel resolve-hostnames yes\nsentinel announce-hostnames yes\n"
+        f"dir {tmp_path}\nrequirepass {SECRET}\ntls-replication yes\n"
+        f"sentinel monitor tasks localhost {master} 1\n"
+    )
+    words = [*tls.words, "--tls-port", str(port)]
+    with subprocess.Popen(
+        [tls.server.binary.path, config, "--sentinel", *words], stdout=subprocess.DEVNULL
+    ) as process:
+        yield port
+        process.terminate()
+
+
+def test_sentinels(tls, sentinel, queue_name):
+    """`rediss+sentinel://` works in both shells; and what is wrong is told, without a password."""
+    base = f"rediss+sentinel://localhost:{sentinel}/tasks"
+    url = f"{base}?{tls.certificates.query(sentinel_password=SECRET)}"
+
+    def works() -> bool:
+        with suppress(RedisConnectionError), DPQ.from_url(url, queue_name) as q:
+            return bool(q.push(1))
+        return False
+
+    async def pop(url: str) -> Any:
+        async with AsyncDPQ.from_url(url, queue_name) as q:
+            popped = await q.pop(timeout=30)
+            await q.drop()
+            return popped.task.payload
+
+    def look(url: str) -> None:
+        with DPQ.from_url(url, queue_name) as q:
+            q.size()
+
+    wait_for(works, lambda: base)
+    assert asyncio.run(pop(url)) == 1
+    strange = tls.certificates.query(ssl_ca_certs=tls.certificates.path("strange.pem"))
+    for call, query, why in (
+        (look, f"{strange}&sentinel_password={SECRET}", "CERTIFICATE_VERIFY_FAILED"),
+        (
+            lambda url: asyncio.run(pop(url)),
+            f"{tls.certificates.query()}&sentinel_password=not-for-{SECRET}",
+            "invalid",
+        ),
+    ):
+        with pytest.raises(RedisConnectionError, match=why) as refused:
+            call(f"{base}?{query}")
+        told = str(refused.value)
+        assert f"no Sentinel names a master 'tasks' that is up (localhost:{sentinel}" in told
+        assert SECRET not in told
 
 
 @pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make soak-tests")
