@@ -108,6 +108,16 @@ def test_an_operation_goes_on_with_what_is_found(commands: Commands[Any], found:
     assert sent[0].script.name == "stats"
 
 
+def test_who_has_not_seen_a_queue_says_no_number(commands: Commands[Any]) -> None:
+    """So a pop that is under way while somebody makes the queue is not refused."""
+    following: Any = Following(commands, ask=2)
+    steps = following.pop(1, None)
+    assert next(steps) == []
+    assert next(steps).args[-1] == 0
+    known = following.settled({"format": "3"})
+    assert next(known.pop(1, None)).args[-1] == 1
+
+
 @pytest.mark.parametrize("stored", ["", "0", "x", "1025", "-1", "9" * 30, "\u0663"])
 def test_a_damaged_count_is_told(commands: Commands[Any], stored: str) -> None:
     """A number of partitions that cannot be one is an error that says so."""
