@@ -318,7 +318,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # who has tasks will not wait
-            args = [self._now(), count, ms, most_bytes - size, UPKEEP_BATCH, who, self._count]
+            room = max(most_bytes - size, 0)  # the first comes in any case
+            args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
                 for task, error in batch.unreadable:

@@ -272,7 +272,7 @@ class PartitionedCommands(Generic[P]):
                 raise result
         done = len(results) - len(missing) - len(refused)
         if refused and done:
-            raise ConfigurationError(f"{refused[0]}; {done} of this key in other groups: changed")
+            raise ConfigurationError(f"{refused[0]}; {done} others of this key were changed")
         if refused or not done:
             raise (refused or missing)[0]
 

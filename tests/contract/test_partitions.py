@@ -156,7 +156,7 @@ def test_what_an_update_of_a_key_has_done_is_said(make: Make) -> None:
     for place in range(3):
         q.push(place, key="k", group=named_for(q, place))
     q.pop()
-    with pytest.raises(ConfigurationError, match=r"running.*; 2 of this key .* changed"):
+    with pytest.raises(ConfigurationError, match=r"running.*; 2 others of this key"):
         q.update(key="k", delay=60)
     assert q.stats().delayed == 2
 
@@ -282,6 +282,16 @@ def test_a_batch_has_its_bytes(make: Make) -> None:
     q = make(ask=4)
     q.push_many(Push("x" * 900_000) for _ in range(16))
     assert sum(len(task.payload) for task in q.pop_many(16)) < 4 * 1024 * 1024 + 4 * 900_000
+
+
+def test_what_cannot_be_read_hides_nothing(make: Make) -> None:
+    """A payload beyond its partition's share of bytes is buried, and what is behind it comes."""
+    q, reader = make(partitions=2), make(partitions=2, ask=2, payload_type=int)
+    q.push("x" * 900_000, 9, key=named_for(q, 0))
+    q.push(7, 0, key=named_for(q, 0, 1))
+    q.push_many(Push(n, 5, key=named_for(q, 1, n)) for n in range(7))
+    assert {task.payload for task in reader.pop_many(8)} == set(range(8))
+    assert len(q.dead.list()) == 1
 
 
 def test_groups_take_turns(make: Make) -> None:
