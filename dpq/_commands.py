@@ -135,7 +135,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             order, aging, fairness, dead_max_tasks, dead_max_age, partitions
         )
         self._mark = ""  # what ids begin with; of a partition
-        self._count = 1  # of the partitions
+        self._count = int(self.named.get("partitions", 0))  # of partitions; 0 before it is known
         self._make: Callable[[], Steps[Any]] = partial(self.open, create=True)
         self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         self._read_batch = partial(_replies.read_batch, self.codec)
@@ -143,11 +143,21 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
 
     def partition(self, place: int, count: int, make: Callable[[], Steps[Any]]) -> Self:
-        """The commands of one partition of so many; `make` is what makes the queue be there."""
+        """The commands of one partition of so many; `make` is what makes the queue be there.
+
+        Also for a client that only follows: what it makes again is divided as it was.
+        """
         part = copy(self)
+        part.named = self.named | {"partitions": str(count)}
         part._tag, part._mark = tags_of(self.queue_name, count)[place], mark_of(place)
         part._make, part._keys, part._count = make, {}, count
         return part
+
+    def undivided(self) -> Self:
+        """These commands, once it is known that the queue has one partition."""
+        whole = copy(self)
+        whole._count = 1
+        return whole
 
     @property
     def markers(self) -> list[str]:
@@ -188,8 +198,10 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
     def drop(self) -> Steps[None]:
         """Remove the queue whole, its own keys last, and from the registry."""
         stored = yield self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        counts = {self._count}
         with suppress(ConfigurationError):  # of a count that cannot be read
-            count = partition_count(stored)
+            counts.add(partition_count(stored))
+        for count in counts:  # both, if the settings are lost, or the queue has others now
             parts = (self.partition(place, count, self._make) for place in range(1, count))
             yield from all_of([part._command("drop", [], same) for part in parts])
         yield self._command("drop", [], same)
@@ -238,6 +250,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                     now_ms = yield self._command("push", [self._now()], _replies.read_time)
                 spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
+        if self._count > 1:
+            args.append(self._count)
         keys = [prepared[2] for prepared in batch]
         command = self._command("push", args, lambda reply: _replies.read_ids(ids, keys, reply))
         while (yield command):  # the queue is new, or was dropped since this client opened it
@@ -283,13 +297,20 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     # Taking
 
-    def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
+    def pop(
+        self,
+        most: int,
+        visibility: float | None,
+        waiter: str = "",
+        most_bytes: int = BATCH_BYTES,
+    ) -> Steps[Batch[P]]:
         """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read.
 
         Args:
             most: Tasks at most.
             visibility: Seconds of the lease, or None.
             waiter: Who asks; see lua/pop.lua.
+            most_bytes: Of payloads at most, but for the first.
         """
         ms = self.lease_ms(most, visibility)
         tasks: list[Task[P]] = []
@@ -297,7 +318,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # who has tasks will not wait
-            args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, who]
+            room = max(most_bytes - size, 0)  # the first comes in any case
+            args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
                 for task, error in batch.unreadable:
@@ -311,7 +333,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             size += batch.size
             if batch.again or (batch.unreadable and not tasks):
                 continue
-            if len(batch.tasks) < count or len(tasks) == most or size >= BATCH_BYTES:
+            if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
                 return batch._replace(tasks=tasks, unreadable=[])
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
@@ -323,7 +345,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def look(self, count: int, waiter: str) -> Steps[Look]:
         """Look at the best ready tasks, after all upkeep; `waiter` is as in `pop`."""
-        args = [self._now(), -count, 0, 0, UPKEEP_BATCH, waiter]
+        args = [self._now(), -count, 0, 0, UPKEEP_BATCH, waiter, self._count]
         seen = Look([], again=True)
         while seen.again:
             seen = yield self._command("pop", args, _replies.read_look)
@@ -508,11 +530,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def promote(self) -> Command[tuple[int, int | None]]:
         """One bounded step of upkeep: how many it moved, and the ms until the next event."""
-        return self._command(
-            "promote",
-            [self._now(), UPKEEP_BATCH],
-            lambda reply: (reply[0], _replies.read_wait(reply[1])),
-        )
+        args = [self._now(), UPKEEP_BATCH, self._count]
+        return self._command("promote", args, _replies.read_promoted)
 
     def next_event(self) -> Command[int | None]:
         """The ms until the next event."""
@@ -545,7 +564,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
         """Keys of another type, which no other script can look at."""
-        args = [self._now(), int(remove), self._count]
+        args = [self._now(), int(remove), max(self._count, 1)]
         return self._command("types", args, lambda reply: _replies.read_problems(reply)[1])
 
     def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:

@@ -42,7 +42,7 @@ def commands_of(plain: Commands[P], ask: int) -> Commands[P]:
 
 def _for_count(plain: Commands[P], count: int, ask: int) -> Commands[P]:
     if count == 1:
-        return plain
+        return plain.undivided()
     return cast("Commands[P]", PartitionedCommands(plain, count, ask))
 
 

@@ -44,6 +44,11 @@ def key_of(tag: str, part: str) -> str:
     return _SHARED.get(part) or f"dpq:{{{tag}}}:{part}"
 
 
+def queue_of(key: str) -> str:
+    """The queue that a key belongs to, whatever its partition."""
+    return key.removeprefix("dpq:{").partition("}")[0].partition("{")[0]
+
+
 def beside(key: str, part: str) -> str:
     """Name another part of the queue that a key belongs to."""
     return f"{key[: key.index('}') + 1]}:{part}"

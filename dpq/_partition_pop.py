@@ -52,7 +52,12 @@ class _Taken(Generic[P]):
     @property
     def left(self) -> int:
         """How many more are wanted."""
-        return 0 if self._size >= BATCH_BYTES else self._most - len(self.tasks)
+        return self._most - len(self.tasks) if self.bytes_left > 0 else 0
+
+    @property
+    def bytes_left(self) -> int:
+        """How many more bytes of payloads are wanted."""
+        return BATCH_BYTES - self._size
 
     def add(self, batches: dict[int, Batch[P] | Exception], order: Sequence[int]) -> set[int]:
         """Add what partitions have answered, in this order of theirs; those that had nothing."""
@@ -174,8 +179,12 @@ class PartitionPop(Generic[P]):
         found = yield from self._look(places, count, looking, taken)
         order = _best(found, count, taken.left)
         shares = Counter(order)
+        size = taken.bytes_left // max(len(order), 1)  # for each task
         results = yield from together(
-            [self._parts[p].pop(share, visibility, taking[p]) for p, share in shares.items()]
+            [
+                self._parts[p].pop(share, visibility, taking[p], size * share)
+                for p, share in shares.items()
+            ]
         )
         batches = dict(zip(shares, results, strict=True))
         over = taken.add(batches, order) | taken.broken

@@ -266,11 +266,15 @@ class PartitionedCommands(Generic[P]):
     def _each_of_key(self, commands: list[Command[None]]) -> Steps[None]:
         results = yield from together([once(command) for command in commands])
         missing = [error for error in results if isinstance(error, TaskNotFoundError)]
+        refused = [error for error in results if isinstance(error, ConfigurationError)]
         for result in results:
-            if isinstance(result, Exception) and not isinstance(result, TaskNotFoundError):
+            if isinstance(result, Exception) and result not in (*missing, *refused):
                 raise result
-        if len(missing) == len(results):
-            raise missing[0]
+        done = len(results) - len(missing) - len(refused)
+        if refused and done:
+            raise ConfigurationError(f"{refused[0]}; {done} others of this key were changed")
+        if refused or not done:
+            raise (refused or missing)[0]
 
     # The whole queue
 
@@ -315,14 +319,22 @@ class PartitionedCommands(Generic[P]):
     def dead_replay(
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second in all: the partitions take turns."""
+        """Make dead tasks live, at most `rate` per second in all: one partition after the other."""
         spacing = spacing_of(rate)
-        named = self._named(ids)
-        each = spacing * len(named)
-        return _total(
-            part.dead_replay_spaced(few, chosen, each, spacing * turn)
-            for turn, (part, few) in enumerate(named)
-        )
+        if not spacing:
+            return _total([part.dead_replay(few, chosen, None) for part, few in self._named(ids)])
+        return self._replay_spaced(self._named(ids), chosen, spacing)
+
+    def _replay_spaced(
+        self,
+        named: list[tuple[Commands[P], list[str] | None]],
+        chosen: Callable[[DeadTask[P]], bool],
+        spacing: float,
+    ) -> Steps[int]:
+        done = 0
+        for part, few in named:
+            done += yield from part.dead_replay_spaced(few, chosen, spacing, done * spacing)
+        return done
 
     def dead_purge(
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
@@ -412,7 +424,7 @@ class PartitionedCommands(Generic[P]):
         """As `Commands.why`, of its partition."""
         part = self._of(task_id(id_))
         told = yield from part.why(id_)
-        return f"{told} (in partition {self.parts.index(part)} of {len(self.parts)})"
+        return f"{told} (in partition {self.parts.index(part) + 1} of {len(self.parts)})"
 
     # Who works: told once, to the first partition
 

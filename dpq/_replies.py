@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from dpq._keys import queue_of
 from dpq._schedule import Later, read_later, read_schedule
 from dpq.codec import Codec
 from dpq.errors import (
@@ -49,6 +50,7 @@ class Code(IntEnum):
     OTHER_GROUP = -4
     AGAIN = -5
     RUNNING = -6
+    OTHER_PARTITIONS = -7
 
 
 class TaskName(NamedTuple):
@@ -202,7 +204,7 @@ def require_version(info: Mapping[str, Any]) -> None:
 def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     """The reply of pop."""
     first = reply[0]
-    if first == Code.AGAIN or first == 0:
+    if first <= 0:
         return _nothing(reply)
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], PayloadError]] = []
@@ -224,6 +226,8 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
+    if reply[0] == Code.OTHER_PARTITIONS:
+        raise miscounted(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
 
@@ -250,8 +254,11 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
 
     Raises:
         DuplicateTaskError: A key is taken and the push forbids that.
-        ConfigurationError: A key's holder is in another group.
+        ConfigurationError: A key's holder is in another group, or the queue has another number of
+            partitions than the client knows.
     """
+    if reply[0] == Code.OTHER_PARTITIONS:
+        raise miscounted(reply)
     if reply[0] < 0:
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
@@ -389,6 +396,35 @@ def read_stats(reply: list[Any]) -> QueueStats:
 def _count(text: bytes) -> int:
     """A running total; 0 for one that is no number any more."""
     return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
+
+
+def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
+    """The reply of promote: how many moved, and the milliseconds until the next event.
+
+    Raises:
+        ConfigurationError: The client knows another number of partitions.
+    """
+    if reply[0] == Code.OTHER_PARTITIONS:
+        raise miscounted(reply)
+    return reply[0], read_wait(reply[1])
+
+
+def miscounted(reply: list[Any]) -> ConfigurationError:
+    """The error for a client that knows another number of partitions than the queue has."""
+    _, stored, known, key = reply
+    return other_partitions(
+        queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace")
+    )
+
+
+def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """The error for two numbers of partitions."""
+    return ConfigurationError(
+        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
+        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
+        "was dropped and made again must be restarted. The number cannot change while the queue is "
+        "stored: let it run empty, drop() it, and begin anew"
+    )
 
 
 def read_wait(reply: int) -> int | None:

@@ -8,7 +8,7 @@ import re
 from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
 from dpq._partitions import MAX_PARTITIONS
-from dpq._replies import read_settings
+from dpq._replies import other_partitions, read_settings
 from dpq.errors import ConfigurationError
 from dpq.models import Fairness, Order
 
@@ -75,11 +75,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         )
     has = settings.get("partitions", "1") if settings else ""
     if has and named.get("partitions", has) != has:
-        raise ConfigurationError(
-            f"partitions is {named['partitions']}, but queue {queue_name!r} is there and has "
-            f"partitions {has}: leave it out to follow the queue, or use another queue. It cannot "
-            "change while the queue is stored: let it run empty, drop() it, and begin anew"
-        )
+        raise other_partitions(queue_name, named["partitions"], has)
     for name, value in named.items():
         if settings.get(name, value) != value:
             raise ConfigurationError(

@@ -53,7 +53,7 @@ class DPQError(Exception):
 
 
 class ConfigurationError(DPQError, ValueError):
-    """An argument or a setting is out of its bounds; nothing was changed."""
+    """An argument or a setting is out of its bounds; nothing was changed, unless it says so."""
 
 
 class PayloadError(DPQError, ValueError):

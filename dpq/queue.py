@@ -210,7 +210,8 @@ class DPQ(QueueFace[P]):
             delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
             group: What it shares a limit with: 1 to 200 bytes.
             key: Makes the task unique while it is stored, dead included: 1 to 200 bytes. In a
-                partitioned queue that holds within its group, or among tasks without one.
+                partitioned queue that holds within its group, or among tasks without one; whether
+                two groups may use the same key depends on where they live (docs/scaling.md).
             on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its
                 payload, priority and delay in place (of a running task the delay is left out);
                 `raise_priority` to the higher; `rerun` it once more after its ack when it is
@@ -294,7 +295,8 @@ class DPQ(QueueFace[P]):
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
     ) -> list[Task[P]]:
-        """Take up to `max_tasks` of the best: 1 to 1000, and up to 4 MiB of payloads.
+        """Take up to `max_tasks` of the best: 1 to 1000, and up to 4 MiB of payloads, but at least
+        one (of each partition that it takes from).
 
         Up to 125 in a round trip; other consumers may pop in between. `timeout` and `visibility`
         are those of `pop`; it waits for the first task only.
@@ -513,7 +515,7 @@ class DPQ(QueueFace[P]):
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
             ConfigurationError: An argument is out of its bounds, or a delay was given for a running
-                task.
+                task. (Where a key names several, the others are changed, and the error says so.)
         """
         self._run(self._commands.update(task_id, key, priority, delay))
 

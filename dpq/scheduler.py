@@ -108,8 +108,9 @@ class Scheduler:
         """Promote in one queue: how many moved, and the seconds until the next event."""
         try:
             moved, wait_ms = queue._run(queue._commands.promote())
-        except ConfigurationError as error:  # stored by a newer DPQ: not ours to touch
+        except ConfigurationError as error:  # by a newer DPQ: not ours to touch; or made anew
             log.error("%s: left alone: %s", queue.queue_name, error)  # noqa: TRY400 - no fault of ours
+            queue._forget()  # the next step looks what it is now
             return 0, RECHECK_SECONDS
         except ResponseError:
             log.exception("%s: the server refuses the step", queue.queue_name)

@@ -24,11 +24,13 @@
 -- ARGV[5]  batch      steps of upkeep at most
 -- ARGV[6]  waiter     "" for one that does not wait, "-" before it waits, "0" after; or the moment, ms,
 --                     with three digits, that this one has been told to watch
+-- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns {lease end, id, record, payload, id, ...}; or {0, us, now} when there is nothing to do: the
 -- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
 -- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
--- {score, order and id, ...} of the first in ready, unless the queue lets none of them run.
+-- {score, order and id, ...} of the first in ready, unless the queue lets none of them run. {-7, ...} to a client
+-- that counts partitions wrong (_same).
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
 -- they took of a limit is spent.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -36,13 +38,14 @@ local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KE
 local conf, stats, wake, tick = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
 local limits, gates, tracked = KEYS[15], KEYS[16], KEYS[17]
 local now, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local batch, waiter = tonumber(ARGV[5]), ARGV[6]
+local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- @include _now
 -- @include _notice
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token')
-local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
+  'queue_gate', 'shut_until', 'token', 'partitions')
+local paused, soonest, moved, stored = settings[1], tonumber(settings[2] or ''), 0, settings[8]
+-- @include _same
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
   -- @include _rest

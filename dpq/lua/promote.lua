@@ -20,14 +20,16 @@
 -- KEYS[17] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
+-- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {moved, ms until the next event or -1}; call again while moved reaches batch.
+-- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...} to a client that
+-- counts partitions wrong (_same).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local gates, tracked = KEYS[16], KEYS[17]
-local now, batch = ARGV[1], tonumber(ARGV[2])
+local now, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
 -- @include _now
 -- @include _record
@@ -41,6 +43,8 @@ local now, batch = ARGV[1], tonumber(ARGV[2])
 -- @include _next
 -- @include _prune
 -- @include _upkeep
+local stored = redis.call('HGET', conf, 'partitions')
+-- @include _same
 local moved = upkeep(batch)
 if redis.call('EXISTS', gates) == 1 then
   prune(20)

@@ -21,11 +21,13 @@
 -- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
 --                     mode", the schedule if it has one (see _recur; of a cron task `first` says when,
 --                     of others the delay), TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
---                     r(aise_priority), a(gain, for rerun) or e(rror). None: only the time is asked for
+--                     r(aise_priority), a(gain, for rerun) or e(rror). None: only the time is asked for. At
+--                     the end the number of partitions as the client knows it, unless it is one
 --
 -- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
--- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; all but 0 change
--- nothing. Each index names a push that met a holder of its key, with the holder's id.
+-- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; {-7, ...} to a client
+-- that counts partitions wrong (_same); all but 0 change nothing. Each index names a push that met a holder of its
+-- key, with the holder's id.
 -- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -38,12 +40,15 @@ local now, args = ARGV[1], ARGV
 if #args == 1 then
   return { 2, stamp }
 end
+local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- @include _bounds
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partitions')
 if not settings[1] then
   return { 1 }
 end
+local stored = settings[7]
+-- @include _same
 -- @include _begin
 local ids, holders, claims, fresh, met = {}, {}, {}, 0, false
 for i = 2, #args, 3 do

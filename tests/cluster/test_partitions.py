@@ -15,7 +15,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
-from dpq._partitions import tags_of
+from dpq._partitions import home_of, tags_of
 from dpq.testing import assert_conserved
 
 LONG = 60.0
@@ -57,16 +57,39 @@ def test_all_masters_hold_the_queue(q: DPQ[Any]) -> None:
     strict.close()
 
 
-def test_a_wait_spans_the_cluster(q: DPQ[Any]) -> None:
-    """A waiting pop is woken from every master, by pushes and by moments; a daemon looks too."""
+def test_a_wait_spans_the_cluster(
+    cluster: Cluster, q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A waiting pop is woken from every partition, by pushes and by moments; a daemon looks too."""
+    for module in ("_wait", "_wait_async", "scheduler"):  # nobody is saved by looking again
+        monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", LONG)
     other: DPQ[Any] = DPQ(q.redis, q.queue_name)
-    for number in range(12):
-        timer = threading.Timer(SOON, other.push, [number], {"delay": SOON * (number % 2)})
+    names = [f"{number}" for number in range(99)]
+    keys = [next(n for n in names if home_of(None, n, 6) == place) for place in range(6)]
+
+    def push_soon(number: int) -> threading.Timer:
+        options = {"delay": SOON * (number // 6), "key": keys[number % 6]}
+        timer = threading.Timer(SOON, other.push, [number], options)
         timer.start()
-        task = q.pop(timeout=LONG).task
-        assert task.payload == number
-        q.ack(task)
+        return timer
+
+    for number in range(12):
+        timer = push_soon(number)
+        popped = q.pop(timeout=PATIENCE_S)
+        assert popped.task.payload == number
+        popped.on_success()
         timer.join()
+
+    async def wait() -> None:
+        async with AsyncDPQ.from_url(cluster.url, q.queue_name) as aq:
+            for number in range(6):
+                timer = push_soon(number)
+                popped = await aq.pop(timeout=PATIENCE_S)
+                assert popped.task.payload == number
+                await popped.on_success()
+                timer.join()
+
+    asyncio.run(asyncio.wait_for(wait(), PATIENCE_S))
     scheduler = Scheduler(q.redis, [q.queue_name])
     running = threading.Thread(target=scheduler.run)
     running.start()

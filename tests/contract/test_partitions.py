@@ -36,7 +36,7 @@ from dpq import (
     _wait,
 )
 from dpq._keys import key_of
-from dpq._partitions import place_of, tags_of
+from dpq._partitions import home_of, place_of, tags_of
 from dpq.cli import app
 from dpq.queue import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
@@ -86,6 +86,12 @@ def places(q: DPQ[Any]) -> Counter[int]:
     return Counter(place_of(id_, q.partitions) for id_ in ids)
 
 
+def named_for(q: DPQ[Any] | AsyncDPQ[Any], place: int, number: int = 0) -> str:
+    """A name whose group, or whose key without one, is at home in a partition."""
+    names = (f"n{n}" for n in itertools.count() if home_of(f"n{n}", None, q.partitions) == place)
+    return next(itertools.islice(names, number, None))
+
+
 # Where tasks go
 
 
@@ -120,25 +126,39 @@ def test_push_many_answers_in_the_order_given(make: Make) -> None:
 
 @engines
 def test_a_key_is_unique_where_its_group_is(make: Make) -> None:
-    """A key is unique among tasks without a group, and within each group."""
+    """A key is unique without a group, and in each; where two share a partition, it is taken."""
     q = make()
     first = q.push("a", key="k")
     assert q.push("b", key="k") == first
     with pytest.raises(DuplicateTaskError):
         q.push("b", key="k", on_duplicate="error")
-    groups = [f"g{n}" for n in range(20)]
-    for group in groups:  # some of them live where the key does
-        try:
+    home = place_of(first, 4)
+    for place in range(4):
+        group = named_for(q, place)
+        if place == home:
+            with pytest.raises(ConfigurationError, match="another group"):
+                q.push("c", key="k", group=group)
+        else:
             assert q.push("c", key="k", group=group) == q.push("d", key="k", group=group)
-        except ConfigurationError as error:
-            assert "another group" in str(error)  # noqa: PT017
-    assert len(q) > 1
+    assert len(q) == 4
     q.update(key="k", priority=7)
     assert {task.priority for task in q.peek(100)} == {7}
     q.cancel(key="k")
     assert len(q) == 0
     with pytest.raises(TaskNotFoundError):
         q.cancel(key="k")
+
+
+@engines
+def test_what_an_update_of_a_key_has_done_is_said(make: Make) -> None:
+    """Where one task of a key cannot be changed and others were, the error says both."""
+    q = make()
+    for place in range(3):
+        q.push(place, key="k", group=named_for(q, place))
+    q.pop()
+    with pytest.raises(ConfigurationError, match=r"running.*; 2 others of this key"):
+        q.update(key="k", delay=60)
+    assert q.stats().delayed == 2
 
 
 # The order
@@ -246,6 +266,32 @@ def test_nothing_starves(make: Make, partitions: int, ask: int, consumers: int) 
                 worst = max(worst, times[number])
     assert worst < math.ceil(partitions / (ask // 2))
     assert not passed
+
+
+def test_a_partition_that_was_empty_is_looked_at(make: Make) -> None:
+    """A better task comes in time, too, where a client with a long backlog has seen nothing yet."""
+    q = make(partitions=8, ask=2)
+    q.push_many(Push(n, key=named_for(q, n % 7, n // 7)) for n in range(140))
+    assert len({q.pop().task.id for _ in range(20)}) == 20
+    best = q.push("best", 1, key=named_for(q, 7))
+    assert best in {q.pop().task.id for _ in range(8)}
+
+
+def test_a_batch_has_its_bytes(make: Make) -> None:
+    """However many partitions are asked, a batch has 4 MiB, and at most one task of each more."""
+    q = make(ask=4)
+    q.push_many(Push("x" * 900_000) for _ in range(16))
+    assert sum(len(task.payload) for task in q.pop_many(16)) < 4 * 1024 * 1024 + 4 * 900_000
+
+
+def test_what_cannot_be_read_hides_nothing(make: Make) -> None:
+    """A payload beyond its partition's share of bytes is buried, and what is behind it comes."""
+    q, reader = make(partitions=2), make(partitions=2, ask=2, payload_type=int)
+    q.push("x" * 900_000, 9, key=named_for(q, 0))
+    q.push(7, 0, key=named_for(q, 0, 1))
+    q.push_many(Push(n, 5, key=named_for(q, 1, n)) for n in range(7))
+    assert {task.payload for task in reader.pop_many(8)} == set(range(8))
+    assert len(q.dead.list()) == 1
 
 
 def test_groups_take_turns(make: Make) -> None:
@@ -361,12 +407,70 @@ def test_a_queue_that_is_there_cannot_be_divided(make: Make, redis: Redis) -> No
     one.push_many(Push(n) for n in range(8))
     assert (one.partitions, len(places(one))) == (4, 4)
     one.drop()
-    assert (
-        redis.keys(f"*{one.queue_name}*") == [key_of(limited.queue_name, "conf").encode()] or True
-    )
     assert not [key for key in redis.keys(f"dpq:{{{one.queue_name}*") if b"-limited" not in key]
     one.push("x")
     assert one.partitions == 1
+
+
+def vanish(redis: Redis, q: DPQ[Any], what: str) -> None:
+    """Take away all of a queue, or only its first partition, as a lost server does."""
+    tags = tags_of(q.queue_name, q.partitions)
+    for tag in tags if what == "all" else tags[:1]:
+        if keys := redis.keys(f"dpq:{{{tag}}}:*"):
+            redis.delete(*keys)
+
+
+@engines
+@pytest.mark.parametrize("what", ["drop", "all", "first"])
+def test_who_follows_makes_it_as_it_was(make: Make, redis: Redis, what: str) -> None:
+    """A client that follows, and goes on when the queue is gone, divides it as before."""
+    q = make()
+    ids = q.push_many(Push(n) for n in range(4))
+    follower: DPQ[Any] = DPQ(redis, q.queue_name)
+    assert len(follower) == 4
+    if what == "drop":
+        q.drop()
+    else:
+        vanish(redis, q, what)
+    ids = [id_ for id_ in ids if place_of(id_, 4)] if what == "first" else []
+    ids += [follower.push(n) for n in range(8)]
+    for late in (DPQ(redis, q.queue_name), DPQ(redis, q.queue_name, partitions=4)):
+        assert {task.id for task in late.peek(20)} == set(ids)
+        assert late.partitions == 4
+        late.close()
+    follower.close()
+
+
+@engines
+@pytest.mark.parametrize(("before", "now"), [(4, 6), (4, 1), (1, 4)])
+def test_a_forgotten_client_is_refused(make: Make, redis: Redis, before: int, now: int) -> None:
+    """One that had the queue open before it was made anew changes nothing, and is told why."""
+    make(partitions=before).push("x")
+    old: DPQ[Any] = DPQ(redis, make(partitions=before).queue_name)
+    assert len(old) == 1
+    scheduler = Scheduler(redis, [old.queue_name])
+    scheduler.run_once()
+    DPQ(redis, old.queue_name).drop()
+    q = make(partitions=now, clock=None)
+    ids = q.push_many(Push(n, delay=SOON) for n in range(12))
+    told = f"partitions is {before}, .* has partitions {now}: .*restarted"
+    for call in [lambda: old.push("y")] * 6 + [old.pop, old.promote, lambda: old.pop(timeout=LONG)]:
+        with pytest.raises(ConfigurationError, match=told):
+            call()
+    assert q.stats().pushed == len(q) == 12
+    wait_for(lambda: scheduler.run_once() < 0 or q.stats().ready == 12, q.stats)  # it looks anew
+    assert {task.id for task in q.pop_many(12)} == set(ids)
+    old.close()
+
+
+@engines
+def test_a_queue_without_its_settings_is_dropped_whole(make: Make, redis: Redis) -> None:
+    """Who knows how many partitions there are removes all of them, whatever is stored."""
+    q = make()
+    q.push_many(Push(n) for n in range(4))
+    vanish(redis, q, "first")
+    q.drop()
+    assert redis.keys(f"dpq:{{{q.queue_name}*") == []
 
 
 @pytest.mark.parametrize("wrong", [0, 1025, 1.0, "4", True])
@@ -396,8 +500,7 @@ def test_a_waiting_pop_follows(
     early: DPQ[Any] = DPQ(redis, queue_name)
     got = start(early.pop, timeout=LONG)
     q = make("", 4, clock=None)
-    home = next(name for name in map(str, range(99)) if q._commands._home(name, None) == 3)
-    id_ = q.push("x", group=home)
+    id_ = q.push("x", group=named_for(q, 3))
     assert got.result(PATIENCE).task.id == id_
     early.close()
 
@@ -407,7 +510,8 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    for module in ("_wait", "_wait_async", "scheduler"):
+        monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
 def blocked(redis: Redis) -> int:
@@ -487,6 +591,20 @@ def test_looking(make: Make, clock: Clock) -> None:
 
 
 @engines
+def test_check_and_repair_look_everywhere(make: Make, redis: Redis) -> None:
+    """What is broken in any partition is found and mended, and no task is lost by it."""
+    q = make(ask=4)
+    ids = q.push_many(Push(n) for n in range(8))
+    for tag in tags_of(q.queue_name, 4):
+        redis.zremrangebyrank(key_of(tag, "ready"), 0, 0)
+    broken = {problem.subject for problem in q.check()}
+    assert sorted(place_of(id_, 4) for id_ in broken) == [0, 1, 2, 3]
+    assert {problem.subject for problem in q.repair()} == broken
+    assert q.check() == []
+    assert {task.id for task in q.pop_many(8)} == set(ids)
+
+
+@engines
 def test_dead_letters(make: Make, clock: Clock) -> None:
     """All of them are listed, the longest dead first, replayed at one rate, and purged."""
     q = make()
@@ -499,10 +617,9 @@ def test_dead_letters(make: Make, clock: Clock) -> None:
     assert [letter.id for letter in q.dead.list(5)] == [letter.id for letter in dead[:5]]
     assert q.dead.purge(reason="odd") == 6
     assert q.dead.replay(rate=2) == 6
-    soon = len(q.pop_many(10, visibility=600))
-    assert soon <= 1
-    clock.advance(20)
-    assert soon + len(q.pop_many(10)) == 6
+    for _ in range(6):  # one each 0.5 s, the first at once, wherever they are
+        assert len(q.pop_many(10, visibility=600)) == 1
+        clock.advance(0.5)
     assert q.dead.replay("no such id") == 0
 
 
@@ -580,7 +697,7 @@ def test_a_daemon_looks_after_all_partitions(redis: Redis, make: Make, start: An
 
 
 @engines
-def test_asyncio(redis: Redis, queue_name: str, server: Any) -> None:
+def test_asyncio(redis: Redis, queue_name: str, server: Any, trusting: None) -> None:
     """The asyncio face and its worker do the same: follow, wait, take and finish."""
     client: Any = aio.Redis.from_url(server.url) if server else fake_asyncio(redis)
 
@@ -595,11 +712,16 @@ def test_asyncio(redis: Redis, queue_name: str, server: Any) -> None:
             first = await waiting
             seen += [task.payload for task in first]
             await q.ack_many(first)
-            late = asyncio.create_task(q.pop(timeout=LONG))
-            await asyncio.sleep(0)
-            await other.push("late", delay=SOON)
-            popped = await late
-            await popped.on_success()
+            for place in range(8):  # in each partition, now and by time
+                late = asyncio.create_task(q.pop(timeout=LONG))
+                if server:
+                    await asyncio.to_thread(
+                        wait_for, lambda: blocked(redis) == 1, redis.client_list
+                    )
+                group = named_for(other, place % 4)
+                await other.push("late", delay=SOON * (place // 4), group=group)
+                popped = await late
+                await popped.on_success()
             await other.push_many([Push(n) for n in range(20, 30)])
 
             async def handle(task: Task[Any]) -> None:

@@ -64,7 +64,7 @@ def face(cls: type) -> dict[str, Any]:
 
 OF_ONE_PARTITION = {
     *("partition", "configure", "register", "close", "look", "ranked", "checked"),
-    *("push_checked", "dead_replay_spaced", "lease_ms"),
+    *("push_checked", "dead_replay_spaced", "lease_ms", "undivided"),
 }
 """What `PartitionedCommands` asks of each."""
 
@@ -106,6 +106,16 @@ def test_an_operation_goes_on_with_what_is_found(commands: Commands[Any], found:
     sent = sent if isinstance(sent, list) else [sent]
     assert [command.script.name for command in sent] == ["stats"] * int(found) or found == "1"
     assert sent[0].script.name == "stats"
+
+
+def test_who_has_not_seen_a_queue_says_no_number(commands: Commands[Any]) -> None:
+    """So a pop that is under way while somebody makes the queue is not refused."""
+    following: Any = Following(commands, ask=2)
+    steps = following.pop(1, None)
+    assert next(steps) == []
+    assert next(steps).args[-1] == 0
+    known = following.settled({"format": "3"})
+    assert next(known.pop(1, None)).args[-1] == 1
 
 
 @pytest.mark.parametrize("stored", ["", "0", "x", "1025", "-1", "9" * 30, "\u0663"])
