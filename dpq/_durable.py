@@ -25,11 +25,17 @@ PROMISES = frozenset(
     {
         *("push", "update", "cancel", "purge", "drop", "replay"),
         *("ack", "fail", "release", "set_visibility", "rate_limited", "bury"),
-        *("pause", "delay_group", "set_limit"),
+        *("pause", "close", "delay_group", "set_limit", "configure"),
     }
 )
 """The scripts whose answer says that something has changed for good. Not pop and extend: a lease
 that is lost costs a redelivery, which may come anyway; nor upkeep, which is done again."""
+
+NOTHING = """\
+if redis.call('HINCRBY', KEYS[1], 'pushed', 0) == 0 then
+  redis.pcall('HDEL', KEYS[1], 'pushed')
+end"""
+"""A write of no effect on `stats`. It leaves nothing where there is no queue."""
 
 WAITAOF_SINCE = (7, 2)
 
@@ -72,7 +78,7 @@ def named_durability(value: Any) -> Durability:
 
 def promises(commands: Sequence[Any]) -> bool:
     """Whether something among these commands is to be confirmed."""
-    return any(command.script.name in PROMISES for command in commands)
+    return any(not command.loose and command.script.name in PROMISES for command in commands)
 
 
 def confirmation(
@@ -90,19 +96,21 @@ def confirmation(
     """
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
     milliseconds = max(1, round(seconds * 1000))
-    keys = (command.keys[0] for command in commands if command.script.name != "drop")
-    key = next(keys, None)
-    nothing = ("HINCRBY", beside(key, "stats"), "pushed", 0) if key else ("PING",)
+    key = next(command.keys[0] for command in commands if promises((command,)))
     wait = ("WAIT", 1, milliseconds) if durability == "replica" else ("WAITAOF", 1, 0, milliseconds)
-    return Words(nothing), Words(wait)
+    return Words(("EVAL", NOTHING, 1, beside(key, "stats"))), Words(wait)
 
 
-def vouched(durability: Durability, reply: Any, answer: Any) -> Any:
-    """A reply, or an `Unconfirmed`, by what the words that wait were answered."""
-    if isinstance(answer, Exception):
-        return Unconfirmed(reply, durability, reason=str(answer))
+def doubt(durability: Durability, nothing: Any, answer: Any) -> Unconfirmed | None:
+    """What is said of all that was sent, by the answers to the words of `confirmation`.
+
+    Without the write the answer says nothing of what an earlier call has changed.
+    """
+    refusal = next((each for each in (answer, nothing) if isinstance(each, Exception)), None)
+    if refusal:
+        return Unconfirmed(None, durability, reason=str(refusal))
     confirmed = int(answer if durability == "replica" else answer[0])
-    return reply if confirmed else Unconfirmed(reply, durability)
+    return None if confirmed else Unconfirmed(None, durability)
 
 
 def require_direct(durability: Durability, direct: bool, client: Any) -> None:
