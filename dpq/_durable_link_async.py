@@ -168,12 +168,15 @@ class _Turns:
 
     async def aclose(self) -> None:
         """Close the connections; calls that are under way are told so."""
-        beginning, self._beginning = self._beginning, None
-        for way in [*self._idle, *self._under_way.values()]:
+        _tell_cut(self._waiting)
+        self._waiting = []
+        ways = [*self._idle, *self._under_way.values()]
+        tasks = [task for task in (self._beginning, *self._under_way) if task]
+        for way in ways:
             await way.aclose()
-        if beginning is not None and beginning.get_loop() is asyncio.get_running_loop():
-            await asyncio.wait((beginning, *self._under_way))
-        self._idle = []
+        loop = asyncio.get_running_loop()
+        if mine := [task for task in tasks if task.get_loop() is loop]:
+            await asyncio.wait(mine)
 
 
 def _tell_cut(waiting: "list[_Waiting]") -> None:

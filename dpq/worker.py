@@ -332,6 +332,11 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._done.append(Done(place, task, error))
                 if self.prefetch and isinstance(error, RateLimited):
                     self._give_back_alike(self._done[-1])
+            done: list[Done] = []
+            if self._confirms:
+                done, self._done = self._done, done
+        if done:
+            self._settle_now(done)
 
     def _give_back_alike(self, done: Done) -> None:
         """What was fetched ahead under the limit that was hit goes back."""
@@ -405,7 +410,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         """Send the next exchange while there are tasks to begin; its reply is read later."""
         if self._stopping or shuts_something(self._done):
             return
-        done, self._done = self._done, []
+        done: list[Done] = []
+        if not self._confirms:
+            done, self._done = self._done, done
         place = self._turns.next()[0]
         asked = settling(done, self._commands)
         pop = self._commands[place].pop(self._low_water, self.visibility)
@@ -434,7 +441,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             except RedisError as error:
                 self._wait_out(error)
                 return done
-        if shuts_something(done):
+        if shuts_something(done) or (done and self._confirms):
             done = self._settle(done)
         watches = self._of_each(self._watches)
         for place in self._turns.next():
@@ -514,9 +521,12 @@ class Worker(WorkerFace[DPQ[Any]]):
         with self._lock:
             done, self._done = self._done, []
         if done:
-            done = self._settle(done)
-            with self._lock:
-                self._done += done
+            self._settle_now(done)
+
+    def _settle_now(self, done: list[Done]) -> None:
+        done = self._settle(done)
+        with self._lock:
+            self._done += done
 
     def _settle(self, done: list[Done]) -> list[Done]:
         """What is to be settled once more."""

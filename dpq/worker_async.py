@@ -223,7 +223,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 await self._wait_out(error)
                 self._look = True
                 return
-        if shuts_something(self._done):
+        if shuts_something(self._done) or self._confirms:
             await self._settle()
         watches = self._of_each(self._watches)
         asked = taken = 0
@@ -372,7 +372,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 if isinstance(error, RateLimited):
                     self._give_back_alike(self._done[-1])
                 self._done_since = min(self._done_since, time.monotonic())
-            self._ended(handling)  # now: the loop would first end all others that are due
+            try:
+                if held and self._confirms:
+                    await self._settle()
+            finally:
+                self._ended(handling)  # now: the loop would first end all others that are due
 
     def _give_back_alike(self, done: Done) -> None:
         """What was fetched ahead under the limit that was hit goes back."""
