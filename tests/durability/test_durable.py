@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import fakeredis
@@ -21,6 +22,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
+from support import PATIENCE_S, wait_for
 
 import dpq
 from dpq import (
@@ -109,10 +111,12 @@ VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "cancel": lambda q, task: q.cancel(task.id),
     "purge": lambda q, _: q.purge("dead"),
     "replay": lambda q, _: q.dead.replay(),
+    "replay of nothing": lambda q, _: q.dead.replay([]),
     "pause": lambda q, _: q.pause(0.001),
     "delay_group": lambda q, _: q.delay_group("g", 0.001),
     "set_limit": lambda q, _: q.set_limit(100, 1, group="g"),
     "clear_limit": lambda q, _: q.clear_limit("g"),
+    "drop": lambda q, _: q.drop(),
 }
 """Calls that tell of something that has changed."""
 
@@ -150,8 +154,13 @@ def test_each_verb_says_when_it_is_not_confirmed(
         q.push_many([Push(n) for n in range(30)])
         q.bury(q.pop().task, "so that one is dead")
         tasks = iter(q.pop_many(25))
+        before = waits(pair)
+        q.rate_limited(next(tasks), 0.001, "queue")
+        assert waits(pair) == before + (2 if partitions else 1)  # the others close, too
         with replica_away(pair, monkeypatch):
             for verb, call in VERBS.items():
+                if verb == "drop":
+                    continue  # at the end
                 task = q.peek(1)[0] if verb in ("update", "cancel") else next(tasks)
                 if verb == "replay":
                     with suppress(NotConfirmedError):
@@ -163,6 +172,8 @@ def test_each_verb_says_when_it_is_not_confirmed(
                     assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
             for call in OTHERS.values():
                 call(q, next(tasks))
+            with pytest.raises(NotConfirmedError, match="drop was done"):
+                q.drop()
         q.drop()
 
 
@@ -189,6 +200,57 @@ def test_what_is_not_confirmed_says_what_was_done(
     assert durable.stats().acked == 2
 
 
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_a_call_waits_in_vain_once(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """What goes in several steps is not waited for again once a step was not confirmed; nor is a
+    script that the server does not know, nor the time that a cron push asks for."""
+    calls: list[Callable[[DPQ[Any]], Any]] = [
+        lambda q: q.push_many([Push(n) for n in range(partitions or 1) for _ in range(450)]),
+        lambda q: q.push("tick", cron="* * * * *"),
+        lambda q: q.purge(),
+        lambda q: pair.master.client.script_flush() and q.push("unknown"),
+        lambda q: q.drop(),
+    ]
+    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
+        q.push("first")
+        with replica_away(pair, monkeypatch):
+            for call in calls:
+                before = waits(pair)
+                with pytest.raises(NotConfirmedError):
+                    call(q)
+                assert waits(pair) == before + 1
+
+
+def test_what_finds_nothing_to_do_asks_all_the_same(
+    pair: Pair, durable: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated purge, replay or drop is not confirmed either, over whichever connection, before
+    the replica has what the first has done; and it leaves nothing of a queue that is gone."""
+    durable.push("a")
+    for call, done in (
+        (lambda q: q.dead.replay(), 1),
+        (lambda q: q.dead.purge(), 1),
+        (lambda q: q.purge(), 3),
+        (lambda q: q.drop(), None),
+    ):
+        if done:
+            durable.push("more")
+            durable.bury(durable.pop().task, "so that one is dead")
+        with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
+            other.pause(0.001)  # so that its connection has nothing left to wait for
+            with replica_away(pair, monkeypatch):
+                for q, result in ((durable, done), (other, done and 0)):
+                    with pytest.raises(NotConfirmedError) as told:
+                        call(q)
+                    assert told.value.result == result
+            assert call(other) == result
+    with pytest.raises(TaskNotFoundError):
+        durable.cancel("AAAAAAAAAAAA")
+    assert pair.master.client.keys(f"*{queue_name}*") == []
+
+
 def test_the_same_call_again_asks_once_more(
     pair: Pair, durable: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +258,7 @@ def test_the_same_call_again_asks_once_more(
     with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
         other.push("first")
         task = other.pop().task
+        other.pause(0.001)  # so that its connection has nothing left to wait for
         with replica_away(pair, monkeypatch):
             with pytest.raises(NotConfirmedError) as told:
                 durable.push("a", key="k")
@@ -258,6 +321,32 @@ def test_lease_and_worker_go_on(
     assert durable.stats().acked == 4
 
 
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_a_worker_takes_tasks_while_acks_wait(
+    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, prefetch: int
+) -> None:
+    """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    begun: SimpleQueue[Any] = SimpleQueue()
+    worker = Worker(durable, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch)
+    running = threading.Thread(target=worker.run, daemon=True)
+    with DPQ.from_url(pair.url, durable.queue_name) as producer:
+        producer.push("first")
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            running.start()
+            for number in range(3):
+                assert begun.get(timeout=PATIENCE_S) == (number or "first")
+                wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
+                producer.push(number + 1)
+            assert begun.get(timeout=PATIENCE_S) == 3
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+            worker.stop()
+            running.join(PATIENCE_S)
+        assert producer.stats().acked == 4
+
+
 # asyncio
 
 
@@ -306,6 +395,39 @@ def test_async_pops_go_past_what_waits(
             await q.drop()
 
     asyncio.run(work())
+
+
+def test_an_async_worker_takes_tasks_while_acks_wait(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a `Worker` does."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
+
+    async def work() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
+            begun: asyncio.Queue[Any] = asyncio.Queue()
+            worker = AsyncWorker(q, lambda task: begun.put_nowait(task.payload), concurrency=4)
+            await producer.push("first")
+            pair.replica.signal(signal.SIGSTOP)
+            try:
+                running = asyncio.create_task(worker.run())
+                for number in range(3):
+                    assert await begun.get() == (number or "first")
+                    while (await producer.stats()).acked <= number:
+                        pass
+                    await producer.push(number + 1)
+                assert await begun.get() == 3
+            finally:
+                pair.replica.signal(signal.SIGCONT)
+            worker.stop()
+            await running
+            assert (await producer.stats()).acked == 4
+            await q.drop()
+            await producer.close()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
 def test_async_calls_that_are_not_confirmed(
@@ -605,6 +727,24 @@ def test_the_guide_shows_how_to_repeat(
         pair.replica.signal(signal.SIGCONT)
         log.handlers.clear()
     assert durable.size() == 1
+
+
+def test_without_its_write_nothing_is_confirmed(pair: Pair, queue_name: str) -> None:
+    """A server that refuses the write that goes before WAIT has not been asked for all."""
+    admin = pair.master.client
+    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", "~*", "+@all", "-hincrby")
+    try:
+        with (
+            DPQ.from_url(
+                pair.url.replace("unix://", "unix://p:pw@"), queue_name, durability="replica"
+            ) as q,
+            pytest.raises(NotConfirmedError, match=r"(?i)hincrby|permissions"),
+        ):
+            q.push("a")
+    finally:
+        admin.execute_command("ACL", "DELUSER", "p")
+        with DPQ.from_url(pair.url, queue_name) as q:
+            q.drop()
 
 
 def test_without_a_replica_nothing_is_confirmed(
