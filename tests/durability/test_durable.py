@@ -51,6 +51,9 @@ GUIDES = Path(__file__).parents[2] / "docs"
 SHORT_S = 0.03
 """How long an unconfirmed call waits here."""
 
+PATIENT = "?socket_timeout=1000"
+"""For a client that waits for a confirmation until the test is over."""
+
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
@@ -99,6 +102,7 @@ def waits(pair: Pair) -> int:
 
 VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "push": lambda q, _: q.push("more"),
+    "push of cron": lambda q, _: q.push("tick", cron="* * * * *"),
     "push_many": lambda q, _: q.push_many([Push("x")] * 3),
     "ack": lambda q, task: q.ack(task),
     "ack_many": lambda q, task: q.ack_many([task]),
@@ -238,6 +242,7 @@ def test_what_finds_nothing_to_do_asks_all_the_same(
         if done:
             durable.push("more")
             durable.bury(durable.pop().task, "so that one is dead")
+            assert durable.dead.purge(reason="another") == durable.dead.purge([]) == 0
         with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
             other.pause(0.001)  # so that its connection has nothing left to wait for
             with replica_away(pair, monkeypatch):
@@ -323,14 +328,17 @@ def test_lease_and_worker_go_on(
 
 @pytest.mark.parametrize("prefetch", [0, 4])
 def test_a_worker_takes_tasks_while_acks_wait(
-    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, prefetch: int
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, prefetch: int
 ) -> None:
     """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     begun: SimpleQueue[Any] = SimpleQueue()
-    worker = Worker(durable, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch)
-    running = threading.Thread(target=worker.run, daemon=True)
-    with DPQ.from_url(pair.url, durable.queue_name) as producer:
+    with (
+        DPQ.from_url(pair.url, queue_name) as producer,
+        DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q,
+    ):
+        worker = Worker(q, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch)
+        running = threading.Thread(target=worker.run, daemon=True)
         producer.push("first")
         pair.replica.signal(signal.SIGSTOP)
         try:
@@ -345,6 +353,7 @@ def test_a_worker_takes_tasks_while_acks_wait(
             worker.stop()
             running.join(PATIENCE_S)
         assert producer.stats().acked == 4
+        producer.drop()
 
 
 # asyncio
@@ -401,11 +410,12 @@ def test_an_async_worker_takes_tasks_while_acks_wait(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a `Worker` does."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
 
     async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+        url = pair.url + PATIENT
+        async with AsyncDPQ.from_url(url, queue_name, durability="replica") as q:
             producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
             begun: asyncio.Queue[Any] = asyncio.Queue()
             worker = AsyncWorker(q, lambda task: begun.put_nowait(task.payload), concurrency=4)
