@@ -6,7 +6,8 @@ behind the scripts that it is for, over the same connection and in the same roun
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from dpq._keys import beside
@@ -30,12 +31,6 @@ PROMISES = frozenset(
 )
 """The scripts whose answer says that something has changed for good. Not pop and extend: a lease
 that is lost costs a redelivery, which may come anyway; nor upkeep, which is done again."""
-
-NOTHING = """\
-if redis.call('HINCRBY', KEYS[1], 'pushed', 0) == 0 then
-  redis.pcall('HDEL', KEYS[1], 'pushed')
-end"""
-"""A write of no effect on `stats`. It leaves nothing where there is no queue."""
 
 WAITAOF_SINCE = (7, 2)
 
@@ -83,11 +78,12 @@ def promises(commands: Sequence[Any]) -> bool:
 
 def confirmation(
     durability: Durability, commands: Sequence[Any], timeout: float | None
-) -> tuple[Words, Words]:
-    """What is sent behind commands: a write of no effect, and the words that wait for all of it.
+) -> tuple[list[Words], list[Words]]:
+    """What is sent before commands, and behind them: a write of no effect, and words that wait.
 
     The write, since a newer server waits for what this connection has written and for nothing else:
-    a call that is repeated, and finds that all is done, has written nothing.
+    a call that is repeated, and finds that all is done, has written nothing. It goes before a drop,
+    which takes away what it has written: behind, it would be left.
 
     Args:
         durability: "replica" or "fsync".
@@ -96,18 +92,28 @@ def confirmation(
     """
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
     milliseconds = max(1, round(seconds * 1000))
-    key = next(command.keys[0] for command in commands if promises((command,)))
     wait = ("WAIT", 1, milliseconds) if durability == "replica" else ("WAITAOF", 1, 0, milliseconds)
-    return Words(("EVAL", NOTHING, 1, beside(key, "stats"))), Words(wait)
+    promised = [command for command in commands if promises((command,))]
+    before = _nothing(command for command in promised if command.script.name == "drop")
+    behind = _nothing(command for command in promised if command.script.name != "drop")
+    return before, [*behind, Words(wait)]
 
 
-def doubt(durability: Durability, nothing: Any, answer: Any) -> Unconfirmed | None:
+def _nothing(commands: Iterable[Any]) -> list[Words]:
+    """A write of no effect to the queue of the first of them, if there is one."""
+    return [
+        Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))
+        for command in islice(commands, 1)
+    ]
+
+
+def doubt(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
     """What is said of all that was sent, by the answers to the words of `confirmation`.
 
-    Without the write the answer says nothing of what an earlier call has changed.
+    Without the write the last answer says nothing of what an earlier call has changed.
     """
-    refusal = next((each for each in (answer, nothing) if isinstance(each, Exception)), None)
-    if refusal:
+    answer = answers[-1]
+    if refusal := next((each for each in answers if isinstance(each, Exception)), None):
         return Unconfirmed(None, durability, reason=str(refusal))
     confirmed = int(answer if durability == "replica" else answer[0])
     return None if confirmed else Unconfirmed(None, durability)

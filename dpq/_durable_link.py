@@ -116,21 +116,40 @@ def timeout_of(node: Node) -> float | None:
     return timeout
 
 
-def judged(
-    durability: Durability, commands: Sequence[Command[Any]], replies: list[Any]
-) -> list[Any]:
-    """The replies of commands, out of all that came: the last two are those of `confirmation`."""
-    *replies, nothing, answer = replies
-    if answer is MISSING:
-        answer = RedisConnectionError("the connection was cut")
-    unsure = doubt(durability, nothing, answer)
-    if unsure:
-        for i, (command, reply) in enumerate(zip(commands, replies, strict=True)):
-            if isinstance(reply, NoScriptError):
+class Vouched:
+    """Commands, and around them what makes the server wait until they are confirmed.
+
+    Attributes:
+        words: All that is to be sent.
+    """
+
+    def __init__(
+        self,
+        durability: Durability,
+        commands: Sequence[Command[Any]],
+        words: Sequence[Any],
+        timeout: float | None,
+    ) -> None:
+        before, behind = confirmation(durability, commands, timeout)
+        self.words = [*before, *words, *behind]
+        self._durability, self._commands, self._first = durability, commands, len(before)
+
+    def judged(self, replies: list[Any]) -> list[Any]:
+        """The replies of the commands, out of all that came."""
+        first, last = self._first, self._first + len(self._commands)
+        answers = replies[:first] + replies[last:]
+        replies = replies[first:last]
+        if answers[-1] is MISSING:
+            answers = [RedisConnectionError("the connection was cut")]
+        unsure = doubt(self._durability, answers)
+        if unsure is None:
+            return replies
+        for i, command in enumerate(self._commands):
+            if isinstance(replies[i], NoScriptError):
                 replies[i] = WaitedInVainError(unsure)
-            elif promises((command,)) and reply is not MISSING:
-                replies[i] = unsure_of(unsure, reply)
-    return replies
+            elif promises((command,)) and replies[i] is not MISSING:
+                replies[i] = unsure_of(unsure, replies[i])
+        return replies
 
 
 class DurableLink(Link):
@@ -159,9 +178,9 @@ class DurableLink(Link):
         words: list[Any] = [command if known else by_text(command) for command in commands]
         if not promises(commands):
             return self._way(node).send(words)
-        words += confirmation(self._durability, commands, timeout_of(node))
-        receive = self._way(node).send(words)
-        return lambda: judged(self._durability, commands, receive())
+        vouched = Vouched(self._durability, commands, words, timeout_of(node))
+        receive = self._way(node).send(vouched.words)
+        return lambda: vouched.judged(receive())
 
     def _again(self, command: Command[Any], refusal: Any) -> Any:
         if not promises((command,)):

@@ -16,15 +16,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 
 from dpq._command import Command
-from dpq._durable import Durability, Unconfirmed, confirmation, promises, require_direct
+from dpq._durable import Durability, Unconfirmed, promises, require_direct
 from dpq._durable_link import (
     BY_CLIENT,
     TRIES,
     MixedPacker,
     SettingsWatch,
+    Vouched,
     WaitedInVainError,
     by_text,
-    judged,
     timeout_of,
     unsure_of,
 )
@@ -156,9 +156,9 @@ class _Turns:
                 for each in waiting
                 for command in each.commands
             ]
-            words += confirmation(self._durability, commands, self._timeout)
-            replies = await way.exchange(self._packer.pack_all(words), len(words))
-            settled = iter(judged(self._durability, commands, replies))
+            vouched = Vouched(self._durability, commands, words, self._timeout)
+            packed = self._packer.pack_all(vouched.words)
+            settled = iter(vouched.judged(await way.exchange(packed, len(vouched.words))))
             for each in waiting:
                 mine = [next(settled) for _ in each.commands]
                 if not each.future.done():  # its caller may have been cancelled

@@ -395,6 +395,9 @@ class Worker(WorkerFace[DPQ[Any]]):
                 done, taken = [each for some in ahead.asked for each in some.done], []
                 done, taken = self._read(ahead)
                 self._plenty = len(taken) == self._low_water
+            elif self._confirms and done:
+                done = self._settle(done)
+                done += self._ask([], room, asleep, taken)
             else:
                 done = self._ask(done, room, asleep, taken)
         finally:
@@ -441,7 +444,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             except RedisError as error:
                 self._wait_out(error)
                 return done
-        if shuts_something(done) or (done and self._confirms):
+        if shuts_something(done):
             done = self._settle(done)
         watches = self._of_each(self._watches)
         for place in self._turns.next():

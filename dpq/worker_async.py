@@ -270,7 +270,9 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
-        done, self._done, self._done_since = self._done, [], math.inf
+        done: list[Done] = []
+        if not (operations and self._confirms):
+            done, self._done, self._done_since = self._done, done, math.inf
         asked = settling(done, self._commands)
         try:
             results = await self.queues[0]._drive_all(
