@@ -22,7 +22,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
-from support import PATIENCE_S, wait_for
+from support import PATIENCE_S, has_waitaof, wait_for
 
 import dpq
 from dpq import (
@@ -672,7 +672,7 @@ def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
 
 def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> None:
     """`fsync` needs Redis 7.2 or Valkey, and an AOF: the first call says so, and what to do."""
-    old = [each for each in find_all_binaries() if each.family == "redis" and each.version < "7.2"]
+    old = [each for each in find_all_binaries() if not has_waitaof(each)]
     for number, binary in enumerate([*old[:1], find_binary()]):
         node = Node(place / f"old-{number}", binary, appendonly="no")
         try:
@@ -696,8 +696,16 @@ def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> No
             node.client.close()
 
 
-@pytest.mark.parametrize(("role", "durability"), [("dpq-producer", "replica"),
-                                                  ("dpq-blind-producer", "fsync")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("role", "durability"),
+    [
+        ("dpq-producer", "replica"),
+        pytest.param(
+            *("dpq-blind-producer", "fsync"),
+            marks=pytest.mark.skipif(not has_waitaof(find_binary()), reason="no WAITAOF"),
+        ),
+    ],
+)
 def test_users_need_the_word_that_waits(
     pair: Pair, queue_name: str, role: str, durability: Any
 ) -> None:
