@@ -396,7 +396,8 @@ class Worker(WorkerFace[DPQ[Any]]):
                 done, taken = self._read(ahead)
                 self._plenty = len(taken) == self._low_water
             elif self._confirms and done:
-                done = self._settle(done)
+                with suppress(RedisError):
+                    done = self._settle(done)
                 done += self._ask([], room, asleep, taken)
             else:
                 done = self._ask(done, room, asleep, taken)
@@ -527,7 +528,8 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._settle_now(done)
 
     def _settle_now(self, done: list[Done]) -> None:
-        done = self._settle(done)
+        with suppress(RedisError):  # then it is to be settled once more, all of it
+            done = self._settle(done)
         with self._lock:
             self._done += done
 

@@ -376,7 +376,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 self._done_since = min(self._done_since, time.monotonic())
             try:
                 if held and self._confirms:
-                    await self._settle()
+                    with suppress(RedisError):  # then it is to be settled once more
+                        await self._settle()
             finally:
                 self._ended(handling)  # now: the loop would first end all others that are due
 
