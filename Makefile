@@ -35,7 +35,7 @@ soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and c
 
 soak-tests: $(VENV)/.test ## the long versions of the tests: models, fuzzers, workers under faults
 	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/contract \
-		tests/cluster tests/sentinel tests/daemon/test_worker_faults.py \
+		tests/cluster tests/sentinel tests/durability tests/daemon/test_worker_faults.py \
 		--hypothesis-profile=soak --timeout=3600 $(ARGS)
 
 clean: ## remove the virtual environment and all caches

@@ -21,12 +21,16 @@ For a list of commands, which travel together, it is sent their raw replies, as 
 
 
 class Command(NamedTuple, Generic[T]):
-    """One call of one script, as a value (a tuple: it is made for every call)."""
+    """One call of one script, as a value (a tuple: it is made for every call).
+
+    `loose`: nobody has to vouch for it, whatever the script promises and `durability` asks for.
+    """
 
     script: Script
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
+    loose: bool = False
 
 
 _Request = Command[Any] | list[Command[Any]]
@@ -132,14 +136,13 @@ class Operation(Generic[T]):
         result: What it has come to, once it asks nothing more.
     """
 
-    __slots__ = ("_action", "_pops", "_request", "_steps", "_unsure", "result")
+    __slots__ = ("_action", "_request", "_steps", "_unsure", "result")
 
     _request: _Request
     result: T
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._pops = False
         self._unsure: Unconfirmed | None = None
         self._action = ""  # the script for which nobody has vouched
 
@@ -156,8 +159,7 @@ class Operation(Generic[T]):
 
         Raises:
             Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended
-                and something of it is not confirmed. (Not of a pop, which may bury something on its
-                way: it has tasks to hand out.)
+                and something of it is not confirmed.
         """
         command = self._request
         if not isinstance(command, Command):
@@ -178,15 +180,12 @@ class Operation(Generic[T]):
             self._request = request = tell(what)
         except StopIteration as end:
             unsure, result = self._unsure, end.value
-            if unsure and not self._pops:
-                result = _sure(unsure, self._action, result)
-            self.result = result
+            self.result = _sure(unsure, self._action, result) if unsure else result
             return None
-        if isinstance(request, Command):
-            self._pops = self._pops or request.script.name == "pop"
-            return (request,)
-        self._pops = self._pops or any(command.script.name == "pop" for command in request)
-        return request
+        commands = (request,) if isinstance(request, Command) else request
+        if self._unsure:  # nobody vouches for the whole, so what is left is not waited for
+            return [command._replace(loose=True) for command in commands]
+        return commands
 
     def _heard(self, command: Command[Any], reply: Any) -> Any:
         """A reply, which may be one that nobody has vouched for."""

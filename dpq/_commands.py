@@ -189,7 +189,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        return self._command("configure", [self._now(), STORAGE_FORMAT, int(create), *flat], read)
+        args = [self._now(), STORAGE_FORMAT, int(create), *flat]
+        return self._command("configure", args, read)._replace(loose=True)  # see SettingsWatch
 
     def register(self) -> Command[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
@@ -197,7 +198,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def drop(self) -> Steps[None]:
         """Remove the queue whole, its own keys last, and from the registry."""
-        stored = yield self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        ask = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        stored = yield ask._replace(loose=True)
         counts = {self._count}
         with suppress(ConfigurationError):  # of a count that cannot be read
             counts.add(partition_count(stored))
@@ -247,7 +249,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
             if line:
                 if now_ms is None:  # the server's clock, since this machine's may be wrong
-                    now_ms = yield self._command("push", [self._now()], _replies.read_time)
+                    ask = self._command("push", [self._now()], _replies.read_time)
+                    now_ms = yield ask._replace(loose=True)
                 spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
         if self._count > 1:
@@ -323,8 +326,9 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
                 for task, error in batch.unreadable:
+                    bury = self.bury(task, f"payload: {error}")
                     with suppress(LeaseLostError):
-                        yield self.bury(task, f"payload: {error}")
+                        yield bury._replace(loose=True)  # there are tasks to hand out
             except Exception:
                 if not tasks:
                     raise
@@ -543,7 +547,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats: QueueStats = yield self.stats()
         removed = 0
-        for name in order if state is None else (state.value,):
+        states = order if state is None else (state.value,)
+        for name in states:
             left = getattr(stats, name)
             while left > 0:
                 gone = yield self._command("purge", [self._now(), name, min(left, PAGE)], same)
@@ -551,6 +556,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                     break
                 removed += gone
                 left -= gone
+        if not removed:  # what an earlier call has removed may still have to be confirmed
+            yield self._command("purge", [self._now(), states[0], 0], same)
         return removed
 
     def check(self) -> Steps[list[Problem]]:
@@ -647,6 +654,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         if ids is not None:
             for batch in _batches([task_id(id_) for id_ in ids], PAGE):
                 done += yield act(batch, done)
+            if not ids:
+                yield act([], done)
             return done
         stats: QueueStats = yield self.stats()
         start, left = 0, stats.dead  # what dies meanwhile stands behind them
@@ -659,6 +668,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             done += gone
             start += len(page) - gone
             left -= len(page)
+        if not done:  # what an earlier call has done may still have to be confirmed
+            yield act([], done)
         return done
 
 

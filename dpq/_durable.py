@@ -6,7 +6,8 @@ behind the scripts that it is for, over the same connection and in the same roun
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from dpq._keys import beside
@@ -25,7 +26,7 @@ PROMISES = frozenset(
     {
         *("push", "update", "cancel", "purge", "drop", "replay"),
         *("ack", "fail", "release", "set_visibility", "rate_limited", "bury"),
-        *("pause", "delay_group", "set_limit"),
+        *("pause", "close", "delay_group", "set_limit", "configure"),
     }
 )
 """The scripts whose answer says that something has changed for good. Not pop and extend: a lease
@@ -72,16 +73,17 @@ def named_durability(value: Any) -> Durability:
 
 def promises(commands: Sequence[Any]) -> bool:
     """Whether something among these commands is to be confirmed."""
-    return any(command.script.name in PROMISES for command in commands)
+    return any(not command.loose and command.script.name in PROMISES for command in commands)
 
 
 def confirmation(
     durability: Durability, commands: Sequence[Any], timeout: float | None
-) -> tuple[Words, Words]:
-    """What is sent behind commands: a write of no effect, and the words that wait for all of it.
+) -> tuple[list[Words], list[Words]]:
+    """What is sent before commands, and behind them: a write of no effect, and words that wait.
 
     The write, since a newer server waits for what this connection has written and for nothing else:
-    a call that is repeated, and finds that all is done, has written nothing.
+    a call that is repeated, and finds that all is done, has written nothing. It goes before a drop,
+    which takes away what it has written: behind, it would be left.
 
     Args:
         durability: "replica" or "fsync".
@@ -90,19 +92,31 @@ def confirmation(
     """
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
     milliseconds = max(1, round(seconds * 1000))
-    keys = (command.keys[0] for command in commands if command.script.name != "drop")
-    key = next(keys, None)
-    nothing = ("HINCRBY", beside(key, "stats"), "pushed", 0) if key else ("PING",)
     wait = ("WAIT", 1, milliseconds) if durability == "replica" else ("WAITAOF", 1, 0, milliseconds)
-    return Words(nothing), Words(wait)
+    promised = [command for command in commands if promises((command,))]
+    before = _nothing(command for command in promised if command.script.name == "drop")
+    behind = _nothing(command for command in promised if command.script.name != "drop")
+    return before, [*behind, Words(wait)]
 
 
-def vouched(durability: Durability, reply: Any, answer: Any) -> Any:
-    """A reply, or an `Unconfirmed`, by what the words that wait were answered."""
-    if isinstance(answer, Exception):
-        return Unconfirmed(reply, durability, reason=str(answer))
+def _nothing(commands: Iterable[Any]) -> list[Words]:
+    """A write of no effect to the queue of the first of them, if there is one."""
+    return [
+        Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))
+        for command in islice(commands, 1)
+    ]
+
+
+def doubt(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
+    """What is said of all that was sent, by the answers to the words of `confirmation`.
+
+    Without the write the last answer says nothing of what an earlier call has changed.
+    """
+    answer = answers[-1]
+    if refusal := next((each for each in answers if isinstance(each, Exception)), None):
+        return Unconfirmed(None, durability, reason=str(refusal))
     confirmed = int(answer if durability == "replica" else answer[0])
-    return reply if confirmed else Unconfirmed(reply, durability)
+    return None if confirmed else Unconfirmed(None, durability)
 
 
 def require_direct(durability: Durability, direct: bool, client: Any) -> None:

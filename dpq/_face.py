@@ -96,7 +96,8 @@ class QueueFace(Generic[P]):
             durability: What has a change when the call that made it returns: `"async"`, the server;
                 `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
                 What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
-                not wait. See docs/durability.md.
+                not wait, nor does this constructor: what it writes is confirmed with the first
+                push. See docs/durability.md.
             partitions: Spread the queue over so many slots of a cluster, 1 to 1024; None follows
                 the queue (at first 1). A group stays in one partition, with its order and limit; so
                 does a key without a group. The order is that of each partition, and between them

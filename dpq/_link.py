@@ -136,17 +136,13 @@ class Link:
         """Ask through the client for the replies that are missing, or of the wrong server."""
         for i, command in enumerate(commands):
             reply = replies[i]
-            if reply is MISSING:
-                replies[i] = self._again(command, known=True)
-            elif isinstance(reply, NoScriptError):
-                replies[i] = self._again(command, known=False)
-            elif refused(reply):
-                replies[i] = self._again(command, known=True)
+            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
+                replies[i] = self._again(command, reply)
         return replies
 
-    def _again(self, command: Command[Any], *, known: bool) -> Any:
+    def _again(self, command: Command[Any], refusal: Any) -> Any:
         """Send a command that got no reply, or went to a server that does not know its script."""
-        return self._by_client(command, known=known)
+        return self._by_client(command, known=not isinstance(refusal, NoScriptError))
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)

@@ -344,8 +344,8 @@ class PartitionedCommands(Generic[P]):
 
     def _named(self, ids: Sequence[str] | None) -> list[tuple[Commands[P], list[str] | None]]:
         """Who is asked for which ids: everybody for all."""
-        if ids is None:
-            return [(part, None) for part in self.parts]
+        if not ids:
+            return [(part, None if ids is None else []) for part in self.parts]
         batches = self._by_place([task_id(id_) for id_ in ids], ids)
         return [(self.parts[place], list(batch.values())) for place, batch in batches.items()]
 

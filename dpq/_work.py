@@ -326,6 +326,9 @@ class WorkerFace(Generic[Q]):
         if order not in get_args(QueueOrder):
             raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
         self.queues: tuple[Q, ...] = tuple(named)
+        self._confirms = self.queues[0].durability != "async"
+        """What ends a delivery waits to be confirmed: then not together with a pop, whose leases
+        would run out meanwhile, but in the place of the handler that has ended."""
         hooks = {"before": before, "after": after, "on_error": on_error}
         for what, hook in hooks.items():
             if hook is not None and not callable(hook):

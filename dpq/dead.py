@@ -50,7 +50,8 @@ class DeadLetters(Generic[P]):
         """Make dead tasks live again, with all their attempts before them and their old places.
 
         Args:
-            ids: One id or several; None for all that the filters choose.
+            ids: One id or several; None for all that the filters choose. None at all, `[]`, changes
+                nothing: with `durability` that only asks whether all so far is confirmed.
             reason: Only those with this reason.
             group: Only those of this group.
             where: Only those for which it is true.

@@ -141,8 +141,9 @@ class NotConfirmedError(DPQError):
     """The call was done, and what `durability` asks for has not been confirmed in time.
 
     The queue has changed, and is likely to stay so; only a failover or a power cut right now may
-    take it back. The same call again is safe and asks once more, if it names what it is about: a
-    task, an id, a key. A push without a `key` would add a second task.
+    take it back. Most calls can be made again: they find it done and ask once more. A push can not,
+    unless its `key` is still stored: it would add another task. docs/durability.md, "When nobody
+    confirms", says what to do.
 
     Attributes:
         action: What was done: `"push"`, `"ack"`, ...
@@ -161,8 +162,8 @@ class NotConfirmedError(DPQError):
         because = f" ({reason})" if reason else ""
         super().__init__(
             f"{action} was done, and returned {result!r:.200}, but {confirmed} of 1 {wanted} has "
-            f"confirmed it in time{because}: {risk} may take it back. The same call again is safe, "
-            "but for a push without a key, which would add a second task"
+            f"confirmed it in time{because}: {risk} may take it back. The same call asks once "
+            "more; but a push adds another task, unless its key is still stored"
         )
         self.action = action
         self.result = result

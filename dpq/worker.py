@@ -334,6 +334,11 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._done.append(Done(place, task, error))
                 if self.prefetch and isinstance(error, RateLimited):
                     self._give_back_alike(self._done[-1])
+            done: list[Done] = []
+            if self._confirms:
+                done, self._done = self._done, done
+        if done:
+            self._settle_now(done)
 
     def _give_back_alike(self, done: Done) -> None:
         """What was fetched ahead under the limit that was hit goes back."""
@@ -392,6 +397,10 @@ class Worker(WorkerFace[DPQ[Any]]):
                 done, taken = [each for some in ahead.asked for each in some.done], []
                 done, taken = self._read(ahead)
                 self._plenty = len(taken) == self._low_water
+            elif self._confirms and done:
+                with suppress(RedisError):
+                    done = self._settle(done)
+                done += self._ask([], room, asleep, taken)
             else:
                 done = self._ask(done, room, asleep, taken)
         finally:
@@ -407,7 +416,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         """Send the next exchange while there are tasks to begin; its reply is read later."""
         if self._stopping or shuts_something(self._done):
             return
-        done, self._done = self._done, []
+        done: list[Done] = []
+        if not self._confirms:
+            done, self._done = self._done, done
         place = self._turns.next()[0]
         asked = settling(done, self._commands)
         pop = self._commands[place].pop(self._low_water, self.visibility)
@@ -516,9 +527,13 @@ class Worker(WorkerFace[DPQ[Any]]):
         with self._lock:
             done, self._done = self._done, []
         if done:
+            self._settle_now(done)
+
+    def _settle_now(self, done: list[Done]) -> None:
+        with suppress(RedisError):  # then it is to be settled once more, all of it
             done = self._settle(done)
-            with self._lock:
-                self._done += done
+        with self._lock:
+            self._done += done
 
     def _settle(self, done: list[Done]) -> list[Done]:
         """What is to be settled once more."""

@@ -223,7 +223,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 await self._wait_out(error)
                 self._look = True
                 return
-        if shuts_something(self._done):
+        if shuts_something(self._done) or self._confirms:
             await self._settle()
         watches = self._of_each(self._watches)
         asked = taken = 0
@@ -270,7 +270,9 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
-        done, self._done, self._done_since = self._done, [], math.inf
+        done: list[Done] = []
+        if not (operations and self._confirms):
+            done, self._done, self._done_since = self._done, done, math.inf
         asked = settling(done, self._commands)
         try:
             results = await self.queues[0]._drive_all(
@@ -372,7 +374,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 if isinstance(error, RateLimited):
                     self._give_back_alike(self._done[-1])
                 self._done_since = min(self._done_since, time.monotonic())
-            self._ended(handling)  # now: the loop would first end all others that are due
+            try:
+                if held and self._confirms:
+                    with suppress(RedisError):  # then it is to be settled once more
+                        await self._settle()
+            finally:
+                self._ended(handling)  # now: the loop would first end all others that are due
 
     def _give_back_alike(self, done: Done) -> None:
         """What was fetched ahead under the limit that was hit goes back."""

@@ -9,6 +9,9 @@ from typing import Any
 
 from redis import Redis, SSLConnection
 
+from dpq._durable import WAITAOF_SINCE
+from dpq.server import Binary
+
 PATIENCE_S = 30
 """Generous: nothing here takes a second on an idle machine."""
 
@@ -19,6 +22,12 @@ def wait_for(condition: Callable[[], object], seen: Callable[[], object]) -> Non
     while not condition():
         assert time.monotonic() < give_up, f"after {PATIENCE_S} s: {seen()}"
         time.sleep(0.005)
+
+
+def has_waitaof(binary: Binary) -> bool:
+    """Whether a server can say when something is on its disk."""
+    version = tuple(int(number) for number in binary.version.split(".")[:2])
+    return binary.family != "redis" or version >= WAITAOF_SINCE
 
 
 def address_of(redis: Redis) -> dict[str, Any]:

@@ -18,7 +18,7 @@
 -- KEYS[16] tracked    ZSET    leases whose end lets others run
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
--- ARGV[3]  most       tasks at most
+-- ARGV[3]  most       tasks at most; 0 changes nothing
 -- ARGV[4..]            ids: only these
 --
 -- Returns how many it removed; call again until it says 0. The holder of a running task finds it gone.
@@ -43,7 +43,7 @@ local members, removed = {}, 0
 for i = 4, #args do
   members[#members + 1] = redis.call('ZSCORE', set, args[i]) and args[i] or nil
 end
-if #args < 4 then
+if #args < 4 and most > 0 then
   members = redis.call('ZRANGE', set, 0, most - 1)
 end
 for _, member in ipairs(members) do

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import fakeredis
@@ -21,6 +22,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 from redis.retry import Retry as Retries
 from soak.servers import Node, Pair
+from support import PATIENCE_S, has_waitaof, wait_for
 
 import dpq
 from dpq import (
@@ -48,6 +50,9 @@ GUIDES = Path(__file__).parents[2] / "docs"
 
 SHORT_S = 0.03
 """How long an unconfirmed call waits here."""
+
+PATIENT = "?socket_timeout=1000"
+"""For a client that waits for a confirmation until the test is over."""
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +102,7 @@ def waits(pair: Pair) -> int:
 
 VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "push": lambda q, _: q.push("more"),
+    "push of cron": lambda q, _: q.push("tick", cron="* * * * *"),
     "push_many": lambda q, _: q.push_many([Push("x")] * 3),
     "ack": lambda q, task: q.ack(task),
     "ack_many": lambda q, task: q.ack_many([task]),
@@ -109,10 +115,12 @@ VERBS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "cancel": lambda q, task: q.cancel(task.id),
     "purge": lambda q, _: q.purge("dead"),
     "replay": lambda q, _: q.dead.replay(),
+    "replay of nothing": lambda q, _: q.dead.replay([]),
     "pause": lambda q, _: q.pause(0.001),
     "delay_group": lambda q, _: q.delay_group("g", 0.001),
     "set_limit": lambda q, _: q.set_limit(100, 1, group="g"),
     "clear_limit": lambda q, _: q.clear_limit("g"),
+    "drop": lambda q, _: q.drop(),
 }
 """Calls that tell of something that has changed."""
 
@@ -150,8 +158,13 @@ def test_each_verb_says_when_it_is_not_confirmed(
         q.push_many([Push(n) for n in range(30)])
         q.bury(q.pop().task, "so that one is dead")
         tasks = iter(q.pop_many(25))
+        before = waits(pair)
+        q.rate_limited(next(tasks), 0.001, "queue")
+        assert waits(pair) == before + (2 if partitions else 1)  # the others close, too
         with replica_away(pair, monkeypatch):
             for verb, call in VERBS.items():
+                if verb == "drop":
+                    continue  # at the end
                 task = q.peek(1)[0] if verb in ("update", "cancel") else next(tasks)
                 if verb == "replay":
                     with suppress(NotConfirmedError):
@@ -163,6 +176,8 @@ def test_each_verb_says_when_it_is_not_confirmed(
                     assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
             for call in OTHERS.values():
                 call(q, next(tasks))
+            with pytest.raises(NotConfirmedError, match="drop was done"):
+                q.drop()
         q.drop()
 
 
@@ -189,6 +204,56 @@ def test_what_is_not_confirmed_says_what_was_done(
     assert durable.stats().acked == 2
 
 
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_a_call_waits_in_vain_once(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, partitions: int | None
+) -> None:
+    """What goes in several steps is not waited for again once a step was not confirmed; nor is a
+    script that the server does not know, nor the time that a cron push asks for."""
+    calls: list[Callable[[DPQ[Any]], Any]] = [
+        lambda q: q.push_many([Push(n) for n in range(partitions or 1) for _ in range(450)]),
+        lambda q: q.push("tick", cron="* * * * *"),
+        lambda q: q.purge(),
+        lambda q: pair.master.client.script_flush() and q.push("unknown"),
+        lambda q: q.drop(),
+    ]
+    with DPQ.from_url(pair.url, queue_name, durability="replica", partitions=partitions) as q:
+        q.push("first")
+        with replica_away(pair, monkeypatch):
+            for call in calls:
+                before = waits(pair)
+                with pytest.raises(NotConfirmedError):
+                    call(q)
+                assert waits(pair) == before + 1
+
+
+def test_what_finds_nothing_to_do_asks_all_the_same(
+    pair: Pair, durable: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A repeated purge, replay or drop is not confirmed either, over whichever connection, before
+    the replica has what the first has done; and it leaves nothing of a queue that is gone."""
+    durable.push("a")
+    for call, done in (
+        (lambda q: q.dead.replay(), 1),
+        (lambda q: q.dead.purge(), 1),
+        (lambda q: q.purge(), 3),
+        (lambda q: q.drop(), None),
+    ):
+        if done:
+            durable.push("more")
+            durable.bury(durable.pop().task, "so that one is dead")
+            assert durable.dead.purge(reason="another") == durable.dead.purge([]) == 0
+        with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
+            other.pause(0.001)  # so that its connection has nothing left to wait for
+            with replica_away(pair, monkeypatch):
+                for q, result in ((durable, done), (other, done and 0)):
+                    with pytest.raises(NotConfirmedError) as told:
+                        call(q)
+                    assert told.value.result == result
+            assert call(other) == result
+    assert pair.master.client.keys(f"*{queue_name}*") == []
+
+
 def test_the_same_call_again_asks_once_more(
     pair: Pair, durable: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +261,7 @@ def test_the_same_call_again_asks_once_more(
     with DPQ.from_url(pair.url, queue_name, durability="replica") as other:
         other.push("first")
         task = other.pop().task
+        other.pause(0.001)  # so that its connection has nothing left to wait for
         with replica_away(pair, monkeypatch):
             with pytest.raises(NotConfirmedError) as told:
                 durable.push("a", key="k")
@@ -258,6 +324,36 @@ def test_lease_and_worker_go_on(
     assert durable.stats().acked == 4
 
 
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_a_worker_takes_tasks_while_acks_wait(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, prefetch: int
+) -> None:
+    """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    begun: SimpleQueue[Any] = SimpleQueue()
+    with (
+        DPQ.from_url(pair.url, queue_name) as producer,
+        DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q,
+    ):
+        worker = Worker(q, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch)
+        running = threading.Thread(target=worker.run, daemon=True)
+        producer.push("first")
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            running.start()
+            for number in range(3):
+                assert begun.get(timeout=PATIENCE_S) == (number or "first")
+                wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
+                producer.push(number + 1)
+            assert begun.get(timeout=PATIENCE_S) == 3
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+            worker.stop()
+            running.join(PATIENCE_S)
+        assert producer.stats().acked == 4
+        producer.drop()
+
+
 # asyncio
 
 
@@ -306,6 +402,40 @@ def test_async_pops_go_past_what_waits(
             await q.drop()
 
     asyncio.run(work())
+
+
+def test_an_async_worker_takes_tasks_while_acks_wait(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a `Worker` does."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
+
+    async def work() -> None:
+        url = pair.url + PATIENT
+        async with AsyncDPQ.from_url(url, queue_name, durability="replica") as q:
+            producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
+            begun: asyncio.Queue[Any] = asyncio.Queue()
+            worker = AsyncWorker(q, lambda task: begun.put_nowait(task.payload), concurrency=4)
+            await producer.push("first")
+            pair.replica.signal(signal.SIGSTOP)
+            try:
+                running = asyncio.create_task(worker.run())
+                for number in range(3):
+                    assert await begun.get() == (number or "first")
+                    while (await producer.stats()).acked <= number:
+                        pass
+                    await producer.push(number + 1)
+                assert await begun.get() == 3
+            finally:
+                pair.replica.signal(signal.SIGCONT)
+            worker.stop()
+            await running
+            assert (await producer.stats()).acked == 4
+            await q.drop()
+            await producer.close()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
 
 def test_async_calls_that_are_not_confirmed(
@@ -542,7 +672,7 @@ def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
 
 def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> None:
     """`fsync` needs Redis 7.2 or Valkey, and an AOF: the first call says so, and what to do."""
-    old = [each for each in find_all_binaries() if each.family == "redis" and each.version < "7.2"]
+    old = [each for each in find_all_binaries() if not has_waitaof(each)]
     for number, binary in enumerate([*old[:1], find_binary()]):
         node = Node(place / f"old-{number}", binary, appendonly="no")
         try:
@@ -566,8 +696,16 @@ def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> No
             node.client.close()
 
 
-@pytest.mark.parametrize(("role", "durability"), [("dpq-producer", "replica"),
-                                                  ("dpq-blind-producer", "fsync")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("role", "durability"),
+    [
+        ("dpq-producer", "replica"),
+        pytest.param(
+            *("dpq-blind-producer", "fsync"),
+            marks=pytest.mark.skipif(not has_waitaof(find_binary()), reason="no WAITAOF"),
+        ),
+    ],
+)
 def test_users_need_the_word_that_waits(
     pair: Pair, queue_name: str, role: str, durability: Any
 ) -> None:
@@ -591,20 +729,57 @@ def test_users_need_the_word_that_waits(
 def test_the_guide_shows_how_to_repeat(
     pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What docs/durability.md shows runs as it stands, and ends when the replica is back."""
+    """What docs/durability.md shows runs as it stands: it ends when the replica is back, and when
+    it stays away, after as many runs of the task at the most as it has tries."""
     guide = GUIDES.joinpath("durability.md").read_text()
-    shown = re.findall(r"```python\n(while True:.*?)```", guide, re.DOTALL)
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+    (shown,) = re.findall(r"```python\n(for _ in .*?)```", guide, re.DOTALL)
     log = logging.getLogger("guide")
     log.addHandler(logging.Handler())
-    log.handlers[-1].emit = lambda _: pair.replica.signal(signal.SIGCONT)  # type: ignore[method-assign]
-    pair.replica.signal(signal.SIGSTOP)
+    names = {"q": durable, "payload": 1, "order_id": "o", "dpq": dpq, "log": log}
+    loose: DPQ[Any] = DPQ(durable.redis, durable.queue_name)
+    runs: list[int] = []
+
+    def come_back(_: logging.LogRecord) -> None:
+        monkeypatch.setattr(_durable, "CONFIRM_SECONDS", PATIENCE_S)
+        pair.replica.signal(signal.SIGCONT)
+
+    def consume(record: logging.LogRecord) -> None:
+        if record.levelno == logging.WARNING:
+            popped = loose.pop()
+            runs.append(popped.task.payload)
+            popped.on_success()
+
     try:
-        exec(shown[0], {"q": durable, "payload": 1, "order_id": "o", "dpq": dpq, "log": log})  # noqa: S102
+        for heard, left in ((come_back, 1), (consume, 0)):
+            loose.purge()
+            monkeypatch.setattr(log.handlers[-1], "emit", heard)
+            monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+            pair.replica.signal(signal.SIGSTOP)
+            exec(shown, names)  # noqa: S102
+            assert loose.size() == left
     finally:
         pair.replica.signal(signal.SIGCONT)
         log.handlers.clear()
-    assert durable.size() == 1
+        loose.close()
+    assert runs == [1, 1, 1]
+
+
+def test_without_its_write_nothing_is_confirmed(pair: Pair, queue_name: str) -> None:
+    """A server that refuses the write that goes before WAIT has not been asked for all."""
+    admin = pair.master.client
+    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", "~*", "+@all", "-hincrby")
+    try:
+        with (
+            DPQ.from_url(
+                pair.url.replace("unix://", "unix://p:pw@"), queue_name, durability="replica"
+            ) as q,
+            pytest.raises(NotConfirmedError, match=r"(?i)hincrby|permissions"),
+        ):
+            q.push("a")
+    finally:
+        admin.execute_command("ACL", "DELUSER", "p")
+        with DPQ.from_url(pair.url, queue_name) as q:
+            q.drop()
 
 
 def test_without_a_replica_nothing_is_confirmed(

@@ -11,15 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from soak.servers import Node, Pair
-from support import wait_for
+from support import has_waitaof, wait_for
 
 from dpq import DPQ, NotConfirmedError, _durable
 from dpq.server import find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 
+SOAK = settings.get_current_profile_name() == "soak"
+soak = pytest.mark.skipif(not SOAK, reason="make soak-tests")
+waitaof = pytest.mark.skipif(not has_waitaof(find_binary()), reason="no WAITAOF")
+
 AOF = {"appendonly": "yes"}
+AOF_POLICIES = ("everysec", "always")
 KEPT: dict[str, tuple[dict[str, Any], set[str]]] = {
     "none": ({"appendonly": "no"}, set()),
     "RDB": ({"appendonly": "no", "save": "3600 1000"}, {"before the save"}),
@@ -59,13 +65,13 @@ def test_a_killed_process(
 
     While an `everysec` fsync is under way the server keeps what is to be written, for up to 2 s.
     """
-    settings, kept = KEPT[persistence]
-    node = Node(place / "node", find_binary(), **settings)
+    how, kept = KEPT[persistence]
+    node = Node(place / "node", find_binary(), **how)
     nodes.append(node)
     node.start()
     with DPQ.from_url(f"unix://{node.socket}", queue_name) as q:
         q.push("before the save")
-        if settings.get("save"):
+        if how.get("save"):
             node.client.save()
         q.push("after it")
     wait_for(lambda: not node.client.info().get("aof_buffer_length"), node.client.info)
@@ -83,25 +89,12 @@ def from_the_disk(node: Node, place: Path, nodes: list[Node]) -> Node:
     return other
 
 
-@pytest.mark.parametrize("policy", ["everysec", "always"])
-def test_what_fsync_has_confirmed_is_in_the_file(
-    place: Path, nodes: list[Node], queue_name: str, policy: str
-) -> None:
-    """A call with `fsync` returns when the server says that its disk has the change."""
-    node = Node(place / "node", find_binary(), appendfsync=policy)
-    nodes.append(node)
-    node.start()
-    with DPQ.from_url(f"unix://{node.socket}", queue_name, durability="fsync") as q:
-        q.push("a")
-        assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a"}
-        q.ack(q.pop().task)
-        assert payloads(from_the_disk(node, place, nodes), queue_name) == set()
-
-
+@waitaof
 def test_what_no_disk_was_asked_for_is_not_confirmed(
     place: Path, nodes: list[Node], queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the server never asks its disk, `async` returns all the same, and `fsync` refuses."""
+    """When the server never asks its disk, `async` returns all the same, and `fsync` refuses. When
+    it does, at once or each second, `fsync` returns, and the file has the change."""
     node = Node(place / "node", find_binary(), appendfsync="no")
     nodes.append(node)
     node.start()
@@ -113,14 +106,20 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
             patch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
             with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it"):
                 q.push("b")
-        node.client.config_set("appendfsync", "always")
-        assert q.push("c")
-    assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a", "b", "c"}
+        for policy in AOF_POLICIES:
+            node.client.config_set("appendfsync", policy)
+            assert q.push(policy)
+    assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a", "b", *AOF_POLICIES}
 
 
-def test_a_failover(place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "persistence", [*list(KEPT)[-1:], *(pytest.param(k, marks=soak) for k in list(KEPT)[:-1])]
+)
+def test_a_failover(
+    place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch, persistence: str
+) -> None:
     """A replica that was cut off when it becomes the master has what was confirmed, and no more."""
-    pair = Pair(place, find_binary(), hz=100)
+    pair = Pair(place, find_binary(), hz=100, **KEPT[persistence][0])
     try:
         pair.start()
         with (
