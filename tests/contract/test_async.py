@@ -43,7 +43,6 @@ from dpq import (
     RateLimited,
     Reject,
     _wait,
-    _wait_async,
 )
 from dpq import Retry as Again
 from dpq.server import Server
@@ -192,8 +191,7 @@ start, waiting = _module.start, _module.waiting
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    for module in (_wait, _wait_async):
-        monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture

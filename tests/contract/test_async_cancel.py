@@ -16,7 +16,7 @@ from redis import Redis
 from redis import asyncio as aio
 from support import address_of
 
-from dpq import AsyncDPQ, Push, RateLimited, Task, _wait, _wait_async
+from dpq import AsyncDPQ, Push, RateLimited, Task, _wait
 
 PATIENCE = 30.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
@@ -45,8 +45,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    for module in (_wait, _wait_async):
-        monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
 
 
 class Opened:

@@ -510,7 +510,7 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("_wait", "_wait_async", "scheduler"):
+    for module in ("_wait", "scheduler"):
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
@@ -670,7 +670,6 @@ def test_a_worker_that_came_first(
 ) -> None:
     """A worker that was there before the queue works off all of its partitions."""
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.2)
-    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))

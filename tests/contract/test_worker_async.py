@@ -35,7 +35,6 @@ from dpq import (
     Task,
     Tasks,
     _wait,
-    _wait_async,
     worker_async,
 )
 from dpq.server import Server
@@ -973,7 +972,7 @@ def test_workers_hand_wake_ups_on(
     play: Any, redis: Redis, order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that is kept busy by one queue swallows no wake-up of the other one."""
-    for module in (_wait, _wait_async, worker_async):
+    for module in (_wait, worker_async):
         monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
 
     async def scene(a: Queue, b: Queue) -> None:

@@ -93,7 +93,6 @@ def test_a_limit_of_one_of_several_queues(
 ) -> None:
     """Its next unit is looked for when it is due, though another queue had work meanwhile."""
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 60.0)
     monkeypatch.setattr("dpq.worker_async.RECHECK_SECONDS", 60.0)
     a, b = make("-a"), make("-b")
     a.set_limit(5, 1)
@@ -242,7 +241,6 @@ def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None
 def test_the_last_ack_ends_a_drain(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it was sent for itself, while all threads waited for a task."""
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr("dpq.worker.RECHECK_SECONDS", 60.0)
     q.push("a")
 
     def handler(task: Task[Any]) -> None:
