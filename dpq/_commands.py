@@ -299,9 +299,9 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             args = [self._now(), count, ms, BATCH_BYTES - size, UPKEEP_BATCH, who]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
-                for task, error in batch.unreadable:
+                for task, reason in batch.unreadable:
                     with suppress(LeaseLostError):
-                        yield self.bury(task, f"payload: {error}")
+                        yield self.bury(task, reason)
             except Exception:
                 if not tasks:
                     raise

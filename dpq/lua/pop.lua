@@ -47,6 +47,9 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
   -- @include _rest
 end
+if soonest ~= soonest then -- NaN: nobody knows
+  soonest = 0
+end
 if soonest and soonest <= instant then
   -- @include _record
   -- @include _groups
@@ -90,6 +93,12 @@ if most < 0 and not (at_last and at_last()) then
   if #first > 0 then
     return first
   end
+end
+-- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
+-- where a failover, or a restart without the newest data, has taken back what this queue has counted.
+local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
+if last and last > token and last < 9e15 then -- more is not exact: damaged
+  token = last
 end
 local metas, bodies, rotten, bytes, passed = {}, {}, {}, 0, 0
 while #bodies < most and passed < batch and bytes <= max_bytes do

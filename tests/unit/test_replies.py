@@ -51,8 +51,9 @@ def test_batch_with_unreadable_payloads():
     reply = [1_700_000_030_000, b"one", RECORD, b'"x"', b"two", RECORD, b"2"]
     batch = replies.read_batch(NUMBERS, reply)
     assert [task.payload for task in batch.tasks] == [2]
-    [(task, error)] = batch.unreadable
-    assert (task.id, task.token, error.task_id) == ("one", 12, "one")
+    [(task, reason)] = batch.unreadable
+    assert (task.id, task.token) == ("one", 12)
+    assert reason.startswith("payload: the stored payload cannot be read")
 
 
 @pytest.mark.parametrize(
