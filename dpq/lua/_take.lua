@@ -1,9 +1,10 @@
 -- _take: what becomes of the tasks that pop has taken out of ready.
 -- Wants: popped, now, token, ready, groups, payload, meta, most, max_bytes; judge and crown, or nil. Adds to metas,
 --        bodies, bytes, rotten (what goes to the dead letters), and passed (how many of them did not come).
+--        Sets known_aging, an aging that can be read.
 -- It takes for a record what `read` (_record) does, by the same rule; but a table for each would cost too much.
 local shape =
-  '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) %S+ ()%d+()\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)$'
+  '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)'
 local ids = {}
 for i = 1, #popped, 2 do
   local member = popped[i]
@@ -16,10 +17,15 @@ for i, id in ipairs(ids) do
   if enough then
     redis.call('ZADD', ready, score, member)
   elseif raw then
-    local attempts, deliveries, deferrals, rest, cost, priority, expires, order, edge, group = string.match(raw, shape)
+    local attempts, deliveries, deferrals, rest, cost, priority, expires, aging, order, edge, group =
+      string.match(raw, shape)
     local number = tonumber(priority or '')
+    if aging ~= known_aging then
+      local rate = tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+      known_aging = rate and rate <= 1000000 and aging or known_aging
+    end
     local sound = number and number - number == 0 and edge <= 256 and #attempts <= 13 and #deliveries <= 13
-      and #deferrals <= 13 and edge - order == (string.byte(raw, order) == 49 and 16 or 19)
+      and #deferrals <= 13 and edge - order == (string.byte(raw, order) == 49 and 16 or 19) and aging == known_aging
     local may, reason = true, not body and 'payload missing'
       or expires ~= '0' and deliveries == '0' and tonumber(expires or 0) <= now and 'expired'
     if not sound or reason then
