@@ -21,7 +21,7 @@ for i, id in ipairs(ids) do
       string.match(raw, shape)
     local number = tonumber(priority or '')
     if aging ~= known_aging then
-      local rate = tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+      local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
       known_aging = rate and rate <= 1000000 and aging or known_aging
     end
     local sound = number and number - number == 0 and edge <= 256 and #attempts <= 13 and #deliveries <= 13
