@@ -56,6 +56,15 @@ def test_batch_with_unreadable_payloads():
     assert reason.startswith("payload: the stored payload cannot be read")
 
 
+def test_batch_with_an_unreadable_record():
+    """A task whose record cannot be read is set apart with its token; the others come."""
+    bad = RECORD.replace(b"2.5", b"1-2")
+    batch = replies.read_batch(CODEC, [5, b"one", bad, b"1", b"two", RECORD, b"2"])
+    assert [task.payload for task in batch.tasks] == [2]
+    [(task, reason)] = batch.unreadable
+    assert (task.id, task.token, reason) == ("one", 12, "bad record")
+
+
 @pytest.mark.parametrize(
     ("schedule", "every", "cron"),
     [
@@ -63,6 +72,7 @@ def test_batch_with_unreadable_payloads():
         ("e 5 1700000000500 1", 0.001, None),
         ("c 0 1 */5 * * * * UTC", None, "*/5 * * * * UTC"),
         ("somebody wrote this", None, None),
+        ("e 0 1 " + "9" * 400, None, None),
     ],
 )
 def test_schedule(schedule, every, cron):
