@@ -1,7 +1,7 @@
 -- _take: what becomes of the tasks that pop has taken out of ready.
 -- Wants: popped, now, token, ready, groups, payload, meta, most, max_bytes; judge and crown, or nil. Adds to metas,
 --        bodies, bytes, rotten (what goes to the dead letters), and passed (how many of them did not come).
---        Sets known_aging, an aging that can be read.
+--        Sets known_priority and known_aging, the last ones that could be read.
 -- It takes for a record what `read` (_record) does, by the same rule; but a table for each would cost too much.
 local shape =
   '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)'
@@ -19,13 +19,16 @@ for i, id in ipairs(ids) do
   elseif raw then
     local attempts, deliveries, deferrals, rest, cost, priority, expires, aging, order, edge, group =
       string.match(raw, shape)
-    local number = tonumber(priority or '')
+    if priority ~= known_priority then
+      local number = tonumber(priority or '')
+      known_priority = number and number - number == 0 and priority or known_priority
+    end
     if aging ~= known_aging then
       local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
       known_aging = rate and rate <= 1000000 and aging or known_aging
     end
-    local sound = number and number - number == 0 and edge <= 256 and #attempts <= 13 and #deliveries <= 13
-      and #deferrals <= 13 and edge - order == (string.byte(raw, order) == 49 and 16 or 19) and aging == known_aging
+    local sound = priority == known_priority and aging == known_aging and edge <= 256 and #attempts <= 13
+      and #deliveries <= 13 and #deferrals <= 13 and edge - order == (string.byte(raw, order) == 49 and 16 or 19)
     local may, reason = true, not body and 'payload missing'
       or expires ~= '0' and deliveries == '0' and tonumber(expires or 0) <= now and 'expired'
     if not sound or reason then
@@ -40,7 +43,7 @@ for i, id in ipairs(ids) do
       if may then
         local n = #metas
         metas[n + 1], metas[n + 2] = id, string.format('%.0f ', token + #bodies + 1)
-          .. attempts .. ' ' .. deliveries + 1 .. ' ' .. deferrals .. ' - ' .. rest
+          .. attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals .. ' - ' .. rest
         bodies[#bodies + 1] = body
         bytes = bytes + #body
       elseif may == nil then

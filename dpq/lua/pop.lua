@@ -100,7 +100,7 @@ local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 if last and last > token and last < 9e15 then -- more is not exact: damaged
   token = last
 end
-local metas, bodies, rotten, bytes, passed, known_aging = {}, {}, {}, 0, 0, '0'
+local metas, bodies, rotten, bytes, passed, known_priority, known_aging = {}, {}, {}, 0, 0, '0', '0'
 while #bodies < most and passed < batch and bytes <= max_bytes do
   local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #bodies))
   if #popped == 0 then
