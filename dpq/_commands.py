@@ -325,8 +325,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
-                for task, error in batch.unreadable:
-                    bury = self.bury(task, f"payload: {error}")
+                for task, reason in batch.unreadable:
+                    bury = self.bury(task, reason)
                     with suppress(LeaseLostError):
                         yield bury._replace(loose=True)  # there are tasks to hand out
             except Exception:

@@ -68,7 +68,8 @@ class Batch(NamedTuple, Generic[P]):
 
     Attributes:
         tasks: Under a lease now.
-        unreadable: Leased too, but their payloads do not validate: to be buried.
+        unreadable: Leased too, but their payloads do not validate, or their records cannot be
+            read: to be buried, for that reason.
         again: Upkeep is not done: ask again at once.
         size: Bytes of all payloads.
         next_event_ms: How long until time alone may let a task run; None when nothing is to come,
@@ -79,7 +80,7 @@ class Batch(NamedTuple, Generic[P]):
     """
 
     tasks: list[Task[P]]
-    unreadable: list[tuple[Task[Any], PayloadError]]
+    unreadable: list[tuple[Task[Any], str]]
     again: bool = False
     next_event_ms: float | None = None
     size: int = 0
@@ -107,6 +108,9 @@ _EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo
 
 _NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
 """Shown for a record that cannot be read; pop and upkeep bury such a task."""
+
+_UNREADABLE = (ValueError, LookupError, ArithmeticError)
+"""What damage may raise; also a `PayloadError`."""
 
 
 def moment_of(milliseconds: float) -> datetime:
@@ -173,7 +177,7 @@ def stored_task(
     when = moment_of(float(until))
     try:
         _task(Task, task_id, record, None, state, when)
-    except (ValueError, IndexError):
+    except _UNREADABLE:
         record = _NO_RECORD
     try:
         payload: Any = codec.decode(body, task_id)
@@ -207,7 +211,7 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
     if first <= 0:
         return _nothing(reply)
     tasks: list[Task[P]] = []
-    unreadable: list[tuple[Task[Any], PayloadError]] = []
+    unreadable: list[tuple[Task[Any], str]] = []
     until = moment_of(first)
     size = 0
     for i in range(1, len(reply), 3):
@@ -215,11 +219,11 @@ def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
         size += len(reply[i + 2])
         try:
             payload = codec.decode(reply[i + 2], task_id)
-        except PayloadError as error:
-            task = _task(Task, task_id, reply[i + 1], None, _INVISIBLE, until)
-            unreadable.append((task, error))
-        else:
             tasks.append(_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until))
+        except _UNREADABLE as error:  # the others of the batch must reach the caller
+            reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
+            record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
+            unreadable.append((_task(Task, task_id, record, None, _INVISIBLE, until), reason))
     return Batch(tasks, unreadable, size=size)
 
 

@@ -21,6 +21,9 @@ MAX_LINE_CHARACTERS = 300
 _START_MS = 946_684_800_000
 """Where lines are tried: 2000, so that 50 years hold what comes every 28."""
 
+MAX_PERIOD_DIGITS = 15
+"""Of a period in ms that is stored; more is damage."""
+
 _AT = "@"
 """Stands in a spec for the first time of a cron line, until the server has told its clock."""
 
@@ -147,7 +150,7 @@ def read_schedule(text: str) -> Schedule:
     """The schedule of a record."""
     kind, _, rest = text.partition(" ")
     period = rest.split(" ", 2)[-1]
-    if kind == "e" and period.isdigit():
+    if kind == "e" and period.isdecimal() and len(period) <= MAX_PERIOD_DIGITS:
         return Schedule(int(period) / 1000, None)
     return Schedule(None, period or None if kind == "c" else None)
 

@@ -12,6 +12,9 @@ from dpq._replies import other_partitions, read_settings
 from dpq.errors import ConfigurationError
 from dpq.models import Fairness, Order
 
+MAX_AGING = 1_000_000
+"""Points of priority per second; lua/push.lua and lua/_record.lua have it, too."""
+
 
 def named_settings(
     order: Order | None,
@@ -28,7 +31,7 @@ def named_settings(
             raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
         named["order"] = order
     if aging is not None:
-        number("aging", aging, "points of priority per second", 0, 1_000_000)
+        number("aging", aging, "points of priority per second", 0, MAX_AGING)
         named["aging"] = repr(float(aging))
     if fairness is not None:
         if fairness not in ("none", "round_robin"):
@@ -60,6 +63,21 @@ def partition_count(settings: dict[str, str]) -> int:
     return int(text)
 
 
+def aging_rate(settings: dict[str, str]) -> float:
+    """The points of priority per second that a queue has by its settings.
+
+    Raises:
+        ConfigurationError: That cannot be read; lua/push.lua then takes it for none.
+    """
+    text = settings.get("aging", "0")
+    if not (re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII) and float(text) <= MAX_AGING):
+        raise ConfigurationError(
+            f"aging is stored as {text!r}: it must be a number from 0 to {MAX_AGING}. Somebody has "
+            "written into the queue's settings (`conf`): write it there again"
+        )
+    return float(text)
+
+
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
     """The reply of configure: all settings that are stored, none of which may contradict.
 
@@ -76,6 +94,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     has = settings.get("partitions", "1") if settings else ""
     if has and named.get("partitions", has) != has:
         raise other_partitions(queue_name, named["partitions"], has)
+    ages = aging_rate({**named, **settings}) > 0
     for name, value in named.items():
         if settings.get(name, value) != value:
             raise ConfigurationError(
@@ -83,14 +102,12 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
                 f"{settings[name]}: leave it out to follow the queue, or use another queue"
             )
     together = {**named, **settings}
-    if together.get("order") == "lifo" and float(together.get("aging", 0)):
+    if together.get("order") == "lifo" and ages:
         raise ConfigurationError(
             f"order is lifo and aging is {together['aging']} in queue {queue_name!r}: "
             "last in, first out cannot age; leave out one of them"
         )
-    if together.get("fairness") == "round_robin" and (
-        together.get("order") == "lifo" or float(together.get("aging", 0))
-    ):
+    if together.get("fairness") == "round_robin" and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
             f"fairness is round_robin in queue {queue_name!r}: taking turns goes with order 'fifo' "
             "and without aging; leave out one of them"

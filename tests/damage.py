@@ -51,6 +51,13 @@ def bad_record(probe, ids) -> set[Found]:
     return {("bad record", ids["ready"])}
 
 
+def order_too_long(probe, ids) -> set[Found]:
+    """A digit more: where its member is cut, the id would begin with it."""
+    record = probe.redis.hget(probe.key("meta"), ids["waiting"])
+    probe.redis.hset(probe.key("meta"), ids["waiting"], record.replace(b"\t", b"4\t", 1))
+    return {("bad record", ids["waiting"])}
+
+
 def wrong_score(probe, ids) -> set[Found]:
     probe.redis.zadd(probe.key("ready"), {member(probe, ids["ready"]): 4})
     return {("wrong score", ids["ready"])}
@@ -118,6 +125,13 @@ def never_due_in(part: str) -> Callable:
     return plant
 
 
+def next_event_that_is_no_number(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("conf"), "next_event", "nan")
+    return {("event not noticed", ids[state]) for state in ("delayed", "invisible")} | {
+        ("event not noticed", "shut")
+    }
+
+
 def no_record_in(part: str) -> Callable:
     def plant(probe, ids) -> set[Found]:
         if part in ("payload", "keys"):
@@ -149,6 +163,7 @@ def no_head(probe, ids) -> set[Found]:
 
 DAMAGES = [
     bad_record,
+    order_too_long,
     wrong_score,
     not_the_head,
     in_no_state,
@@ -165,6 +180,7 @@ DAMAGES = [
     no_head,
     event_not_noticed,
     *map(never_due_in, ["delayed", "invisible", "closed"]),
+    next_event_that_is_no_number,
     *map(no_record_in, ["ready", "delayed", "invisible", "waiting", "dead", "payload", "keys"]),
 ]
 

@@ -87,7 +87,7 @@ local function opens_at(gate, cost, rank)
     if rule.reserve > 0 and rank < math.huge then
       if not aged then
         local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
-        aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) }
+        aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
       end
       local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
       if missing > 0 then -- until the units are there, or until it has aged enough

@@ -1,20 +1,14 @@
 -- _leased: what pop has taken goes under a lease; and if work remains that may run now, or that a waiter who
 -- leaves was to watch for, the next one is told.
--- Wants: bodies, metas, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
+-- Wants: bodies, metas, token, visibility, now, instant, soonest, settings, moved, at_last, waiter, meta, ready,
 --        invisible, conf, stats, wake, reply; watch, notice (_notice). Fills reply.
--- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
--- where a failover, or a restart without the newest data, has taken back what this queue has counted.
-local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
-if last and last > token and last < 9e15 then -- more is not exact: damaged
-  token = last
-end
 redis.call('HSET', conf, 'token', string.format('%.0f', token + #bodies))
 redis.pcall('HINCRBY', stats, 'popped', #bodies)
 local leases, lease_end = {}, string.format('%.0f', now + visibility)
 for i, body in ipairs(bodies) do
-  local id, raw, n = metas[2 * i - 1], string.format('%.0f ', token + i) .. metas[2 * i], #reply
-  metas[2 * i], leases[2 * i - 1], leases[2 * i] = raw, lease_end, id
-  reply[n + 1], reply[n + 2], reply[n + 3] = id, raw, body
+  local id, n = metas[2 * i - 1], 3 * i
+  leases[2 * i - 1], leases[2 * i] = lease_end, id
+  reply[n - 1], reply[n], reply[n + 1] = id, metas[2 * i], body
 end
 redis.call('HSET', meta, unpack(metas))
 redis.call('ZADD', invisible, unpack(leases))

@@ -14,7 +14,7 @@ end
 
 local function notice(ms)
   local known = tonumber(redis.call('HGET', conf, 'next_event') or '')
-  if not known or now + ms < known then
+  if not known or not (now + ms >= known) then -- or it is NaN
     redis.call('HSET', conf, 'next_event', string.format('%.3f', math.floor((now + ms) * 1000) / 1000))
     if ms < 5000 then
       redis.call('ZADD', tick, '0', 'w')

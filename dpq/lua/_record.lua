@@ -1,16 +1,18 @@
 -- _record: a task's record as a table (nil when it is no record), and back. Layout: docs/design.md, "The record".
--- What is no number would stop a script in its middle: it is no record.
+-- A number that is none, or that is too long, would stop a script in its middle, or its reader: it is no record.
 local function read(raw)
-  local task = {}
+  local task, edge = {}, nil
   task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, task.max,
-    task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order,
+    task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
     task.group, task.key, task.reason, task.error, task.schedule = string.match(raw,
-    '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%S+) (%d+)\t'
+    '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
     .. '([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)(.*)$')
-  local priority, rate = tonumber(task.priority or ''), string.match(task.aging or '', '^(%S+)@%d+$')
-  rate = tonumber(rate or task.aging or '')
-  local sound = priority and rate and math.abs(priority) < math.huge and math.abs(rate) < math.huge
-  return sound and #task.order > 15 and task or nil
+  local priority = tonumber(task.priority or '')
+  local rate = task.aging == '0' and 0 or tonumber(string.match(task.aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+  local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
+    and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that one more is written as digits
+    and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
+  return sound and task or nil
 end
 local function write(task)
   return table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery,

@@ -1,6 +1,10 @@
 -- _take: what becomes of the tasks that pop has taken out of ready.
--- Wants: popped, now, ready, payload, meta, most, max_bytes; judge and crown, or nil. Adds to metas, bodies,
---        bytes, rotten (what goes to the dead letters), and passed (how many of them did not come).
+-- Wants: popped, now, token, ready, groups, payload, meta, most, max_bytes; judge and crown, or nil. Adds to metas,
+--        bodies, bytes, rotten (what goes to the dead letters), and passed (how many of them did not come).
+--        Sets known_priority and known_aging, the last ones that could be read.
+-- It takes for a record what `read` (_record) does, by the same rule; but a table for each would cost too much.
+local shape =
+  '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)'
 local ids = {}
 for i = 1, #popped, 2 do
   local member = popped[i]
@@ -13,18 +17,33 @@ for i, id in ipairs(ids) do
   if enough then
     redis.call('ZADD', ready, score, member)
   elseif raw then
-    local attempts, deliveries, deferrals, rest, cost, expires, group = string.match(raw,
-      '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ %-?%d[%d.e+-]* %d+ (%d+) %S+ %d+\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)$')
+    local attempts, deliveries, deferrals, rest, cost, priority, expires, aging, order, edge, group =
+      string.match(raw, shape)
+    if priority ~= known_priority then
+      local number = tonumber(priority or '')
+      known_priority = number and number - number == 0 and priority or known_priority
+    end
+    if aging ~= known_aging then
+      local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+      known_aging = rate and rate <= 1000000 and aging or known_aging
+    end
+    local sound = priority == known_priority and aging == known_aging and edge <= 256 and #attempts <= 13
+      and #deliveries <= 13 and #deferrals <= 13 and edge - order == (string.byte(raw, order) == 49 and 16 or 19)
     local may, reason = true, not body and 'payload missing'
       or expires ~= '0' and deliveries == '0' and tonumber(expires or 0) <= now and 'expired'
-    if not attempts or reason then
-      rotten[#rotten + 1] = { id, attempts and raw, reason }
+    if not sound or reason then
+      rotten[#rotten + 1] = { id, sound and raw, reason }
       passed = passed + 1
+      if crown and not sound then -- its group goes on, if it was this one
+        group = string.match(raw, '\t([^\t]*)') or ''
+        group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
+      end
     else
       may = not judge or judge(tonumber(score), member, id, tonumber(cost), group)
       if may then
         local n = #metas
-        metas[n + 1], metas[n + 2] = id, attempts .. ' ' .. deliveries + 1 .. ' ' .. deferrals .. ' - ' .. rest
+        metas[n + 1], metas[n + 2] = id, string.format('%.0f ', token + #bodies + 1)
+          .. attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals .. ' - ' .. rest
         bodies[#bodies + 1] = body
         bytes = bytes + #body
       elseif may == nil then

@@ -79,8 +79,13 @@ if strays or awaited or #again > 0 then
   for _, i in ipairs(again) do
     local id = ids[i]
     local task = read(redis.call('HGET', meta, id))
-    local at, after = next_due(task, args[2 * i + 1])
-    if task.token == '0' or task.deliveries == '0' then -- it is in this call twice, or this run has failed for good
+    local at, after
+    if task then
+      at, after = next_due(task, args[2 * i + 1])
+    end
+    if not task then -- its lease will end, and then it dies
+      reply[#reply + 1], reply[#reply + 2] = i, -1
+    elseif task.token == '0' or task.deliveries == '0' then -- in this call twice, or this run has failed for good
       reply[#reply + 1], reply[#reply + 2] = i, 0
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule

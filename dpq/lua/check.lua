@@ -45,7 +45,7 @@ reply[1] = page[1]
 if set == delayed or set == invisible or set == closed then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '')
   local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
-  if first[2] and tonumber(first[2]) < (bound or 1 / 0) then
+  if first[2] and not (tonumber(first[2]) >= (bound or 1 / 0)) then -- or it is NaN
     problem('event not noticed', first[1], 'due in ' .. part .. ' at ' .. first[2])
   end
 end

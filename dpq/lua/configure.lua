@@ -32,7 +32,7 @@ for i = 4, #args, 2 do
   agreed = agreed and (not stored or stored == args[i + 1])
   together[args[i]] = stored or args[i + 1]
 end
-local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) > 0
+local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- or it cannot be read
 if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
   agreed = false
 end

@@ -50,6 +50,9 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
   -- @include _rest
 end
+if soonest ~= soonest then -- NaN: nobody knows
+  soonest = 0
+end
 if soonest and soonest <= instant then
   -- @include _record
   -- @include _groups
@@ -94,7 +97,13 @@ if most < 0 and not (at_last and at_last()) then
     return first
   end
 end
-local metas, bodies, rotten, bytes, passed = {}, {}, {}, 0, 0
+-- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
+-- where a failover, or a restart without the newest data, has taken back what this queue has counted.
+local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
+if last and last > token and last < 9e15 then -- more is not exact: damaged
+  token = last
+end
+local metas, bodies, rotten, bytes, passed, known_priority, known_aging = {}, {}, {}, 0, 0, '0', '0'
 while #bodies < most and passed < batch and bytes <= max_bytes do
   local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #bodies))
   if #popped == 0 then

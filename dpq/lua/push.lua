@@ -65,9 +65,11 @@ for i = 1, #ids do
   end
 end
 
-local lifo, rate = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0
-local static = not (rate > 0 and rate < math.huge)
-local aging = static and '0' or settings[3] .. '@' .. (string.match(settings[4] or '', '^%d+$') or '0')
+local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0, '0'
+if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[3], '^%d[%d.e+-]*$') then
+  aging = settings[3] .. '@' .. (string.match(string.sub(settings[4] or '', 1, 15), '^%d+$') or '0')
+end
+local static = aging == '0'
 local now_text = ' ' .. stamp .. ' '
 local place, light = 0, true
 if fresh > 0 then

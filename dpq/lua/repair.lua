@@ -59,7 +59,7 @@ if part == 'events' then
   reply[1] = '0'
   for name, events in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
     local first = redis.call('ZRANGE', events, 0, 0, 'WITHSCORES')
-    if first[2] and tonumber(first[2]) < bound then
+    if first[2] and not (tonumber(first[2]) >= bound) then -- or it is NaN
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end
   end

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fuzz_settings import examples
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from redis import Redis
 from redis.exceptions import RedisError
@@ -182,7 +182,7 @@ def is_left(q: DPQ[Any], task_id: str) -> bool:
 
 
 def every_call(q: DPQ[Any], held: list[Any]) -> list[Any]:
-    """Calls of each kind on a queue that may be damaged."""
+    """Calls of each kind on a queue that may be damaged, but for a daemon's."""
     first = held[0]
     return [
         q.stats,
@@ -211,9 +211,8 @@ def every_call(q: DPQ[Any], held: list[Any]) -> list[Any]:
         *(lambda t=t, n=n: (q.ack, q.fail, q.release)[n % 3](t) for n, t in enumerate(held)),
         lambda: q.set_limit(100, 1, burst=50, group="g1"),
         lambda: q.delay_group("g2", 0),
-        q.promote,
+        lambda: q.pop_many(3, visibility=2),
         lambda: q.dead.replay(),
-        Scheduler(q.redis).run_once,
         lambda: known_queues(q.redis),
     ]
 
@@ -226,16 +225,18 @@ def make(call: Any) -> Any:
 
 
 @examples(60)
-@given(damages, st.integers(0, 2))
-def test_a_damaged_queue_goes_on(redis, what, when):
-    """After any damage: clear errors, no hang, new tasks come in order, and check answers."""
+@given(damages, st.integers(0, 2), st.booleans())
+@example([("new field", "conf", b"next_event", b"nan")], 0, False)
+def test_a_damaged_queue_goes_on(redis, what, when, daemon):
+    """After any damage, daemon or not: clear errors, no hang, new tasks in order; check answers."""
     clock = Clock(NOW)
     q, held = furnish(redis, clock)
     bystanders = without_group(q)
     for one in what:
         hit = damage(redis, *one)
         bystanders = [id_ for id_ in bystanders if hit is None or (hit and id_.encode() not in hit)]
-    for number, call in enumerate(every_call(q, held)):
+    upkeep = [q.promote, Scheduler(redis).run_once] if daemon else []
+    for number, call in enumerate([*every_call(q, held), *upkeep]):
         make(call)
         if number % 9 == when:
             clock.advance(2)
@@ -257,11 +258,13 @@ def test_a_damaged_queue_goes_on(redis, what, when):
         q.ack_many(task for task in popped)
         if not popped:
             clock.advance(31)  # what a lost marker or a lost lease may cost
-            q.promote()
+            if daemon:
+                q.promote()
     assert [task.payload for task in got] == ["new-1", "new-2", "new-3"], (what, q.check())
     for _ in range(12):  # and what nobody has touched is not lost
         clock.advance(40)
-        q.promote()
+        if daemon:
+            q.promote()
         q.ack_many(q.pop_many(100))
     left = {id_ for id_ in bystanders if is_left(q, id_)}
     if any(
@@ -271,3 +274,44 @@ def test_a_damaged_queue_goes_on(redis, what, when):
     assert not left, (what, q.check())
     assert isinstance(q.check(), list)
     q.stats()
+
+
+odd_numbers = st.one_of(
+    st.from_regex(r"-?[0-9]{1,19}", fullmatch=True),
+    st.from_regex(r"-?[0-9.e+x-]{1,6}", fullmatch=True),
+    st.sampled_from(["", "nan", "inf", "9" * 12, "9" * 14, "9" * 150, "9" * 5000, "1e400"]),
+).filter(lambda text: text != "9" * 13)  # one delivery more would be too long
+odd_agings = st.tuples(odd_numbers, odd_numbers).map("@".join)
+records = st.lists(
+    st.dictionaries(st.integers(0, 13), st.one_of(odd_numbers, odd_agings), min_size=1, max_size=2),
+    min_size=8,
+    max_size=8,
+)
+"""For each of some tasks, what stands in which fields of its record."""
+
+
+@examples(25)
+@given(records)
+@example([{12: "1.5@1700000000000"}, {9: "1e+20"}, {12: "0.5@5"}, {12: "1.5.1@5"}, {}])
+def test_what_pop_takes_for_a_record_is_one_for_check(redis, what):
+    """A record is named and its task dead, or it comes and can be given back; then all is sound."""
+    redis.flushall()
+    clock = Clock(NOW)
+    q: DPQ[Any] = DPQ(redis, NAME, clock=clock)
+    ids = q.push_many([Push(n) for n in range(len(what))])
+    for task_id, changes in zip(ids, what, strict=True):
+        head, tab, tail = redis.hget(key_of(NAME, "meta"), task_id).decode().partition("\t")
+        fields = head.split()
+        for place, text in changes.items():
+            fields[place] = text
+        redis.hset(key_of(NAME, "meta"), task_id, " ".join(fields) + tab + tail)
+    q.get(ids[0])
+    bad = {problem.subject for problem in q.check() if problem.kind == "bad record"}
+    came = q.pop_many(99)
+    dead = {letter.id: letter.reason for letter in q.dead.list()}
+    assert {task_id for task_id, reason in dead.items() if reason == "bad record"} == bad
+    assert {task.id for task in came} == set(ids) - dead.keys()
+    for task in came:
+        q.release(task)
+    q.repair()
+    assert not q.check()

@@ -42,6 +42,13 @@ class Probe:
         fields = dict(zip(RECORD.split(), head.split(), strict=True))
         return fields | {"group": group, "key": key, "reason": reason, "error": error}
 
+    def damage(self, task_id: str, field: str, text: str) -> None:
+        """Write something else into a field of the stored record."""
+        head, tab, tail = self.redis.hget(self.key("meta"), task_id).decode().partition("\t")
+        fields = head.split()
+        fields[RECORD.split().index(field)] = text
+        self.redis.hset(self.key("meta"), task_id, " ".join(fields) + tab + tail)
+
     def stored(self) -> dict[str, Any]:
         """Everything that is stored, to compare before and after."""
         read = {

@@ -139,6 +139,21 @@ def test_late_aging(q, probe):
     assert probe.drain() == [0, 2]
 
 
+def test_aging_that_cannot_be_read(q, probe):
+    """A new client says so and how to mend it; one that knew the queue goes on without aging."""
+    old = open_queue(q, aging=1.0)
+    old.push("x")
+    for junk in ("", "x", " 1", "nan", "1e17"):
+        probe.redis.hset(probe.key("conf"), "aging", junk)
+        for settings in ({}, {"order": "lifo"}, {"aging": 1.0}):
+            with pytest.raises(ConfigurationError, match=f"aging is stored as '{junk}'.*write it"):
+                open_queue(q, **settings).push("y")
+        old.push("z")
+        assert old.check() == []
+    probe.redis.hset(probe.key("conf"), "aging", "1.0")
+    assert len(q.pop_many(9)) == 6
+
+
 def test_other_format(q, probe):
     """A queue in another storage format is refused with both numbers and left alone."""
     probe.redis.hset(probe.key("conf"), "format", 99)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpq import DPQ, LeaseLostError
+from dpq import DPQ, LeaseLostError, Push
 
 LOTS = 10**6
 
@@ -261,6 +261,45 @@ def test_missing_payload(q, probe):
     assert probe.pop().payload == "next"
     assert probe.record(task_id)["reason"] == "payload missing"
     assert probe.count("dead") == 1
+
+
+UNREADABLE = {
+    "priority": ["1-2", "1.2.3", "1e", "0x10", "1e400", "1" * 400],
+    "attempts": ["9" * 14],
+    "deliveries": ["9" * 14],
+    "deferrals": ["9" * 5000],
+    "max": ["9" * 5000],
+    "enqueued": ["9" * 5000],
+    "aging": ["nan@1", "1.2.3@1", "1e7@1"],
+    "order": ["1" + "0" * 16, "0" * 16, "1" * 19],
+}
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("group", [None, "g"])
+def test_records_that_cannot_be_read(q, probe, group):
+    """`check` names each, pop gives them up, and those of the same batch and group come."""
+    bad = set()
+    for field, texts in UNREADABLE.items():
+        for text in texts:
+            task_id = q.push(0, priority=1, group=group)
+            probe.damage(task_id, field, text)
+            bad.add(task_id)
+    q.push_many([Push(n, group=group) for n in (1, 2)])
+    assert {p.subject for p in q.check() if p.kind == "bad record"} == bad
+    assert [task.payload for task in q.pop_many(9)] == [1, 2]
+    assert {task.id for task in q.dead.list(reason="bad record")} == bad
+    assert q.check() == []
+
+
+def test_next_event_that_is_no_number(q, probe, clock):
+    """A moment that nobody can compare is as one that has come: upkeep is done, and finds it."""
+    q.push("later", delay=5)
+    q.push("leased")
+    probe.redis.hset(probe.key("conf"), "next_event", "nan")
+    assert probe.pop(visibility=9).payload == "leased"
+    clock.advance(9)
+    assert probe.drain() == ["later", "leased"]
 
 
 @pytest.mark.damaged

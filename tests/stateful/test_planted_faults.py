@@ -154,7 +154,7 @@ FAULTS = [
     ),
     Fault(
         "the earliest event is forgotten",
-        "if not known or now + ms < known then",
+        "if not known or not (now + ms >= known) then",
         "if not known then",
     ),
     Fault(

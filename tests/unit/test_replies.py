@@ -51,8 +51,18 @@ def test_batch_with_unreadable_payloads():
     reply = [1_700_000_030_000, b"one", RECORD, b'"x"', b"two", RECORD, b"2"]
     batch = replies.read_batch(NUMBERS, reply)
     assert [task.payload for task in batch.tasks] == [2]
-    [(task, error)] = batch.unreadable
-    assert (task.id, task.token, error.task_id) == ("one", 12, "one")
+    [(task, reason)] = batch.unreadable
+    assert (task.id, task.token) == ("one", 12)
+    assert reason.startswith("payload: the stored payload cannot be read")
+
+
+def test_batch_with_an_unreadable_record():
+    """A task whose record cannot be read is set apart with its token; the others come."""
+    bad = RECORD.replace(b"2.5", b"1-2")
+    batch = replies.read_batch(CODEC, [5, b"one", bad, b"1", b"two", RECORD, b"2"])
+    assert [task.payload for task in batch.tasks] == [2]
+    [(task, reason)] = batch.unreadable
+    assert (task.id, task.token, reason) == ("one", 12, "bad record")
 
 
 @pytest.mark.parametrize(
@@ -62,6 +72,7 @@ def test_batch_with_unreadable_payloads():
         ("e 5 1700000000500 1", 0.001, None),
         ("c 0 1 */5 * * * * UTC", None, "*/5 * * * * UTC"),
         ("somebody wrote this", None, None),
+        ("e 0 1 " + "9" * 400, None, None),
     ],
 )
 def test_schedule(schedule, every, cron):
