@@ -17,7 +17,6 @@ from topology import Cluster
 from dpq import DPQ
 from dpq.server import find_all_binaries
 
-
 UNCLOSED = "ignore:unclosed Connection:ResourceWarning"
 """redis-py's asyncio client closes what it has open to a node that it no longer knows in a task of
 its own, which the end of an event loop cancels. Outside of this folder it is an error."""
