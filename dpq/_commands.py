@@ -325,6 +325,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
                 batch: Batch[P] = yield self._command("pop", args, self._read_batch)
+                tasks += batch.tasks
                 for task, reason in batch.unreadable:
                     bury = self.bury(task, reason)
                     with suppress(LeaseLostError):
@@ -333,7 +334,6 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                 if not tasks:
                     raise
                 return Batch(tasks, [])  # what is leased must reach the caller
-            tasks += batch.tasks
             size += batch.size
             if batch.again or (batch.unreadable and not tasks):
                 continue

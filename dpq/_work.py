@@ -321,6 +321,11 @@ class WorkerFace(Generic[Q]):
                 "the queues have different clients: give all of them one, as in "
                 f"{self._kind().__name__}(first.redis, 'second')"
             )
+        if len(waits := {queue.durability for queue in named}) > 1:
+            raise ConfigurationError(
+                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker settles "
+                "the tasks of all of them together, so give them the same"
+            )
         for weight in weights:
             whole_number("weight", weight, 1, MAX_ATTEMPTS)
         if order not in get_args(QueueOrder):

@@ -3,10 +3,12 @@
 import re
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
-from dpq import ConfigurationError, Push
+from dpq import ConfigurationError, Push, Task
 from dpq._commands import PUSH_BATCH
 from dpq._keys import STORAGE_FORMAT, key_of
+from dpq._replies import Batch
 
 
 def test_keys_are_those_of_the_header(commands):
@@ -60,3 +62,15 @@ def test_disagreement(commands):
     commands.named.update(aging="2.0")
     with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
         commands.configure().parse([b"format", b"%d" % STORAGE_FORMAT, b"aging", b"1.0"])
+
+
+def test_what_is_leased_reaches_the_caller(commands):
+    """A pop that cannot bury what is unreadable hands out what came with it."""
+    steps = commands.pop(3, None)
+    next(steps)
+    good, bad = (Task.model_construct(id=name, token=1) for name in ("good", "bad"))
+    bury = steps.send(Batch([good], [(bad, "why")]))
+    assert bury.script.name == "bury"
+    with pytest.raises(StopIteration) as end:
+        steps.throw(RedisConnectionError("gone"))
+    assert end.value.value.tasks == [good]

@@ -8,6 +8,7 @@ from typing import Any
 
 import fakeredis
 import pytest
+from redis import Redis
 from redis.exceptions import ConnectionError
 
 from dpq import (
@@ -340,6 +341,8 @@ def test_queues_have_one_client_and_one_kind(q: DPQ[Any], aq: AsyncDPQ[Any]) -> 
             Worker(queues, print)  # type: ignore[arg-type, type-var]
     with pytest.raises(ConfigurationError, match="clients"):
         Worker([q, DPQ(fakeredis.FakeRedis(), "b")], print)
+    with Redis() as client, pytest.raises(ConfigurationError, match="durability"):
+        Worker([DPQ(client, "a"), DPQ(client, "b", durability="replica")], print)
     with pytest.raises(ConfigurationError, match="weight"):
         Worker({q: 0}, print)
     with pytest.raises(ConfigurationError, match="AsyncDPQ"):
