@@ -13,7 +13,7 @@ from dpq.errors import ConfigurationError
 from dpq.models import Fairness, Order
 
 MAX_AGING = 1_000_000
-"""Points of priority per second; lua/push.lua and lua/_record.lua have it, too."""
+"""Points of priority per second; push, _record and _take in lua/ have it, too."""
 
 
 def named_settings(
