@@ -1021,8 +1021,17 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
     assert json.loads(out)["id"] == pushed
 
 
-def test_the_demo_runs_from_the_command() -> None:
-    """`dpq demo` runs the crawler, and ends as that does."""
-    done = program("demo", "--modules", 12, "--rate", 60, timeout=3 * PATIENCE_S)
+def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
+    """`dpq demo` runs the crawler: without a terminal in lines, and with a picture if wanted."""
+    png = tmp_path / "demo.png"
+    options = ("--modules", 12, "--rate", 60, "--plot", png)
+    done = program("demo", *options, timeout=3 * PATIENCE_S)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "12 fetched" in done.stdout
+    assert "12 fetched, each acknowledged exactly once" in " ".join(done.stdout.split())
+    assert "\x1b" not in done.stdout
+    assert re.search(
+        r"s  ready +\d+  delayed +\d+  waiting +\d+  invisible \d  dead +\d+  requests +\d+  429s",
+        done.stdout,
+    )
+    assert f"The same as a picture: {png}" in done.stdout
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")

@@ -126,22 +126,6 @@ def expect_full_report(said: str) -> None:
     assert limits < min(wasted.values()), said
 
 
-def test_crawler_reports_lines_without_a_terminal(tmp_path: Path) -> None:
-    """Crawls acknowledge each module once, recover the killed consumer's task, and are compared."""
-    png = tmp_path / "demo.png"
-    with running("crawler.py", *SMALL, "--plot", str(png)) as process:
-        said, _ = process.communicate(timeout=2 * PATIENCE_S)
-    assert process.returncode == 0, said
-    assert "\x1b" not in said
-    assert re.search(
-        r"s  ready +\d+  delayed +\d+  waiting +\d+  invisible \d  dead +\d+  requests +\d+  429s",
-        said,
-    )
-    expect_full_report(words(said))
-    assert f"The same as a picture: {png}" in said
-    assert png.read_bytes().startswith(PNG)
-
-
 def test_crawler_draws_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal crawls redraw their counts in place, no line too wide for it, and report."""
     monkeypatch.setenv("TERM", "xterm")
