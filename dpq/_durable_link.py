@@ -21,10 +21,9 @@ from dpq._durable import (
     promises,
     require_direct,
 )
-from dpq._keys import STORAGE_FORMAT, key_of
+from dpq._keys import STORAGE_FORMAT, key_of, queue_of
 from dpq._link import MISSING, Link, Packer, bulk_strings
 from dpq._nodes import Node, refused
-from dpq._partitions import queue_of
 from dpq._scripts import script
 
 TRIES = 2

@@ -171,13 +171,14 @@ class _Way:
         self._nodes = nodes
         self._node = node
         self.wire: _Wire | None = None
+        self._finds_master = nodes.finds_master
         self._losses = 0
         self._opening = Shared(self._open)
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
         """Send some commands together; a reply for each, which may be an error."""
         try:
-            if self._nodes.finds_master and self._losses != self._nodes.losses:
+            if self._finds_master and self._losses != self._nodes.losses:
                 self._losses = self._nodes.losses
                 await self.aclose()  # it goes to the same one
             wire = self.wire

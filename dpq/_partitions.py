@@ -34,11 +34,6 @@ def tags_of(queue_name: str, count: int) -> tuple[str, ...]:
     return tuple(found[(home + place) % count] for place in range(count))
 
 
-def queue_of(key: str) -> str:
-    """The name of the queue that a key belongs to, in whichever partition."""
-    return key.split("{")[1].split("}")[0]
-
-
 def _range_of(tag: str, count: int) -> int:
     return binascii.crc_hqx(tag.encode(), 0) % _SLOTS * count // _SLOTS
 

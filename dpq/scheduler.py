@@ -95,7 +95,8 @@ class Scheduler:
                 return step
         except RedisError as error:
             self._note(queue.queue_name, error)
-            away.add(node)
+            if len(queue._commands.ticks) == 1:  # else it may be another one's
+                away.add(node)
         return None
 
     def _note(self, what: str, fault: RedisError) -> None:

@@ -21,9 +21,9 @@
 -- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back
 --
 -- Returns {index, code, ...} for the tasks that this call did not finish: 0 it was gone already (a
--- retried ack), -1 another delivery has it; or a text: the cron task stays as it is, since none of the times that
--- came with the token will do: "ms TAB schedule" says after when it must be. {} when all are done. A recurring
--- task, and one that was asked to run again (push, mode a), come back as new ones.
+-- retried ack), -1 another delivery has it, or its record cannot be read; or a text: the cron task stays as it
+-- is, since none of the times that came with the token will do: "ms TAB schedule" says after when it must be.
+-- {} when all are done. A recurring task, and one that was asked to run again (push, mode a), come back as new.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]

@@ -158,6 +158,22 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
     assert step.asked[4:] == names[::-1]
 
 
+@pytest.mark.fakeredis
+def test_a_partition_out_of_reach_says_nothing_of_other_masters(
+    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be that of any of the partitions: who shares a master with the first is stepped."""
+    divided = f"{queue_name}-2"
+    with DPQ(redis, divided, partitions=2) as queue:
+        queue.push(1)
+        scheduler = Scheduler(redis, [divided, queue_name])
+        scheduler.run_once()
+        monkeypatch.setattr(scheduler, "_step", (step := Steps(scheduler._step, [divided])))
+        scheduler.run_once()
+        assert step.asked == [divided, queue_name]
+        queue.drop()
+
+
 def test_no_master_at_all(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """When nobody can be reached the round fails."""
     scheduler = Scheduler(redis, ["a"])
