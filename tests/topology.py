@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -345,10 +346,18 @@ class Sentinels:
                 self.kill(node)
         while len(self.nodes) < 3:
             self.nodes.append(Node(self.binary))
-        for node in self.nodes:  # one that the Sentinels have not heard of yet they do not turn
-            if node is not self.master():
-                node.ask("REPLICAOF", "127.0.0.1", self.master().port)
-        self.settle()
+        wait_for(self._led, self.seen)
+
+    def _led(self) -> bool:
+        """Settled; a node that the Sentinels have not heard of yet they do not turn, so do it."""
+        if self._settled():
+            return True
+        with suppress(RedisError, StopIteration):  # they may be about to choose another master
+            master = self.master()
+            for node in self.nodes:
+                if node is not master and node.replication().get("master_port") != master.port:
+                    node.ask("REPLICAOF", "127.0.0.1", master.port)
+        return False
 
     def seen(self) -> str:
         alive = [node for node in self.nodes if not node.stopped]
