@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, cast
@@ -21,6 +21,7 @@ from redis.exceptions import RedisError
 from dpq._arguments import MAX_BATCH
 from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
+from dpq._durable import CONFIRM_SECONDS
 from dpq._face import QueueFace
 from dpq._settling import Done, GivenBack, settling, shuts_something
 from dpq._wait import RECHECK_SECONDS, Watch, asking, looked, watched
@@ -125,6 +126,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._at_once = max(AT_ONCE, self.concurrency // AT_ONCE, self.prefetch)
         self._unbegun: deque[Taken] = deque()
         self._running: dict[asyncio.Task[Any], Taken] = {}
+        self._confirming: set[asyncio.Task[Any]] = set()  # of those, whose handler has ended
         self._done: list[Done] = []
         self._done_since = math.inf
         self._watches: list[Watch] = []
@@ -165,28 +167,42 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._news = asyncio.get_running_loop().create_future()
             await asyncio.wait([self._news], timeout=left)
             await self._settle()
-        unfinished = dict(self._running)
-        self.given_back = len(unfinished)
-        if unfinished:
+        unfinished = {
+            handling: taken
+            for handling, taken in self._running.items()
+            if handling not in self._confirming
+        }
+        self.given_back = self._give_back(unfinished.values())
+        if self.given_back:
             log.warning(
-                "%s: gives back %d tasks whose handlers still run", self.name, len(unfinished)
+                "%s: gives back %d tasks whose handlers still run", self.name, self.given_back
             )
-        self._give_back(unfinished.values())
-        for handling in unfinished:
-            handling.cancel()
-        if unfinished:  # one that will not be cancelled holds up nobody else
-            await asyncio.wait(unfinished, timeout=LEAVE_SECONDS)
+        await _end_all(unfinished)
         await self._settle()
+        await self._confirm()
         await self._waiter.withdraw(watched(self._watches))
         await self._waiter.aclose()
         self._gone.set()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
 
-    def _give_back(self, taken: Iterable[Taken]) -> None:
-        for place, lease in taken:
-            if self.queues[place]._leases.let_go(lease.task):
-                self._done.append(Done(place, lease.task, GivenBack()))
+    async def _confirm(self) -> None:
+        """Wait with handlers that have ended, as long as they may: a call that is broken off may
+        be one whose script the server had forgotten, and which has settled nothing yet."""
+        if self._confirming:
+            await asyncio.wait(self._confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
+            await self._settle()  # what could not be; not what is broken off now
+        if self._confirming:
+            log.warning(
+                "%s: ends before %d tasks are known to be settled", self.name, len(self._confirming)
+            )
+            await _end_all(self._confirming)
+
+    def _give_back(self, taken: Iterable[Taken]) -> int:
+        """How many were held."""
+        held = [each for each in taken if self.queues[each.place]._leases.let_go(each.lease.task)]
+        self._done += (Done(place, lease.task, GivenBack()) for place, lease in held)
+        return len(held)
 
     # The loop
 
@@ -329,6 +345,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     def _ended(self, handling: "asyncio.Task[Any]") -> None:
         self._running.pop(handling, None)  # it may have outlived its run
+        self._confirming.discard(handling)
         self._fill()
         if not self._news.done():
             self._news.set_result(None)
@@ -376,6 +393,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 self._done_since = min(self._done_since, time.monotonic())
             try:
                 if held and self._confirms:
+                    self._confirming.add(handling)
                     with suppress(RedisError):  # then it is to be settled once more
                         await self._settle()
             finally:
@@ -404,3 +422,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
     context._lose()
     handling.cancel()
+
+
+async def _end_all(handling: Collection["asyncio.Task[Any]"]) -> None:
+    """Cancel; one that will not be cancelled holds up nobody else."""
+    for each in handling:
+        each.cancel()
+    if handling:
+        await asyncio.wait(handling, timeout=LEAVE_SECONDS)

@@ -621,6 +621,29 @@ def test_after_the_grace_tasks_go_back(play: Any, how: str) -> None:
     play(scene)
 
 
+def test_who_has_settled_its_task_is_not_given_back(play: Any) -> None:
+    """A handler that acks its task and goes on is cancelled after the grace, and not counted."""
+
+    async def scene(q: Queue) -> None:
+        gate = Gate()
+
+        async def handler(task: Task[Any]) -> None:
+            await q.ack(task)
+            await gate(task)
+
+        await q.push("a")
+        worker = AsyncWorker(q, handler, grace=0)
+        async with running(worker) as work:
+            await gate.wait_for(1)
+            worker.stop()
+            await work
+        assert gate.cancelled == ["a"]
+        assert worker.given_back == 0
+        assert (await q.stats()).acked == 1
+
+    play(scene)
+
+
 def test_a_handler_that_will_not_end_holds_nothing_up(
     play: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

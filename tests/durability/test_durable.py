@@ -33,12 +33,14 @@ from dpq import (
     LeaseLostError,
     NotConfirmedError,
     Push,
+    RateLimited,
     Retry,
     TaskNotFoundError,
     Worker,
     _durable,
     _durable_link_async,
     _link,
+    worker_async,
 )
 from dpq._link import MISSING
 from dpq._scripts import script, script_names
@@ -354,6 +356,30 @@ def test_a_worker_takes_tasks_while_acks_wait(
         producer.drop()
 
 
+def fail_some_with_429() -> Callable[[Any], None]:
+    """A handler that meets a limit at each task's first two attempts, of whatever scope."""
+    limits = {number: [*("group", "queue", "task")][number % 3 :][:2] for number in range(20)}
+
+    def handler(task: Any) -> None:
+        if limits[task.payload]:
+            raise RateLimited(0.001, limits[task.payload].pop())
+
+    return handler
+
+
+@pytest.mark.parametrize("prefetch", [0, 8])
+def test_a_storm_of_429_ends(pair: Pair, durable: DPQ[Any], prefetch: int) -> None:
+    """Workers whose handlers meet limits all the time finish every task, once."""
+    durable.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
+    worker = Worker(durable, fail_some_with_429(), concurrency=4, prefetch=prefetch)
+    draining = threading.Thread(target=worker.drain, daemon=True)
+    draining.start()
+    draining.join(PATIENCE_S)
+    assert not draining.is_alive(), (worker.handled, durable.stats())
+    assert worker.handled["done"] == durable.stats().acked == 20
+    assert not durable.check()
+
+
 # asyncio
 
 
@@ -434,6 +460,67 @@ def test_an_async_worker_takes_tasks_while_acks_wait(
             assert (await producer.stats()).acked == 4
             await q.drop()
             await producer.close()
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_an_async_worker_that_ends_lets_acks_wait(
+    pair: Pair,
+    queue_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    in_time: bool,
+) -> None:
+    """Handlers that have ended are not given back, and their acks made once: what only waits to be
+    confirmed is waited for, for a while."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
+    if not in_time:
+        monkeypatch.setattr(worker_async, "CONFIRM_SECONDS", 0)
+        monkeypatch.setattr(worker_async, "LEAVE_SECONDS", SHORT_S)
+
+    async def work() -> None:
+        url = pair.url + PATIENT
+        async with AsyncDPQ.from_url(url, queue_name, durability="replica") as q:
+            producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
+            await producer.push_many([Push(n) for n in range(3)])
+            worker = AsyncWorker(q, lambda task: None, concurrency=3, grace=0)
+            pair.replica.signal(signal.SIGSTOP)
+            try:
+                running = asyncio.create_task(worker.run())
+                while (await producer.stats()).acked < 3:
+                    pass
+                worker.stop()
+                for _ in range(5):  # each turns the loop
+                    await producer.size()
+                if not in_time:
+                    await running
+            finally:
+                pair.replica.signal(signal.SIGCONT)
+            assert await running == 3
+            assert worker.given_back == 0
+            await producer.drop()
+            await producer.close()
+
+    caplog.set_level(logging.WARNING, logger="dpq")
+    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert told == ([] if in_time else ["ends before 3 tasks are known to be settled"])
+
+
+@pytest.mark.parametrize("prefetch", [0, 8])
+def test_a_storm_of_429_ends_with_asyncio(pair: Pair, queue_name: str, prefetch: int) -> None:
+    """As with threads."""
+
+    async def work() -> None:
+        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
+            await q.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
+            worker = AsyncWorker(q, fail_some_with_429(), concurrency=4, prefetch=prefetch)
+            await worker.drain()
+            assert worker.handled["done"] == (await q.stats()).acked == 20
+            assert not await q.check()
+            await q.drop()
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
 
