@@ -40,7 +40,7 @@ for i = 2, #args do
   if gate.opens > instant then
     why = gate.why
   elseif full(gate) then
-    why, at = gate.probe == '-' and 'c' or 'p', 0
+    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": none is out
   elseif at > instant then
     why = 's'
   else -- open for one unit, but the best task of the group needs more

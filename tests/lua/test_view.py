@@ -139,6 +139,16 @@ def test_a_429_and_its_probe(q, clock, scope):
     assert state_of(q, where).open
 
 
+def test_full_while_a_probe_is_to_come(q, clock):
+    """Where those that ran before a 429 fill the concurrency, that is the reason: no probe is out."""
+    fill(q, 3)
+    first, _ = q.pop_many(2, visibility=LONG)
+    q.rate_limited(first, 1, "queue")
+    q.set_limit(concurrency=1)
+    clock.advance(2)
+    assert (state_of(q, None).open, state_of(q, None).reason) == (False, "concurrency")
+
+
 def test_by_hand(q, clock):
     """Closed by hand, with tasks or without: named among the groups until it opens."""
     q.delay_group("g", 60)
