@@ -140,7 +140,7 @@ def test_a_429_and_its_probe(q, clock, scope):
 
 
 def test_full_while_a_probe_is_to_come(q, clock):
-    """Where those that ran before a 429 fill the concurrency, that is the reason: no probe is out."""
+    """Where tasks from before a 429 fill the concurrency, that is the reason: no probe is out."""
     fill(q, 3)
     first, _ = q.pop_many(2, visibility=LONG)
     q.rate_limited(first, 1, "queue")
