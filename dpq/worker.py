@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 from dpq._arguments import MAX_BATCH
 from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
+from dpq._durable import CONFIRM_SECONDS
 from dpq._face import QueueFace
 from dpq._leases import Lease
 from dpq._settling import Done, GivenBack, Settling, settling, shuts_something
@@ -210,6 +211,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._sleeping = False  # somebody waits for a wake-up
         self._watches: list[Watch] = []
         self._low_water = self.prefetch // 2
+        self._confirming = 0  # threads that settle what they have done
         self._ahead: deque[_Ahead] = deque()
         self._plenty = False  # the last one that was read brought all that it might
         self._dozing = False  # the minder has nothing to mind
@@ -278,6 +280,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._done += left
             while any(run.ended for run in list(self._running.values())):
                 self._lock.wait(STOP_CHECK_SECONDS / 50)  # its last word is on the way
+            self._lock.wait_for(lambda: not self._confirming, CONFIRM_SECONDS + LEAVE_SECONDS)
             self._on = False
         self.given_back = len(left)
         if left:
@@ -530,10 +533,16 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._settle_now(done)
 
     def _settle_now(self, done: list[Done]) -> None:
-        with suppress(RedisError):  # then it is to be settled once more, all of it
-            done = self._settle(done)
         with self._lock:
-            self._done += done
+            self._confirming += 1
+        try:
+            with suppress(RedisError):  # then it is to be settled once more, all of it
+                done = self._settle(done)
+        finally:
+            with self._lock:
+                self._confirming -= 1
+                self._done += done
+                self._lock.notify_all()
 
     def _settle(self, done: list[Done]) -> list[Done]:
         """What is to be settled once more."""

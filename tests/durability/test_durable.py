@@ -40,6 +40,7 @@ from dpq import (
     _durable,
     _durable_link_async,
     _link,
+    worker,
     worker_async,
 )
 from dpq._link import MISSING
@@ -462,6 +463,32 @@ def test_an_async_worker_takes_tasks_while_acks_wait(
             await producer.close()
 
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+
+
+def test_a_worker_that_ends_lets_acks_wait(
+    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` returns when its threads know that their acks are confirmed, also without any grace."""
+    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(worker, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    with DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
+        producer: DPQ[Any] = DPQ(q.redis, queue_name)
+        producer.push_many([Push(n) for n in range(3)])
+        ends = Worker(q, lambda task: None, concurrency=3, grace=0)
+        running = threading.Thread(target=ends.run, daemon=True)
+        pair.replica.signal(signal.SIGSTOP)
+        try:
+            running.start()
+            wait_for(lambda: producer.stats().acked == 3, producer.stats)
+            ends.stop()
+            running.join(10 * SHORT_S)
+            assert running.is_alive()
+        finally:
+            pair.replica.signal(signal.SIGCONT)
+        running.join(PATIENCE_S)
+        assert not running.is_alive()
+        assert ends.given_back == 0
+        producer.drop()
 
 
 @pytest.mark.parametrize("in_time", [True, False])
