@@ -105,6 +105,11 @@ class PartitionedCommands(Generic[P]):
     def _make(self) -> Steps[dict[str, str]]:
         return self.open(create=True)
 
+    def _with_number(self, operations: Sequence[Command[Any] | Steps[Any]]) -> Steps[None]:
+        """Do what writes settings; first the number of partitions, which nobody could add then."""
+        yield from self._make()
+        yield from all_of(operations)
+
     def drop(self) -> Steps[None]:
         """As `Commands.drop`."""
         return self._whole.drop()
@@ -280,7 +285,7 @@ class PartitionedCommands(Generic[P]):
 
     def pause(self, seconds: float | None) -> Steps[None]:
         """As `Commands.pause`."""
-        return _done([part.pause(seconds) for part in self.parts])
+        return self._with_number([part.pause(seconds) for part in self.parts])
 
     def resume(self) -> Steps[None]:
         """As `Commands.resume`."""
@@ -371,7 +376,7 @@ class PartitionedCommands(Generic[P]):
                 "(group='all'), or '*' for every group; or use a queue of one partition"
             )
         parts = self.parts if group == EVERY_GROUP else [self._group(group)]
-        return _done(
+        return self._with_number(
             [
                 part.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
                 for part in parts
@@ -382,11 +387,11 @@ class PartitionedCommands(Generic[P]):
         """As `Commands.clear_limit`."""
         every = group is None or group == EVERY_GROUP
         parts = self.parts if every else [self._group(str(group))]
-        return _done([part.clear_limit(group) for part in parts])
+        return self._with_number([part.clear_limit(group) for part in parts])
 
-    def delay_group(self, group: str, seconds: float) -> Command[Any]:
+    def delay_group(self, group: str, seconds: float) -> Steps[None]:
         """As `Commands.delay_group`."""
-        return self._group(group).delay_group(group, seconds)
+        return self._with_number([self._group(group).delay_group(group, seconds)])
 
     def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
         """Give a task back at a limit, and close its group or all partitions."""
@@ -398,7 +403,7 @@ class PartitionedCommands(Generic[P]):
         def steps() -> Steps[int]:
             given_back: int = yield first
             if whole:
-                yield from all_of([part.close(retry_after) for part in others])
+                yield from self._with_number([part.close(retry_after) for part in others])
             return given_back
 
         return steps()
