@@ -38,7 +38,7 @@ if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
 end
 if agreed and (create == '1' or #args > 3) then
   redis.call('HSET', conf, 'format', format, unpack(args, 4))
-  if ages then
+  if ages and not redis.call('HGET', conf, 'aging_since') then
     redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
   end
   if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
