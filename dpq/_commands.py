@@ -201,8 +201,11 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         ask = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
         stored = yield ask._replace(loose=True)
         counts = {self._count}
-        with suppress(ConfigurationError):  # of a count that cannot be read
+        try:
             counts.add(partition_count(stored))
+        except ConfigurationError:
+            if not self._count:
+                raise
         for count in counts:  # both, if the settings are lost, or the queue has others now
             parts = (self.partition(place, count, self._make) for place in range(1, count))
             yield from all_of([part._command("drop", [], same) for part in parts])
@@ -567,11 +570,17 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
         removed: list[Problem] = yield self._types(remove=True)
+        if not self._count and (yield self._types()):
+            return (
+                removed  # the settings are left: who knows how many partitions there are can mend
+            )
+        if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
+            yield from self._make()  # so that clients that follow find all partitions
         return removed + (yield from self._walk(REPAIRED_PARTS))
 
     def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
         """Keys of another type, which no other script can look at."""
-        args = [self._now(), int(remove), max(self._count, 1)]
+        args = [self._now(), int(remove), self._count]
         return self._command("types", args, lambda reply: _replies.read_problems(reply)[1])
 
     def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:

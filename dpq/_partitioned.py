@@ -105,6 +105,12 @@ class PartitionedCommands(Generic[P]):
     def _make(self) -> Steps[dict[str, str]]:
         return self.open(create=True)
 
+    def _noted(self, part: Commands[P], operation: Command[Any] | Steps[Any]) -> Steps[Any]:
+        """Do what writes settings of a partition: in the first one after the number of them."""
+        if part is self._whole:  # a queue that has settings and no number is one of one partition
+            yield from part.open(create=True)
+        return (yield from steps_of(operation))
+
     def drop(self) -> Steps[None]:
         """As `Commands.drop`."""
         return self._whole.drop()
@@ -280,7 +286,7 @@ class PartitionedCommands(Generic[P]):
 
     def pause(self, seconds: float | None) -> Steps[None]:
         """As `Commands.pause`."""
-        return _done([part.pause(seconds) for part in self.parts])
+        return _done([self._noted(part, part.pause(seconds)) for part in self.parts])
 
     def resume(self) -> Steps[None]:
         """As `Commands.resume`."""
@@ -371,22 +377,19 @@ class PartitionedCommands(Generic[P]):
                 "(group='all'), or '*' for every group; or use a queue of one partition"
             )
         parts = self.parts if group == EVERY_GROUP else [self._group(group)]
-        return _done(
-            [
-                part.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
-                for part in parts
-            ]
-        )
+        rules = (rate, per, burst, group, concurrency, adaptive, reserve)
+        return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """As `Commands.clear_limit`."""
         every = group is None or group == EVERY_GROUP
         parts = self.parts if every else [self._group(str(group))]
-        return _done([part.clear_limit(group) for part in parts])
+        return _done([self._noted(part, part.clear_limit(group)) for part in parts])
 
-    def delay_group(self, group: str, seconds: float) -> Command[Any]:
+    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
         """As `Commands.delay_group`."""
-        return self._group(group).delay_group(group, seconds)
+        part = self._group(group)
+        return self._noted(part, part.delay_group(group, seconds))
 
     def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
         """Give a task back at a limit, and close its group or all partitions."""
@@ -398,7 +401,7 @@ class PartitionedCommands(Generic[P]):
         def steps() -> Steps[int]:
             given_back: int = yield first
             if whole:
-                yield from all_of([part.close(retry_after) for part in others])
+                yield from all_of([self._noted(part, part.close(retry_after)) for part in others])
             return given_back
 
         return steps()

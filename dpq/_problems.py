@@ -139,11 +139,22 @@ EXPLAINED: dict[str, tuple[str, str]] = {
 }
 """A kind of problem -> what it means, and the way out."""
 
+SETTINGS = (
+    "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
+    "WRONGTYPE. It held the queue's settings, and how many partitions there are: who does not "
+    "name their number sees one. Nothing else was looked at.",
+    "`dpq doctor --repair --partitions N` removes it, and then mends what is missing. N is 1 "
+    "unless somebody has named another number for this queue; a wrong one hides tasks.",
+)
+"""The same of the key that only who knows the number of partitions can mend."""
+
 
 def explain(problem: Problem) -> tuple[str, str]:
     """Say what a problem means, and what to do about it."""
     kind = re.sub(r"^in [1-9]\d* states$", "in N states", problem.kind)
     meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
+    if kind == "wrong type" and re.fullmatch(r"dpq:\{[^{}]*\}:conf", problem.subject):
+        meaning, way_out = SETTINGS  # of the first partition
     scope = f"group {problem.subject!r}" if problem.subject else "the queue"
     words = problem.model_dump() | {
         "repair": REPAIR,

@@ -687,8 +687,9 @@ class DPQ(QueueFace[P]):
 
         No task is lost: one without its record or its payload goes to the dead letters, with the
         reason `bad record` or `payload missing`; one that is in no set is due again. Keys of
-        another type are removed. Safe to call twice, and from several places at once. A repair
-        whose reply is lost has mended all the same, and names less.
+        another type are removed; that of the settings only when this client knows the number of
+        partitions, which was stored there: name it. Safe to call twice, and from several places at
+        once. A repair whose reply is lost has mended all the same, and names less.
 
         Returns:
             What it has mended, as `check` names it; one cause may have several names.

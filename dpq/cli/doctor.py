@@ -16,6 +16,14 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend the queue; no task is lost by it.")
     ] = False,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="How many the queue has, when its settings are lost.",
+            show_default="as it has",
+        ),
+    ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
@@ -26,7 +34,7 @@ def doctor(
     in use, and safe to run again.
     """
     warnings.simplefilter("ignore", ServerWarning)  # they are told below
-    with DPQ[Any].from_url(url, queue) as q:
+    with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
         left = q.check()
         of_server, missing = inspect_server(q)

@@ -10,8 +10,8 @@
 --
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
 -- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
--- is there has one partition unless it says more), LIFO would meet aging, or round robin one of them: the
--- client compares, and says so. Nor when conf is of another type: {}.
+-- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
+-- them: the client compares, and says so. Nor when conf is of another type: {}.
 -- Lost reply: safe to send again, the second answer is the same.
 local conf, stats = KEYS[1], KEYS[2]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
@@ -21,7 +21,7 @@ local there = redis.pcall('HGETALL', conf)
 if there.err then -- a key of another type says nothing, so that check and repair get to see it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
 end
-local known = #there > 0
+local known = #there > 0 and not string.find(conf, '{[^}]*{') -- such a key is of another partition than the first
 local agreed = (redis.call('HGET', conf, 'format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
@@ -38,7 +38,7 @@ if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
 end
 if agreed and (create == '1' or #args > 3) then
   redis.call('HSET', conf, 'format', format, unpack(args, 4))
-  if ages then
+  if ages and not redis.call('HGET', conf, 'aging_since') then
     redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
   end
   if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then

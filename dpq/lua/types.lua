@@ -21,7 +21,8 @@
 -- KEYS[18] workers    HASH    worker -> when it was seen, and what it said
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  remove     "1": they go; else this only looks
--- ARGV[3]  partitions of the queue, as far as the caller knows: at least 1
+-- ARGV[3]  partitions of the queue; 0 when the caller does not know: then conf is not removed, since what is
+--          written in its place says how many there are
 --
 -- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key.
 -- Lost reply: safe to send again: what is removed is removed, and is not named a second time.
@@ -33,6 +34,7 @@ local now, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 
 -- @include _now
 local reply, gone = { '0' }, {}
+local kept = remove == '1' and partitions == '0' and conf
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail
 end
@@ -41,7 +43,7 @@ end
 local function look(command, kind, names)
   for _, key in ipairs(names) do
     local size = redis.pcall(command, key)
-    if not tonumber(size) then
+    if key ~= kept and not tonumber(size) then
       if not string.find(size.err, 'WRONGTYPE', 1, true) then
         return size
       end

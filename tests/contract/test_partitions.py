@@ -441,6 +441,44 @@ def test_who_follows_makes_it_as_it_was(make: Make, redis: Redis, what: str) -> 
     follower.close()
 
 
+@pytest.mark.parametrize("what", ["all", "first"])
+def test_what_writes_settings_makes_it_as_it_was(make: Make, redis: Redis, what: str) -> None:
+    """Whatever comes first when the queue is gone, no push is refused and everybody finds all."""
+    calls: list[Callable[[DPQ[Any]], Any]] = [
+        lambda q: q.pause(60),
+        lambda q: q.set_limit(5, 1, group="*"),
+        lambda q: q.set_limit(5, 1, group=named_for(q, 0)),
+        lambda q: q.clear_limit("*"),
+        lambda q: q.delay_group(named_for(q, 0), 60),
+        lambda q: q.delay_group(named_for(q, 3), 60),
+        lambda q: q.rate_limited(next(t for t in held if place_of(t.id, 4) == 3), 60, "queue"),
+    ]
+    for call in calls[: 6 if what == "all" else 7]:  # a lease is gone with its partition
+        q = make()
+        q.push_many(Push(n) for n in range(4))
+        held = q.pop_many(4, visibility=600)
+        vanish(redis, q, what)
+        call(q)
+        q.push_many(Push(n) for n in range(8))
+        with DPQ[Any](redis, q.queue_name) as late:
+            assert late.stats().pushed == q.stats().pushed
+            assert (late.check(), late.partitions) == ([], 4)
+        q.drop()
+
+
+@engines
+def test_a_partition_gets_its_settings_back(make: Make, redis: Redis) -> None:
+    """One that has lost them, and has been popped from since, goes on with those of the first."""
+    q = make()
+    q.push_many(Push(n) for n in range(4))
+    for tag in tags_of(q.queue_name, 4)[1:]:
+        redis.delete(key_of(tag, "conf"))
+    assert len(q.pop_many(4)) == 4
+    q.push_many(Push(n) for n in range(4))
+    DPQ(redis, q.queue_name, partitions=4).push("x")
+    assert (len(q.pop_many(9)), q.check()) == (5, [])
+
+
 @engines
 @pytest.mark.parametrize(("before", "now"), [(4, 6), (4, 1), (1, 4)])
 def test_a_forgotten_client_is_refused(make: Make, redis: Redis, before: int, now: int) -> None:
@@ -469,6 +507,20 @@ def test_a_queue_without_its_settings_is_dropped_whole(make: Make, redis: Redis)
     q = make()
     q.push_many(Push(n) for n in range(4))
     vanish(redis, q, "first")
+    q.drop()
+    assert redis.keys(f"dpq:{{{q.queue_name}*") == []
+
+
+@engines
+def test_a_drop_that_would_leave_partitions_is_refused(make: Make, redis: Redis) -> None:
+    """A new client, and a stored number that cannot be read: nothing is removed, and it is said."""
+    q = make()
+    q.push_many(Push(n) for n in range(4))
+    for junk in ("", "0", "x", "4 "):
+        redis.hset(key_of(q.queue_name, "conf"), "partitions", junk)
+        with pytest.raises(ConfigurationError, match=f"partitions is stored as '{junk}'"):
+            DPQ(redis, q.queue_name).drop()
+    assert len(q) == 4
     q.drop()
     assert redis.keys(f"dpq:{{{q.queue_name}*") == []
 

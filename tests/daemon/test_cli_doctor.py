@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 from typer.testing import CliRunner, Result
 
-from dpq import DPQ
+from dpq import DPQ, Push
 from dpq._keys import key_of
 from dpq.cli import app
 from dpq.server import Server
@@ -128,10 +128,26 @@ def test_a_key_of_another_type(run: Run, q: DPQ) -> None:
         q.redis.set(key, "junk")
         found = run("doctor", code=1)
         assert f"problem: wrong type {key}" in found.stdout
-        assert f"DEL {key}" in found.stdout
-        run("doctor", "--repair")
+        words = ["--partitions", "1"] if part == "conf" else []
+        assert " ".join(["--repair", *words[:1]]) in found.stdout
+        run("doctor", "--repair", *words)
         q.push(2)
     assert len(q.pop_many(9)) == 4
+
+
+def test_settings_of_another_type(run: Run, q: DPQ) -> None:
+    """Without the number of partitions --repair leaves them; with it, all tasks are shown again."""
+    DPQ(q.redis, q.queue_name, partitions=3).push_many(Push(n) for n in range(6))
+    key = key_of(q.queue_name, "conf")
+    q.redis.delete(key)
+    q.redis.set(key, "junk")
+    for words in (["doctor"], ["doctor", "--repair"]):
+        told = run(*words, code=1)
+        assert f"problem: wrong type {key}" in told.stdout
+        assert "--repair --partitions N" in told.stdout
+        assert q.redis.get(key) == b"junk"
+    assert "1 mended" in run("doctor", "--repair", "--partitions", "3").stderr
+    assert '"ready":6' in run("stats", "--json").stdout.replace(" ", "")
 
 
 def test_other_commands_warn(private: Server, q: DPQ, tmp_path: Path) -> None:

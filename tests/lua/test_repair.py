@@ -132,6 +132,25 @@ def test_settings_of_partitions(redis, queue_name):
             follows.drop()
 
 
+def test_settings_need_a_number(redis, queue_name):
+    """Who does not know the number of partitions leaves what says it; who names it shows all."""
+    with DPQ(redis, queue_name, partitions=3) as q:
+        q.push_many(Push(n) for n in range(6))
+    conf, wake = (key_of(queue_name, part) for part in ("conf", "wake"))
+    for key in (conf, wake):
+        redis.delete(key)
+        redis.set(key, "junk")
+    with DPQ(redis, queue_name) as follows:
+        assert [problem.subject for problem in follows.repair()] == [wake]
+        assert [problem.subject for problem in follows.check()] == [conf]
+        assert redis.get(conf) == b"junk"
+    with DPQ(redis, queue_name, partitions=3) as named:
+        assert [problem.subject for problem in named.repair()] == [conf]
+    with DPQ(redis, queue_name) as follows:
+        assert (follows.size(), follows.check(), follows.partitions) == (6, [], 3)
+        follows.drop()
+
+
 # Where a task goes
 
 
