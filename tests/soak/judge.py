@@ -491,7 +491,8 @@ class Judge:
         for each in self._deliveries:
             held = each.held
             if held.queue == LIMITED and held.group == CREW and not each.exposed:
-                sure = each.end.sent if each.end else math.inf
+                asked = self._asked.get((held.queue, held.id, held.token), math.inf)
+                sure = each.end.sent if each.end else asked  # which may have been taken
                 until = min(held.until / 1000, sure) - SLACK_S
                 if until > each.moment + SLACK_S:
                     events += [(each.moment + SLACK_S, 1), (until, -1)]

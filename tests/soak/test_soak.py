@@ -280,6 +280,21 @@ def test_the_judge_finds(made: Made, what: str, plant: Callable[[Made], None]) -
     assert what in made.found()
 
 
+def test_a_lease_may_end_where_its_ack_was_asked_for(made: Made) -> None:
+    """Also when nobody has written down the answer: from there on it is not sure any more."""
+    too_many_leases(made)
+    made.push("t5", 0, queue=LIMITED)
+    made.held("t5", 5, 4, queue=LIMITED, group=CREW)
+    made.line("worker.1", "asks", LIMITED, "t5", 5, T + 4.1)
+    before = sum(each.what == "over the concurrency" for each in made.judged().findings)
+    for number in (6, 7):
+        made.push(f"t{number}", 0, queue=LIMITED)
+        made.held(f"t{number}", number, 4 + number / 10, queue=LIMITED, group=CREW)
+        made.end(f"t{number}", number, 6, queue=LIMITED)
+    after = sum(each.what == "over the concurrency" for each in made.judged().findings)
+    assert after == before > 0
+
+
 def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     """Kills, long stays, clock steps and lossy failovers explain what they may bring about."""
     made.push("t2", 1)  # lost: acknowledged while nobody replicated
