@@ -6,11 +6,11 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from dpq import _spin
-from dpq._spin import HITS_FOR_A_MISS, MOST_DOUBT, MOST_SCRIPTS, SPIN_SECONDS, Spin
+from dpq._spin import HITS_FOR_A_MISS, LOOKS, MOST_DOUBT, MOST_SCRIPTS, Spin
 
 
 class Connection:
-    """Has something to read after so many looks; each look takes a quarter of the time."""
+    """Has something to read after so many looks."""
 
     def __init__(self, after: float) -> None:
         self.after = after
@@ -23,12 +23,6 @@ class Connection:
 
 
 NEAR, FAR = 2, float("inf")
-
-
-@pytest.fixture(autouse=True)
-def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    ticks = count()
-    monkeypatch.setattr(_spin, "perf_counter", lambda: next(ticks) * SPIN_SECONDS / 4)
 
 
 def looks(spin: Spin, after: float, scripts: int = 1) -> int:
@@ -44,8 +38,9 @@ def test_a_reply_that_is_nearly_here_is_looked_for_until_it_is_here() -> None:
 
 def test_a_reply_that_takes_long_is_not_looked_for_any_more() -> None:
     """After a moment, for each script that was sent, it is left to the thread's sleep."""
-    assert looks(Spin(), FAR) == 5
-    assert looks(Spin(), FAR, scripts=2) == 9
+    assert looks(Spin(), FAR) == LOOKS
+    assert looks(Spin(), FAR, scripts=3) == 2 * LOOKS
+    assert looks(Spin(), FAR, scripts=0) == 0
     assert looks(Spin(), FAR, scripts=99) == looks(Spin(), FAR, scripts=MOST_SCRIPTS)
 
 
@@ -59,7 +54,7 @@ def test_of_a_far_server_hardly_any_reply_is_looked_for() -> None:
 
 
 def test_a_server_that_is_near_again_is_looked_for_again() -> None:
-    """Every eight replies found in time take one doubling back."""
+    """A number of replies found in time takes one doubling back."""
     spin = Spin()
     while spin._doubt < MOST_DOUBT:
         looks(spin, FAR)
@@ -76,6 +71,14 @@ def test_a_reply_that_comes_in_time_every_other_time_is_not_worth_it() -> None:
     spin = Spin()
     tried = [looks(spin, FAR if n % 2 else NEAR) for n in range(10_000)]
     assert sum(map(bool, tried)) < 500
+
+
+def test_who_was_held_up_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that was found late, since others wanted the processor, counts as one in vain."""
+    ticks = count()
+    monkeypatch.setattr(_spin, "perf_counter", lambda: next(ticks) * 0.001)
+    spin = Spin()
+    assert [looks(spin, NEAR) for _ in range(8)] == [3, 0, 0, 3, 0, 0, 0, 0]
 
 
 def test_a_connection_that_was_cut_says_so() -> None:
