@@ -163,7 +163,8 @@ def test_each_verb_says_when_it_is_not_confirmed(
         tasks = iter(q.pop_many(25))
         before = waits(pair)
         q.rate_limited(next(tasks), 0.001, "queue")
-        assert waits(pair) == before + (2 if partitions else 1)  # the others close, too
+        # the others close, too; and if the first is one of them, its settings are written first
+        assert waits(pair) - before in ((2, 3) if partitions else (1,))
         with replica_away(pair, monkeypatch):
             for verb, call in VERBS.items():
                 if verb == "drop":
