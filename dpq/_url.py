@@ -42,6 +42,7 @@ _SECRET = re.compile(
     r"|[^?&;,\s=]*%[0-9a-f]{2}[^?&=]*)=)[^&]*",  # a name that is written so hides what it is
     re.IGNORECASE,
 )
+_NETLOC = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
 _NOT_A_PORT = re.compile(r"(//[^/?#:\[\]]*:)(?!\d*(?:[/?#,]|$)).*", re.DOTALL)
 
 
@@ -136,14 +137,16 @@ def read_url(url: str) -> Place:
     Raises:
         ConfigurationError, ValueError, TypeError, AttributeError: It is malformed.
     """
-    parts = urlsplit(url)
-    scheme, _, kind = parts.scheme.partition("+")
+    schemes, _, rest = url.partition("://")
+    scheme, _, kind = schemes.lower().partition("+")
     if not kind:
         settings = _settings(url)
         return Place("", (), "", settings.pop("connection_class", Connection), settings, {})
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
-        raise ConfigurationError(f"{parts.scheme!r} is no scheme")
-    user, at, names = parts.netloc.rpartition("@")
+        raise ConfigurationError(f"{schemes!r} is no scheme")
+    netloc, tail = _NETLOC.fullmatch(rest).groups()  # type: ignore[union-attr]  # it fits anything
+    parts = urlsplit(f"//host{tail}")  # which does not take several hosts in brackets
+    user, at, names = netloc.rpartition("@")
     hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
     service, _, database = ("", "", parts.path.strip("/"))
     if kind == "sentinel":
