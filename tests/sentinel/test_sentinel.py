@@ -29,6 +29,9 @@ from dpq.server import Binary, Server, find_all_binaries
 LONGEST_S = 5.0
 """From when the Sentinels name another master until everybody goes on."""
 
+STALLED_S = 7.0
+"""More for a machine that does other things meanwhile; not in the soak's settings."""
+
 
 def long() -> bool:
     return hypothesis.settings.get_current_profile_name() == "soak"
@@ -199,7 +202,8 @@ def test_workers_and_scheduler_go_on(
     took = {kind: round(moment - died, 1) for kind, moment in handled.items()}
     with capsys.disabled():
         print(f"\nmaster of the Sentinels {how}; seconds until each goes on: {took}; {told}")
-    assert max(handled.values()) - replaced < LONGEST_S
+    late = max(handled.values()) - replaced
+    assert late < (LONGEST_S if long() else LONGEST_S + STALLED_S)
 
 
 def replicated(redis: Redis) -> None:
