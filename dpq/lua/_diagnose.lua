@@ -1,19 +1,24 @@
 -- _diagnose: where a task stands, and what is wrong with that.
 -- Wants: now, ready, delayed, invisible, waiting, payload, dead, keys; score_of, behind, head_of (_groups); spoilt,
 --        the cron lines that are none as keys.
--- Gives: problem(kind, subject, detail), which adds to reply; never_due(part, name, score), whether it is so of an
---        entry of a set, and tells it; place_of(set, id, task), its member of ready or waiting; diagnose(id, task):
---        the names of the sets it is in, each a field with its score as well, and whether its place, its payload,
---        its key and its schedule are as they should be; a cron line it tells as the kind `cron`.
+-- Gives: problem(kind, subject, detail), which adds to reply; never_due(part, name, score, task), whether it is so
+--        of an entry of a set, and tells it; place_of(set, id, task), its member of ready or waiting;
+--        diagnose(id, task): the names of the sets it is in, each a field with its score as well, and whether its
+--        place, its payload, its key and its schedule are as they should be; a cron line it tells as the kind `cron`.
 local reply = {}
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''
 end
 
--- No call puts a task 100 years away. A limit may close a group for 2000, see MAX_REFILL_SECONDS.
-local horizons = { delayed = now + 3.2e12, invisible = now + 3.2e12, closed = now + 9.5e13 }
-local function never_due(part_name, name, score)
-  local never = horizons[part_name] and tonumber(score) > horizons[part_name]
+-- No call puts a task more than 10 years away, and the clock may have stepped back by some weeks. A limit may
+-- close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again after decades.
+local horizons = { delayed = now + 3.2e11, invisible = now + 3.2e11, closed = now + 9.5e13 }
+local function never_due(part_name, name, score, task)
+  local horizon = horizons[part_name]
+  if task and part_name == 'delayed' and string.byte(task.schedule, 2) == 99 then
+    horizon = now + 1.6e12
+  end
+  local never = horizon and tonumber(score) > horizon
   if never then
     problem('never due', name, 'in ' .. part_name .. ' at ' .. score)
   end

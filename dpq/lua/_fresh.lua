@@ -1,8 +1,8 @@
 -- _fresh: a push adds a task.
 -- Wants: i, id, args, now, now_text, place, light, lifo, static, aging; begin (_begin). Moves place and light on; adds
 --        to metas and payloads, and to delays, plain or others.
-local head, cost, wait, priority, expires, residual, schedule, tail, group = string.match(args[3 * i],
-  '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l([^\t]*)\t(([^\t]*)\t.*)$')
+local head, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(args[3 * i],
+  '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
 place, light = place + 1, light and cost == '1'
 local order = residual .. string.format('%015d', lifo and 999999999999999 - place or place)
 if schedule ~= '' then
@@ -15,7 +15,7 @@ end
 local n = #metas
 metas[n + 1], payloads[n + 1] = id, id
 metas[n + 2] = '0 0 0 0 - 0 ' .. head .. now_text .. expires .. ' ' .. aging .. ' ' .. order .. '\t' .. tail
-  .. '\t\t' .. schedule
+  .. '\t\t' .. options .. schedule
 payloads[n + 2] = args[3 * i + 1]
 if wait ~= '0' then
   delays[#delays + 1] = string.format('%.0f', now + wait)

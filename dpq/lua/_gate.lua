@@ -1,63 +1,57 @@
 -- _gate: what a scope allows: a group, or "" for the whole queue. Layout: docs/design.md, "Limits".
--- Wants: instant, invisible, conf, limits, gates, tracked. What conf says of the queue may be put into
---        queue_texts: its rules and its gate.
--- Gives: gate_of(scope), pace(window, rule, rate), opens_at(gate, cost, rank), full(gate).
-local gates_seen, rules_seen, own_limits, aged, queue_texts = {}, {}, nil, nil, nil
+-- Rules that cannot be read let nothing run, and a gate that cannot be read counts as spent. What a gate says of
+-- windows stays (`rest`) while its rules cannot be read, or are lost.
+-- Wants: instant, invisible, conf, limits, gates, tracked; rules_of, queue_texts (_rules); pace, recall (_pace).
+-- Gives: gate_of(scope), opens_at(gate, cost, rank), full(gate).
+local gates_seen, own_limits, aged, lacking = {}, nil, nil, nil
 
-local function rules_of(field)
-  local rules = rules_seen[field]
-  if rules == nil then
-    local text = field == 'queue' and queue_texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
-    local concurrency, rate, per, burst = string.match(text or '', '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
-    if rate then
-      rules = { concurrency = tonumber(concurrency), ceiling = 0,
-        { rate = tonumber(rate), per = tonumber(per), ms = per, burst = tonumber(burst), reserve = 0 } }
-    elseif text then
-      local slots, learning, windows = string.match(text, '^(%d+)~?([^|]*)(.*)$')
-      local floor, ceiling, step = string.match(learning or '', '^(%S+) (%S+) (%S+)$')
-      rules = { concurrency = tonumber(slots or 0), floor = tonumber(floor or 0) or 0,
-        step = tonumber(step or 0) or 0, ceiling = tonumber(ceiling or 0) or 0 }
-      for units, ms, most, kept in string.gmatch(windows or '', '|(%S+) ([1-9]%d*) ([1-9]%d*) ?([^|]*)') do
-        local most_units, reserve, rank = tonumber(units) or 0, string.match(kept, '^(%d+) (%S+)$')
-        rules[#rules + 1] = most_units > 0 and { rate = most_units, per = tonumber(ms), ms = ms,
-          burst = tonumber(most), reserve = tonumber(reserve or 0), rank = tonumber(rank or 0) or 0 } or nil
-      end
-    end
-    rules_seen[field] = rules or false
+-- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
+-- holds again when it is back.
+local function is_lost(of_queue)
+  if not lacking then
+    local limited, format = unpack(redis.call('HMGET', conf, 'limited', 'format'))
+    local queue, count = string.match(limited or '', '^(q?)(%d+)$')
+    own_limits = own_limits or redis.call('HLEN', limits)
+    lacking = { [true] = queue == 'q', [false] = not format or own_limits < (tonumber(count or 0) or 0) }
   end
-  return rules
-end
-
--- One unit each `interval` ms, rounded up to what doubles of this size add exactly.
-local function pace(window, rule, rate)
-  window.interval = math.ceil(rule.per / rate * 4096) / 4096
-  window.most = math.max(1, math.ceil(rate) + rule.burst - 1)
+  return lacking[of_queue]
 end
 
 local function gate_of(scope)
   if gates_seen[scope] then
     return gates_seen[scope]
   end
-  local rules, text, last
+  local rules, own, text, last
   if scope == '' then
     queue_texts = queue_texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
-    rules, text = rules_of('queue'), queue_texts[2]
+    own, text = rules_of('queue'), queue_texts[2]
   else
     rules, text = rules_of('groups'), redis.call('HGET', gates, scope)
-    own_limits = own_limits or redis.call('HLEN', limits) - (rules and 1 or 0)
-    rules = own_limits > 0 and rules_of('group:' .. scope) or rules
+    own_limits = own_limits or redis.call('HLEN', limits)
+    own = own_limits > (rules and 1 or 0) and rules_of('group:' .. scope)
   end
-  rules = rules or { concurrency = 0, ceiling = 0 }
-  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0 }
+  rules = own or rules or { concurrency = 0, ceiling = 0 }
+  local lost = text and not own and is_lost(scope == '')
+  if lost then
+    rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
+  end
+  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
+    learned = 0, beside = 0, slack = 0 }
   gates_seen[scope] = gate
   if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
     local opens, why, probe, rate, since, used, paid = string.match(text,
-      '^(%S+) (%S) (%S+) (%S+) (%S+) (%S+) (.*)$')
-    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '')
+      '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
+    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
-  gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
-    and tonumber(string.match(text, '([%d.]+) $') or 0) <= instant
+  local spent = text and string.find(text, '[^%d.: -]') -- nobody knows what it has granted
+  if rules.unreadable or lost then
+    gate.rest = string.match(text or '', '^%-? ?(.*)$')
+  else
+    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
+      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+  end
+  recall(gate, text)
   for i, rule in ipairs(rules) do
     local _, found, paid = string.find(text or '', ' ' .. rule.ms .. ':([%d.]+)', last)
     local window, rate = { paid = tonumber(paid or 0) }, rule.rate
@@ -66,7 +60,10 @@ local function gate_of(scope)
       rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
       gate.rate = rate
     end
-    pace(window, rule, rate)
+    pace(window, rule, rate, gate.slack)
+    if spent or not window.paid then
+      window.paid, gate.changed = instant + rule.per + (rule.burst - 1) * window.interval, true
+    end
     local bound = math.max(instant, gate.opens) + rule.per + rule.burst * window.interval
     if window.paid > bound then -- a clock has stepped back, or the limit was tighter
       window.paid, gate.changed = bound, true
@@ -82,6 +79,9 @@ end
 -- rank (minus the score) below that of a reserve must leave the reserved units.
 local function opens_at(gate, cost, rank)
   local at = gate.opens
+  if gate.rules.unreadable then -- it is looked at again then
+    return math.max(at, instant + 30000)
+  end
   for i, rule in ipairs(gate.rules) do
     local paid = gate[i].owed + (math.min(cost, gate[i].most) - rule.burst) * gate[i].interval
     if rule.reserve > 0 and rank < math.huge then

@@ -63,7 +63,13 @@ local function lead(group, score, member, turn)
       reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
     end
-    turn = turn or string.format('%015.0f', redis.call('HINCRBY', conf, 'turns', '1'))
+    local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
+    if reached and not tonumber(reached) then -- no number: as in _draw, the turns begin again at the time
+      local time = redis.call('TIME')
+      reached = time[1] * 1000 + math.floor(time[2] / 1000)
+      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
+    end
+    turn = turn or string.format('%015.0f', reached)
     local shown = string.sub(member, 1, cut) .. turn .. string.sub(member, cut + 16)
     head, member = score .. ' ' .. shown .. ' ' .. member, shown
   end

@@ -1,17 +1,32 @@
 -- _judge: the queue's own limit inside of pop, and what a task takes of a limit.
--- Wants: now, instant, ready, invisible, tracked; gate_of, pace, opens_at, full (_gate); keep (_keep).
+-- Wants: now, instant, ready, invisible, tracked; pace (_pace); gate_of, opens_at, full (_gate); keep (_keep).
 -- Gives: queue, its gate; may_run(score, cost); charge(gate, cost, id). Sets judge(score, member, id, cost):
 --        true when the task may run, and has paid; nil when the queue lets no task run. Sets settle_all, to
 --        be called after all of them; and at_last(): when the queue's limit lets the next task run, and when
 --        the lightest one; nil for now.
 local queue, blocked = gate_of(''), 0
 
+-- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
+-- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
+-- docs/design.md, "Learning".
+local function gain(gate, rules)
+  local rate, step, last = gate.rate, rules.step, gate.learned
+  if last == 0 then
+    return math.max(step, (rate - rules[1].rate) / 2)
+  elseif rate >= last then
+    return math.max(step / 32, (rate - last) * 2)
+  elseif rate >= last * 0.875 then
+    return math.max(step / 32, (last - rate) / 16)
+  end
+  return math.max(step, (last - rate) / 4)
+end
+
 local function charge(gate, cost, id)
   local rules = gate.rules
   if rules.ceiling > 0 and gate[1] then
     if instant >= gate.since + rules[1].per then -- a window is over: it was clean, and it was used
       if gate.since > 0 and gate.used * 2 >= gate.rate then
-        gate.rate = math.min(rules.ceiling, gate.rate + rules.step)
+        gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
         pace(gate[1], rules[1], gate.rate)
       end
       gate.since, gate.used = instant, 0

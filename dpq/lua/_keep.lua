@@ -5,13 +5,17 @@ local function keep()
   for scope, gate in pairs(gates_seen) do
     if gate.changed then
       local text = '- '
-      if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 then
+      if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 or gate.rest and gate.rate > 0 then
         text = string.format('%.17g %s %s %.17g %.17g %.17g ', gate.opens, gate.why, gate.probe, gate.rate,
           gate.since, gate.used)
+      end
+      if gate.learned + gate.beside > 0 and gate.rules[1] then
+        text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.ms .. string.format(':%.17g ', gate[i].paid)
       end
+      text = text .. (gate.rest or '') -- of rules that are lost, or cannot be read now
       gate.changed = false
       local hash, field = gates, scope
       if scope == '' then

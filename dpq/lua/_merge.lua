@@ -6,8 +6,8 @@ local function merge(id, spec, body)
   if not task then
     return
   end
-  local max, cost, wait, priority, expires, residual, mode, schedule = string.match(spec,
-    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t]*)')
+  local max, cost, wait, priority, expires, residual, mode, schedule, options = string.match(spec,
+    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then
@@ -17,7 +17,7 @@ local function merge(id, spec, body)
     end
   elseif mode ~= 'k' then
     redis.call('HSET', payload, id, body)
-    task.cost = cost
+    task.cost, task.options = cost, options
     if cost ~= '1' then
       redis.call('HSET', conf, 'heavy', '1')
     end

@@ -1,6 +1,6 @@
 -- _prune: gates that say nothing any more are forgotten. A few are looked at by chance, so that those of
 -- groups that are gone cannot pile up: with two for each group that empties, as many are useless as useful.
--- Wants: instant, conf, limits, gates; rules_of, gate_of (_gate). Gives: prune(most).
+-- Wants: instant, conf, limits, gates; rules_of (_rules); gate_of (_gate). Gives: prune(most).
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
   local longest = 0
@@ -18,7 +18,12 @@ local function prune(most)
       if gate.rules.ceiling > 0 then -- what was learned is worth more than the window it was learned in
         until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
       end
-      if gate.probe ~= '-' then
+      if gate.slack > 0 then
+        until_ms = math.max(until_ms, gate.beside + 3600000)
+      end
+      if gate.rest then -- its rules are lost, or cannot be read
+        until_ms = math.huge
+      elseif gate.probe ~= '-' then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
       end
       if until_ms <= instant and not gate.changed then

@@ -4,9 +4,9 @@ local function read(raw)
   local task, edge = {}, nil
   task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, task.max,
     task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
-    task.group, task.key, task.reason, task.error, task.schedule = string.match(raw,
+    task.group, task.key, task.reason, task.error, task.options, task.schedule = string.match(raw,
     '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
-    .. '([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t]*)(.*)$')
+    .. '([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t\31]*)([^\t]*)(.*)$')
   local priority = tonumber(task.priority or '')
   local rate = task.aging == '0' and 0 or tonumber(string.match(task.aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
   local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
@@ -18,5 +18,6 @@ local function write(task)
   return table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery,
     task.again, task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging,
     task.order }, ' ')
-    .. '\t' .. table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.schedule
+    .. '\t' .. table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.options
+    .. task.schedule
 end

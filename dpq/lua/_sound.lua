@@ -12,7 +12,7 @@ end
 
 local function gate_fault(scope, text)
   local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
-  local never = (tonumber(opens or 0) or 0) > now + 3.2e12 -- no call closes for 100 years
+  local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
   if never or not probe and not string.match(text, '^- [%d.: ]*$') then
     return problem('bad gate', scope, text)
   elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then

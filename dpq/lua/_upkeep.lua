@@ -75,7 +75,7 @@ local function upkeep(most, quiet)
   if most > 0 then
     local soonest = next_event()
     if soonest then
-      redis.call('HSET', conf, 'next_event', string.format('%.3f', math.floor(soonest * 1000) / 1000))
+      redis.call('HSET', conf, 'next_event', string.format('%.17g', soonest))
     else
       redis.call('HDEL', conf, 'next_event')
     end

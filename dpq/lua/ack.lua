@@ -61,6 +61,8 @@ if strays or awaited or #again > 0 then
   -- @include _record
   -- @include _notice
   -- @include _groups
+  -- @include _rules
+  -- @include _pace
   -- @include _gate
   -- @include _keep
   -- @include _settle

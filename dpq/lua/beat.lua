@@ -14,6 +14,7 @@ local workers = KEYS[1]
 local now, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
 -- @include _now
+redis.pcall('HDEL', workers, '') -- as _go_on
 if about == '' then
   redis.call('HDEL', workers, id)
 else

@@ -37,6 +37,8 @@ local verb = 'b'
 -- @include _fence
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

@@ -32,6 +32,8 @@ local now, id, key = ARGV[1], ARGV[2], ARGV[3]
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

@@ -75,7 +75,7 @@ for i = 1, #page[2], 2 do
     elseif group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
       problem('no head', id, group)
     else
-      never_due(part, id, value)
+      never_due(part, id, value, task)
     end
   end
 end

@@ -2,18 +2,21 @@
 -- setting writes it.
 --
 -- KEYS[1]  conf       HASH    settings
--- KEYS[2]  stats      HASH    running totals
+-- KEYS[2]  stats      HASH    running totals, and copies of what people set
+-- KEYS[3]  limits     HASH    what is limited -> how
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format this client writes
--- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so
+-- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so. "2": a pop
+--                     has found that limits are lost: they, too, come back from their copies
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
--- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there.
+-- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there; a setting that is
+-- lost is answered by its copy. Whoever writes restores what is lost.
 -- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
 -- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
 -- them: the client compares, and says so. Nor when conf is of another type: {}.
 -- Lost reply: safe to send again, the second answer is the same.
-local conf, stats = KEYS[1], KEYS[2]
+local conf, stats, limits = KEYS[1], KEYS[2], KEYS[3]
 local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- @include _now
@@ -21,28 +24,69 @@ local there = redis.pcall('HGETALL', conf)
 if there.err then -- a key of another type says nothing, so that check and repair get to see it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
 end
-local known = #there > 0 and not string.find(conf, '{[^}]*{') -- such a key is of another partition than the first
-local agreed = (redis.call('HGET', conf, 'format') or format) == format
+-- @include _lost
+-- @include _restore
+-- @include _noted
+local lost, copy_of = settings_lost(), {}
+for i = 1, #lost, 2 do
+  copy_of[lost[i]] = lost[i + 1]
+end
+local function stored(name)
+  local value = copy_of[name] or redis.call('HGET', conf, name)
+  return (name ~= 'format' or string.match(value or '', '^%d+$')) and value or nil
+end
+
+local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- such a key is of a later partition
+local agreed = (stored('format') or format) == format
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
-  together[name] = redis.call('HGET', conf, name)
+  together[name] = stored(name)
 end
 for i = 4, #args, 2 do
-  local stored = redis.call('HGET', conf, args[i]) or known and args[i] == 'partitions' and '1'
-  agreed = agreed and (not stored or stored == args[i + 1])
-  together[args[i]] = stored or args[i + 1]
+  local value = stored(args[i]) or known and args[i] == 'partitions' and '1'
+  agreed = agreed and (not value or value == args[i + 1])
+  together[args[i]] = value or args[i + 1]
 end
 local lifo, ages = together.order == 'lifo', tonumber(together.aging or 0) ~= 0 -- or it cannot be read
 if lifo and ages or together.fairness == 'round_robin' and (lifo or ages) then
   agreed = false
 end
-if agreed and (create == '1' or #args > 3) then
-  redis.call('HSET', conf, 'format', format, unpack(args, 4))
-  if ages and not redis.call('HGET', conf, 'aging_since') then
-    redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
+if not agreed or create == '0' and #args == 3 then
+  for _, text in ipairs(lost) do
+    there[#there + 1] = text
   end
-  if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
-    redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- on from the places so far
+  return there
+end
+
+if #there + #lost > 0 then -- full memory refuses new queues only
+  -- @include _go_on
+end
+restore(lost)
+redis.call('HSET', conf, 'format', format, unpack(args, 4))
+if ages and not redis.call('HGET', conf, 'aging_since') then
+  redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
+end
+if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
+  redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- on from the places so far
+end
+if create == '2' then -- this once all at a time: nobody runs anything of these groups until it is done
+  local texts = redis.call('HGETALL', stats)
+  for i = 1, #texts, 2 do
+    local field = string.match(texts[i], '^kept%.(groups)$') or string.match(texts[i], '^kept%.(group:.+)$')
+    if field and redis.call('HEXISTS', limits, field) == 0 then
+      redis.call('HSET', limits, field, texts[i + 1])
+    end
+  end
+  local queue, count = limits_there()
+  local queue_noted, noted = limits_noted()
+  if not noted or count >= noted and queue >= queue_noted then -- else some are lost for good: nobody may guess them
+    note_limits(queue, count)
+  end
+end
+local names, values, copied = settings()
+for i, name in ipairs(names) do
+  if values[i] and not copied[i] then
+    redis.pcall('HSET', stats, 'kept.' .. name, values[i])
   end
 end
 return redis.call('HGETALL', conf)

@@ -15,7 +15,7 @@ local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
-  if seen + forget > now then
+  if seen + forget > now and seen <= now + forget then -- else somebody has written into Redis
     reply[#reply + 1], reply[#reply + 2] = page[2][i], page[2][i + 1]
   end
 end

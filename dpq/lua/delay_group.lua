@@ -31,10 +31,13 @@ end
 -- @include _now
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
 -- @include _place
+-- @include _go_on
 local gate = gate_of(group)
 if ms > 0 then
   gate.opens, gate.why, gate.changed = now + ms, 'h', true
@@ -43,8 +46,10 @@ elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-for _, window in ipairs(gate) do
-  window.owed = window.paid -- what a 429 has added goes with its closing
+for i, window in ipairs(gate) do -- what a 429 has added goes with its closing; a bound from its end comes sooner
+  local rule = gate.rules[i]
+  window.paid = math.min(window.paid, math.max(instant, gate.opens) + rule.per + rule.burst * window.interval)
+  window.owed = window.paid
 end
 settle(group)
 admit()

@@ -31,6 +31,8 @@ local verb = ''
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
@@ -48,6 +50,7 @@ local function extend(id, token, ms)
   return now + ms
 end
 
+-- @include _go_on
 local ends = {}
 for i = 2, #args, 3 do
   ends[#ends + 1] = extend(args[i], args[i + 1], tonumber(args[i + 2]))

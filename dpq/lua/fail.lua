@@ -41,6 +41,8 @@ token = string.match(token, '^%d*')
 -- @include _fence
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

@@ -9,25 +9,28 @@
 -- KEYS[7]  meta       HASH    id -> record
 -- KEYS[8]  dead       ZSET    id -> when, ms
 -- KEYS[9]  conf       HASH    settings
--- ARGV[1..]            ids
+-- KEYS[10] keys       HASH    unique key -> id
+-- ARGV[1..]            ids; or a TAB and a unique key
 --
 -- Returns {state, until, record, payload} for each, flat; state is "" for an unknown id. `until` is when
--- a delayed task is due, a lease ends or a dead task died, ms, or 0.
+-- a delayed task is due, a lease ends or a dead task died, ms, or 0. Of a key the state is "state id".
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local payload, meta, dead, conf = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local payload, meta, dead, conf, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local args = ARGV
 
 -- @include _record
 -- @include _groups
 local reply = {}
-for _, id in ipairs(args) do
+for _, name in ipairs(args) do
+  local key = string.match(name, '^\t(.*)$')
+  local id = key and (redis.call('HGET', keys, key) or '') or name
   local raw, state, when = redis.call('HGET', meta, id), '', '0'
   if raw then
-    for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
+    for kind, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
       local score = redis.call('ZSCORE', set, id)
       if score then
-        state, when = name, score
+        state, when = kind, score
       end
     end
     if state == '' then
@@ -37,7 +40,7 @@ for _, id in ipairs(args) do
       state = task and redis.call('ZSCORE', ready, first == member and shown or member) and 'ready' or 'waiting'
     end
   end
-  reply[#reply + 1] = state
+  reply[#reply + 1] = key and raw and state .. ' ' .. id or state
   reply[#reply + 1] = when
   reply[#reply + 1] = raw or ''
   reply[#reply + 1] = raw and redis.call('HGET', payload, id) or ''

@@ -30,7 +30,8 @@
 -- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
 -- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
 -- {score, order and id, ...} of the first in ready, unless the queue lets none of them run. {-7, ...} to a client
--- that counts partitions wrong (_same).
+-- that counts partitions wrong (_same), {-8, ...} to one that knows another format (_known). {-9} when settings or
+-- limits are lost: nothing runs until somebody has restored them (configure).
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
 -- they took of a limit is spent.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -43,11 +44,17 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 -- @include _now
 -- @include _notice
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token', 'partitions')
-local paused, soonest, moved, stored = settings[1], tonumber(settings[2] or ''), 0, settings[8]
+  'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited')
+local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
+local rules, stored, format, limited = settings[4], settings[8], settings[9], settings[10]
+-- @include _known
 -- @include _same
+if not format and redis.call('EXISTS', meta) == 1 or limited and not rules and string.byte(limited) == 113 then
+  return { -9 } -- nobody knows what may run
+end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   local event, at, least = tonumber(paused ~= 'inf' and paused or ''), nil, nil
+  -- @include _go_on
   -- @include _rest
 end
 if soonest ~= soonest then -- NaN: nobody knows
@@ -56,6 +63,8 @@ end
 if soonest and soonest <= instant then
   -- @include _record
   -- @include _groups
+  -- @include _rules
+  -- @include _pace
   -- @include _gate
   -- @include _keep
   -- @include _settle
@@ -64,6 +73,7 @@ if soonest and soonest <= instant then
   -- @include _next
   -- @include _prune
   -- @include _upkeep
+  -- @include _go_on
   moved = upkeep(batch, true)
   if moved >= batch then
     return { -5 }
@@ -71,12 +81,18 @@ if soonest and soonest <= instant then
 end
 
 -- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
-local grouped = redis.call('EXISTS', groups) == 1
+local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
+local grouped = there > 2
+if limited and grouped and redis.call('HLEN', limits) < (tonumber(string.match(limited, '%d+') or 0) or 0) then
+  return { -9 }
+end
 local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
-if settings[3] or settings[4] or settings[5] then
+local function limit()
+  -- @include _rules
+  -- @include _pace
   -- @include _gate
   -- @include _keep
-  queue_texts = moved == 0 and { settings[4], settings[5] } or nil
+  queue_texts, lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, as said above
   -- @include _judge
   if grouped then
     -- @include _groups
@@ -84,12 +100,19 @@ if settings[3] or settings[4] or settings[5] then
     -- @include _prune
     -- @include _judge_groups
   end
+end
+if settings[4] or settings[5] then
+  limit()
 elseif grouped then
   -- @include _groups
   crown = succeed
+  if settings[3] or limited or there % 3 > 0 then
+    -- @include _limited
+  end
 end
-if most < 0 and not (at_last and at_last()) then
-  local first = redis.call('ZRANGE', ready, '0', -most - 1, 'WITHSCORES')
+if most < 0 then
+  -- @include _go_on
+  local first = at_last and at_last() and {} or redis.call('ZRANGE', ready, '0', -most - 1, 'WITHSCORES')
   for i = 1, #first, 2 do
     first[i], first[i + 1] = first[i + 1], first[i]
   end

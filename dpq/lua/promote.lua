@@ -23,7 +23,7 @@
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...} to a client that
--- counts partitions wrong (_same).
+-- counts partitions wrong (_same), {-8, ...} to one that knows another format (_known).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -35,6 +35,8 @@ local now, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
@@ -43,8 +45,10 @@ local now, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 -- @include _next
 -- @include _prune
 -- @include _upkeep
-local stored = redis.call('HGET', conf, 'partitions')
+local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partitions'))
+-- @include _known
 -- @include _same
+-- @include _go_on
 local moved = upkeep(batch)
 if redis.call('EXISTS', gates) == 1 then
   prune(20)

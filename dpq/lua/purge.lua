@@ -33,6 +33,8 @@ local now, state, most, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

@@ -20,14 +20,15 @@
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
 --                     mode", the schedule if it has one (see _recur; of a cron task `first` says when,
---                     of others the delay), TAB, group, TAB, key; times in ms; mode is k(eep), u(pdate),
---                     r(aise_priority), a(gain, for rerun) or e(rror). None: only the time is asked for. At
---                     the end the number of partitions as the client knows it, unless it is one
+--                     of others the delay), its options (docs/design.md), TAB, group, TAB, key; times in ms;
+--                     mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). None:
+--                     only the time is asked for. At the end the number of partitions as the client
+--                     knows it, unless it is one
 --
 -- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
 -- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; {-7, ...} to a client
--- that counts partitions wrong (_same); all but 0 change nothing. Each index names a push that met a holder of its
--- key, with the holder's id.
+-- that counts partitions wrong (_same), {-8, ...} to one that knows another format (_known); all but 0 change
+-- nothing. Each index names a push that met a holder of its key, with the holder's id.
 -- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -47,7 +48,8 @@ local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_si
 if not settings[1] then
   return { 1 }
 end
-local stored = settings[7]
+local format, stored = settings[1], settings[7]
+-- @include _known
 -- @include _same
 -- @include _begin
 local ids, holders, claims, fresh, met = {}, {}, {}, 0, false
@@ -103,6 +105,8 @@ if #delays > 0 or met or next(others) then
   -- @include _record
   -- @include _notice
   -- @include _groups
+  -- @include _rules
+  -- @include _pace
   -- @include _gate
   -- @include _keep
   -- @include _settle

@@ -23,8 +23,9 @@
 -- ARGV[5]  scope      group (a task without one closes the queue), queue or task
 --
 -- Returns 1; -1 when the token is not the live one or the delivery is settled (nothing changed). A longer
--- closing is never shortened. When it is over, the windows grant one unit and then go at their pace; a
--- limit that learns is halved, once for each delivery and each closing.
+-- closing is never shortened. When it is over, the windows grant one unit and then go at their pace. A limit
+-- that learns goes down, once for each delivery and each closing; one that is known gets more room for the
+-- way to the host, unless the task was the probe, or was popped before the last time it got some.
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, stats = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -37,11 +38,32 @@ local verb = ''
 -- @include _fence
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
 -- @include _place
 -- @include _back
+-- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
+-- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
+-- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
+local function widen(gate, opens)
+  for i, rule in ipairs(gate.rules) do
+    if not rule.slack then
+      local soon = instant - gate.beside < 5 * rule.per
+      local slack = math.max(gate.slack * (soon and 2 or 1.125), math.min(rule.per / 20, 50))
+      gate.slack = math.ceil(math.min(slack, rule.per / 4, MOST_SLACK_MS))
+      gate.learned, gate.beside = gate.slack, opens
+      break
+    end
+  end
+  for i, rule in ipairs(gate.rules) do
+    pace(gate[i], rule, rule.rate, gate.slack)
+  end
+end
+local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
+local was_probe = gate and gate.probe == id
 leave(id, task, true) -- a probe that meets a limit has found nothing open
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then
@@ -50,15 +72,18 @@ if first then
   redis.call('HSET', meta, id, write(task))
   redis.pcall('HINCRBY', stats, 'deferred', 1)
 end
-if scope ~= 'task' then
-  local gate = gate_of(scope == 'group' and task.group or '')
+if gate then
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)
   if instant < gate.since then -- of the closing that has halved it
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and first then
-    gate.rate = math.max(rules.floor, gate.rate / 2)
+    local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
+    gate.learned, gate.beside = gate.rate, 0
+    gate.rate = math.max(rules.floor, clean > 0 and clean * 0.9375 or gate.rate / 2)
     pace(gate[1], rules[1], gate.rate)
     gate.since, gate.used = opens, 0
+  elseif rules.ceiling == 0 and first and not was_probe and token / 1000 > gate.beside then
+    widen(gate, opens)
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- one that is out stays the only one
@@ -68,6 +93,7 @@ if scope ~= 'task' then
   ms = 0
   if gate.scope == '' then
     stirred[''] = true
+    redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
     redis.call('HSET', conf, 'gated', '1')
     settle(gate.scope)

@@ -4,7 +4,8 @@
 -- KEYS[2]  queues_tick ZSET  the marker that tells one daemon of a new queue
 -- ARGV[1]  name
 --
--- Returns 1 when the queue is new here, else 0. A marker of another type is left alone: daemons look again anyway.
+-- Returns 1 when the queue is new here, else 0; also at full memory: then whoever opens it next makes it known. A
+-- marker of another type is left alone: daemons look again anyway.
 -- Lost reply: safe to send again.
 local queues, queues_tick = KEYS[1], KEYS[2]
 local name = ARGV[1]
@@ -15,6 +16,9 @@ end
 if redis.call('SISMEMBER', queues, name) == 1 then -- a user who may only read comes here too
   return 0
 end
-redis.call('SADD', queues, name)
+local added = redis.pcall('SADD', queues, name)
+if not tonumber(added) then -- a full memory must not keep a worker from its queue
+  return string.find(added.err, 'OOM', 1, true) and 0 or added
+end
 redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share it: whoever has broken it stops nobody's first push
 return 1

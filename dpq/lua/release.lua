@@ -36,6 +36,8 @@ local verb = 'r'
 -- @include _fence
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

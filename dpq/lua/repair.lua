@@ -26,7 +26,7 @@
 -- ARGV[5..]           cron lines by which no task can recur
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
--- the kind `cron`).
+-- the kind `cron`). {-8, ...} to a client that knows another format (_known).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -35,9 +35,13 @@ local gates, tracked = KEYS[16], KEYS[17]
 local now, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
 -- @include _now
+local format = redis.call('HGET', conf, 'format')
+-- @include _known
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
@@ -52,6 +56,7 @@ end
 -- @include _diagnose
 -- @include _mend
 -- @include _regroup
+-- @include _go_on
 local heads = part == 'heads'
 part = heads and 'waiting' or part
 if part == 'events' then
@@ -105,7 +110,7 @@ local function mend_entry(name, value)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
-  elseif never_due(part, id, value) then -- its lease ends, or its delay does when its record says so
+  elseif never_due(part, id, value, task) then -- its lease ends, or its delay does when its record says so
     local due = task and set == delayed and task.enqueued + task.wait or now
     due = due > horizons.delayed and now or due
     redis.call('ZADD', set, string.format('%.0f', due), id)

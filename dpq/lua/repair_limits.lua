@@ -1,4 +1,5 @@
--- repair_limits: mend what limits keep, a bounded part at a time, so that no limit grants more than it may.
+-- repair_limits: mend what people have set and what limits keep, a bounded part at a time, so that no limit grants
+-- more than it may. A limit that cannot be read and has no copy stays as it is, and closed.
 --
 -- KEYS[1]  ready      ZSET    order and id -> score
 -- KEYS[2]  delayed    ZSET    id -> due, ms
@@ -14,27 +15,39 @@
 -- KEYS[12] limits     HASH    what is limited -> how
 -- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[14] tracked    ZSET    leases whose end lets others run
+-- KEYS[15] stats      HASH    running totals, and copies of what people set
 -- ARGV[1]  now        ms, or "" for the server's clock
--- ARGV[2]  part       gates, tracked or invisible
+-- ARGV[2]  part       settings, limits, kept (limits that have only a copy), gates, tracked or invisible
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended.
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended. {-8, ...}
+-- to a client that knows another format (_known).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local tick, limits, gates, tracked, stats = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- @include _now
+local format = redis.call('HGET', conf, 'format')
+-- @include _known
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
 -- @include _place
 -- @include _sound
+-- @include _lost
+-- @include _restore
+-- @include _noted
+-- @include _settings
+-- @include _mend_rules
+-- @include _go_on
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
 local function mend_gate(scope, text)
@@ -53,15 +66,31 @@ local function mend_gate(scope, text)
   end
 end
 
-local set = ({ tracked = tracked, gates = gates, invisible = invisible })[part]
-local page = redis.call(set == gates and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+if part == 'settings' then
+  reply[1] = '0'
+  mend_settings()
+  admit()
+  return reply
+end
+local set = ({ limits = limits, kept = stats, tracked = tracked, gates = gates, invisible = invisible })[part]
+local hash = set == limits or set == stats or set == gates
+local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
 reply[1] = page[1]
 if set == gates and cursor == '0' then
   mend_gate('', redis.call('HGET', conf, 'queue_gate') or '- ')
 end
 for i = 1, #page[2], 2 do
   local name = page[2][i]
-  if set == gates and stray(name, page[2][i + 1]) then
+  if set == limits then
+    mend_limit(name, page[2][i + 1])
+  elseif set == stats then
+    local lost = limit_lost(name, page[2][i + 1])
+    if lost then
+      redis.call('HSET', limits, lost, page[2][i + 1])
+      redis.call('HSET', conf, 'gated', '1') -- the walk through the settings saw no limit of a group
+      rules_back(lost)
+    end
+  elseif set == gates and stray(name, page[2][i + 1]) then
     redis.call('HDEL', gates, name)
   elseif set == gates then
     mend_gate(name, page[2][i + 1])
@@ -79,6 +108,9 @@ for i = 1, #page[2], 2 do
       stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
     end
   end
+end
+if set == stats and page[1] == '0' then
+  note_limits(limits_there())
 end
 admit()
 return reply

@@ -31,6 +31,8 @@ local now, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]),
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
@@ -41,7 +43,7 @@ for i = 4, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
-    local ms = math.min(math.floor(first + spacing * replayed), 3.15e12) -- as nothing is put 100 years away
+    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- as nothing is put more than 10 years away
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     back(id, task, ms)

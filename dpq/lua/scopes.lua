@@ -2,18 +2,19 @@
 --
 -- KEYS[1]  closed     ZSET    group -> opens, ms
 -- KEYS[2]  limits     HASH    what is limited -> how
--- ARGV[1]  part       limits, or closed for groups
+-- KEYS[3]  stats      HASH    running totals, and copies of what people set
+-- ARGV[1]  part       limits; copies, of limits that may be lost; or closed for groups
 -- ARGV[2]  cursor     "0" to begin
 --
 -- Returns {next cursor, or "0" at the end, name, ...}; a page may name some twice.
 -- Lost reply: safe to send again.
-local closed, limits = KEYS[1], KEYS[2]
+local closed, limits, stats = KEYS[1], KEYS[2], KEYS[3]
 local part, cursor = ARGV[1], ARGV[2]
 
-local hash = part == 'limits'
-local page = redis.call(hash and 'HSCAN' or 'ZSCAN', hash and limits or closed, cursor, 'COUNT', '200')
+local set = ({ limits = limits, copies = stats, closed = closed })[part]
+local page = redis.call(set == closed and 'ZSCAN' or 'HSCAN', set, cursor, 'COUNT', '200')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  reply[#reply + 1] = page[2][i]
+  reply[#reply + 1] = set ~= stats and page[2][i] or string.match(page[2][i], '^kept%.(group.*)$')
 end
 return reply

@@ -14,6 +14,7 @@
 -- KEYS[12] limits     HASH    what is limited -> how
 -- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[14] tracked    ZSET    leases whose end lets others run
+-- KEYS[15] stats      HASH    running totals, and copies of what people set
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
@@ -28,7 +29,7 @@
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14]
+local tick, limits, gates, tracked, stats = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
@@ -36,6 +37,7 @@ end
 
 -- @include _now
 -- @include _notice
+-- @include _go_on
 if walk == 'set' then
   local hash, name = limits, field
   if field == 'queue' then
@@ -43,11 +45,22 @@ if walk == 'set' then
   else
     redis.call('HSET', conf, 'gated', '1')
   end
+  -- @include _noted
+  local queue, count = limits_noted()
+  if not count then
+    queue, count = limits_there()
+  elseif hash == limits then -- also those count that are lost and have a copy
+    local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
+    count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
+  end
   if rules == '' then
     redis.call('HDEL', hash, name)
+    redis.pcall('HDEL', stats, 'kept.' .. name)
   else
     redis.call('HSET', hash, name, rules)
+    redis.pcall('HSET', stats, 'kept.' .. name, rules)
   end
+  note_limits(hash == conf and (rules ~= '' and 'q' or '') or queue, math.max(count, redis.call('HLEN', limits)))
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
@@ -57,6 +70,8 @@ if walk == 'set' then
 end
 -- @include _record
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle

@@ -49,7 +49,9 @@ for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do
   reply[i] = redis.call('ZCARD', set)
 end
 reply[6] = since
-for _, text in ipairs(redis.call('HGETALL', stats)) do
-  reply[#reply + 1] = text
+local totals = { 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases', 'buried', 'replayed', 'dropped' }
+local counts = redis.call('HMGET', stats, unpack(totals)) -- beside them stand copies of all limits
+for i, name in ipairs(totals) do
+  reply[#reply + 1], reply[#reply + 2] = name, counts[i] or '0'
 end
 return reply

@@ -24,7 +24,8 @@
 -- ARGV[3]  partitions of the queue; 0 when the caller does not know: then conf is not removed, since what is
 --          written in its place says how many there are
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key.
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...} to a client
+-- that knows another format (_known).
 -- Lost reply: safe to send again: what is removed is removed, and is not named a second time.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
@@ -33,6 +34,9 @@ local gates, tracked, workers = KEYS[16], KEYS[17], KEYS[18]
 local now, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 
 -- @include _now
+local format = redis.pcall('HGET', conf, 'format')
+format = not (format and format.err) and format -- conf may be of another type
+-- @include _known
 local reply, gone = { '0' }, {}
 local kept = remove == '1' and partitions == '0' and conf
 local function problem(kind, subject, detail)

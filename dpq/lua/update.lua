@@ -21,6 +21,7 @@
 -- ARGV[4]  residual   what the double of the priority lost
 -- ARGV[5]  wait       ms from now until it is ready, or "" to keep that; the times of `every` then count from there
 -- ARGV[6]  key        instead of the id, or ""
+-- ARGV[7]  cost       units of every limit, or "" to keep that; of a running task for its next run
 --
 -- Returns 1; -2 when no live task has this id or key, -6 when a delay was asked of a running task (nothing
 -- changed).
@@ -29,12 +30,14 @@ local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KE
 local closed, meta, dead, keys, conf = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local wake, tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
 local now, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local key = ARGV[6]
+local key, cost = ARGV[6], ARGV[7]
 
 -- @include _now
 -- @include _record
 -- @include _notice
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 -- @include _keep
 -- @include _settle
@@ -50,9 +53,16 @@ elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
 end
 local kind, expires_in, period = string.match(wait ~= '' and task.schedule or '', '^\t(%l) (%d+) %d+ (.*)$')
+-- @include _go_on
 if kind then
   local due = string.format('%.0f', now + wait)
   task.schedule, kind, task.expires = begin(table.concat({ kind, expires_in, due, period }, ' '), wait)
+end
+if cost ~= '' then
+  task.cost = cost
+  if cost ~= '1' then
+    redis.call('HSET', conf, 'heavy', '1')
+  end
 end
 revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
 admit()

@@ -11,21 +11,25 @@
 -- KEYS[9]  limits     HASH    what is limited -> how
 -- KEYS[10] gates      HASH    group, "" for the queue -> what its limit has granted
 -- KEYS[11] tracked    ZSET    leases whose end lets others run
+-- KEYS[12] stats      HASH    running totals, and copies of what people set
 -- ARGV[1]  now        ms, or "" for the server's clock
 -- ARGV[2]  id
 --
 -- Returns {state, until, group, ahead, in group, paused until, held until} as texts: `until` as in get; the
 -- ready tasks that come before it or before the head of its group; the tasks of its own group that do; ""
--- or "inf" or ms; when the queue's limit has enough for it, ms. {} when nothing is stored under this id.
+-- or "inf" or ms; when the queue's limit has enough for it, ms. The state is "" when the task stands nowhere.
+-- {} when nothing is stored under this id.
 -- Lost reply: safe to send again.
 local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local meta, dead, conf, limits, gates = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tracked = KEYS[11]
+local tracked, stats = KEYS[11], KEYS[12]
 local now, id = ARGV[1], ARGV[2]
 
 -- @include _now
 -- @include _record
 -- @include _groups
+-- @include _rules
+-- @include _pace
 -- @include _gate
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
@@ -41,15 +45,17 @@ end
 local ahead, before, member = 0, 0, task.order .. id
 if state == '' then
   local _, first, shown = head_of(task.group)
-  if task.group == '' or first == member then
-    state, ahead = 'ready', redis.call('ZRANK', ready, shown or member) or 0
-  else
+  local place = task.group ~= '' and behind(task.group, score_of(task), member)
+  local rank = redis.call('ZRANK', ready, first == member and shown or member)
+  if rank and (task.group == '' or first == member) then
+    state, ahead = 'ready', rank
+  elseif place and redis.call('ZSCORE', waiting, place) then
     state = 'waiting'
-    before = redis.call('ZLEXCOUNT', waiting, '[' .. task.group .. '\t',
-      '(' .. behind(task.group, score_of(task), member)) + (first and 1 or 0)
+    before = redis.call('ZLEXCOUNT', waiting, '[' .. task.group .. '\t', '(' .. place) + (first and 1 or 0)
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
 end
+copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local held = opens_at(gate_of(''), tonumber(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
