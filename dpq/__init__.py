@@ -1,45 +1,56 @@
-"""A delayed priority queue with visibility timeouts on Redis, for work against rate limits."""
+"""A delayed priority queue with visibility timeouts on Redis, for work against rate limits.
+
+`import dpq` loads hardly anything of DPQ, and nothing of Redis or pydantic: a name is loaded when
+it is first used. So pytest, which imports the package for its plugin, and programs that use one
+half of DPQ do not pay for the rest.
+"""
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from dpq._work import Context
-from dpq.dead import DeadLetters
-from dpq.dead_async import AsyncDeadLetters
-from dpq.errors import (
-    ConfigurationError,
-    DPQError,
-    DuplicateTaskError,
-    LeaseLostError,
-    NotConfirmedError,
-    PayloadError,
-    RateLimited,
-    Reject,
-    Retry,
-    ServerWarning,
-    Signal,
-    TaskNotFoundError,
-)
-from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.models import (
-    DeadTask,
-    Fairness,
-    OnDuplicate,
-    Order,
-    Popped,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-    WorkerInfo,
-)
-from dpq.policy import Backoff
-from dpq.queue import DPQ, known_queues
-from dpq.queue_async import AsyncDPQ
-from dpq.scheduler import Scheduler
-from dpq.tasks import TaskFunction, Tasks
-from dpq.worker import Worker
-from dpq.worker_async import AsyncWorker
+from dpq._shown import CleanRecords
+
+if TYPE_CHECKING:
+    from dpq._work import Context
+    from dpq.dead import DeadLetters
+    from dpq.dead_async import AsyncDeadLetters
+    from dpq.errors import (
+        ConfigurationError,
+        DPQError,
+        DuplicateTaskError,
+        LeaseLostError,
+        NotConfirmedError,
+        PayloadError,
+        RateLimited,
+        Reject,
+        Release,
+        Retry,
+        ServerWarning,
+        Signal,
+        TaskNotFoundError,
+    )
+    from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.models import (
+        DeadTask,
+        Fairness,
+        OnDuplicate,
+        Order,
+        Popped,
+        Problem,
+        Push,
+        QueueStats,
+        Task,
+        TaskState,
+        WorkerInfo,
+    )
+    from dpq.policy import Backoff
+    from dpq.queue import DPQ, known_queues
+    from dpq.queue_async import AsyncDPQ
+    from dpq.scheduler import Scheduler
+    from dpq.tasks import TaskFunction, Tasks
+    from dpq.worker import Worker
+    from dpq.worker_async import AsyncWorker
 
 __version__ = "0.1.0"
 
@@ -70,6 +81,7 @@ __all__ = [
     "RateLimit",
     "RateLimited",
     "Reject",
+    "Release",
     "Reserve",
     "Retry",
     "Scheduler",
@@ -85,4 +97,72 @@ __all__ = [
     "known_queues",
 ]
 
-logging.getLogger(__name__).addHandler(logging.NullHandler())
+_HOMES = {
+    "_work": ("Context",),
+    "dead": ("DeadLetters",),
+    "dead_async": ("AsyncDeadLetters",),
+    "errors": (
+        "ConfigurationError",
+        "DPQError",
+        "DuplicateTaskError",
+        "LeaseLostError",
+        "NotConfirmedError",
+        "PayloadError",
+        "RateLimited",
+        "Reject",
+        "Release",
+        "Retry",
+        "ServerWarning",
+        "Signal",
+        "TaskNotFoundError",
+    ),
+    "limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "models": (
+        "DeadTask",
+        "Fairness",
+        "OnDuplicate",
+        "Order",
+        "Popped",
+        "Problem",
+        "Push",
+        "QueueStats",
+        "Task",
+        "TaskState",
+        "WorkerInfo",
+    ),
+    "policy": ("Backoff",),
+    "queue": ("DPQ", "known_queues"),
+    "queue_async": ("AsyncDPQ",),
+    "scheduler": ("Scheduler",),
+    "tasks": ("TaskFunction", "Tasks"),
+    "worker": ("Worker",),
+    "worker_async": ("AsyncWorker",),
+}
+"""Where each public name is defined: a module of this package."""
+
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+_MODULES = (
+    *("codec", "connect", "connect_async", "dead", "dead_async", "errors", "limits", "models"),
+    *("order", "policy", "queue", "queue_async", "scheduler", "server", "tasks", "testing"),
+    *("worker", "worker_async"),
+)
+"""Modules that are attributes after `import dpq` alone, as `dpq.errors`."""
+
+logging.getLogger(__name__).addHandler(CleanRecords())
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of this module
+
+    def __getattr__(name):
+        """Load a public name, or a module of the package, at its first use."""
+        if name in _MODULES:
+            return import_module(f"dpq.{name}")
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'dpq' has no attribute {name!r}", name=name)
+        value = getattr(import_module(f"dpq.{_HOME_OF[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__():
+        """List the public names, loaded or not."""
+        return sorted({*globals(), *__all__, *_MODULES})

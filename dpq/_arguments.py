@@ -4,9 +4,10 @@ Every error names the argument, the value and the bound. Knows no queue and no s
 """
 
 import unicodedata
+from datetime import timedelta
 from typing import Any
 
-from dpq.errors import ConfigurationError
+from dpq.errors import ConfigurationError, in_seconds
 from dpq.models import TaskState
 
 MAX_SECONDS = 315_360_000
@@ -33,6 +34,11 @@ def milliseconds(name: str, seconds: float, *, least: float = 0) -> int:
     """Convert a duration; anything above zero is at least one millisecond."""
     number(name, seconds, "seconds", least, MAX_SECONDS, " (10 years)")
     return max(1, round(seconds * 1000)) if seconds > 0 else 0
+
+
+def delay_milliseconds(delay: float | timedelta) -> int:
+    """Convert a delay: seconds, or a timedelta."""
+    return milliseconds("delay", in_seconds(delay))
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:

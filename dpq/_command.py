@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dpq import _replies
 from dpq._arguments import MAX_NAME_BYTES, label, queue_label
 from dpq._durable import Unconfirmed
+from dpq._interrupts import FAULTS, expected, raise_interruption
 from dpq._keys import key_of
 from dpq._replies import TaskName
 from dpq._schedule import Later
@@ -47,7 +48,8 @@ def parsed(command: Command[T], reply: Any) -> T:
         return command.parse(reply)
     except DPQError:
         raise
-    except Exception as error:
+    except FAULTS as error:
+        raise_interruption(error)
         raise DPQError(
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
@@ -169,7 +171,7 @@ class Operation(Generic[T]):
         if not isinstance(reply, Exception):
             try:
                 reply = parsed(command, reply)
-            except Exception as error:
+            except DPQError as error:
                 reply = error
             else:
                 return self._ask(self._steps.send, reply)
@@ -213,6 +215,8 @@ def together(
         try:
             asked = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
+            if not expected(error):  # what interrupts is of no operation
+                raise
             results[index] = error
             return
         if asked is None:

@@ -5,17 +5,20 @@ the shells (`DPQ`, `AsyncDPQ`) send what it builds. An operation of several roun
 generator that yields commands and is sent their results.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import random
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from dpq import _replies
 from dpq._arguments import (
     MAX_BATCH,
+    delay_milliseconds,
     error_line,
     label,
     milliseconds,
@@ -25,11 +28,13 @@ from dpq._arguments import (
 )
 from dpq._command import Command, Steps, all_of, leased, once, same, task_id, task_name
 from dpq._crew_commands import CrewCommands
+from dpq._ids import new_ids
+from dpq._interrupts import expected
 from dpq._keys import STORAGE_FORMAT, key_of
 from dpq._limit_commands import LimitCommands
 from dpq._partitions import mark_of, tags_of
 from dpq._replies import Batch, Code, Look, read_settings
-from dpq._schedule import Later, claim, computable, named_schedule, with_first
+from dpq._schedule import Later, claim, computable, named_moment, named_schedule, with_first
 from dpq._settings import agree, named_settings, partition_count
 from dpq.codec import Codec
 from dpq.errors import (
@@ -37,6 +42,7 @@ from dpq.errors import (
     LeaseLostError,
     RateLimited,
     Reject,
+    Release,
     Retry,
     TaskNotFoundError,
 )
@@ -85,10 +91,12 @@ MAX_ATTEMPTS = 1_000_000
 CHECKED_PARTS = (
     *(("check", part) for part in ("meta", "ready", "delayed", "invisible", "waiting", "dead")),
     *(("check", part) for part in ("closed", "payload", "keys", "groups")),
+    *(("check_limits", part) for part in ("settings", "limits", "kept")),
     *(("check_limits", part) for part in ("tracked", "gates", "invisible")),
 )
 
 REPAIRED_PARTS = (
+    *(("repair_limits", part) for part in ("settings", "limits", "kept")),  # what all others read
     ("repair", "waiting"),  # first what does not belong there: the heirs of groups are found there
     ("repair_limits", "gates"),  # and what could not be read when a group is opened
     *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
@@ -179,22 +187,33 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """Agree with the server on what belongs to the queue; make a queue that is there known."""
         settings: dict[str, str] = yield self.configure(create=create)
         if "format" in settings:
-            yield self.register()
+            yield from self.entered()
         return settings
 
     def configure(
-        self, *, create: bool = False, named: dict[str, str] | None = None
+        self, *, create: bool = False, limits: bool = False, named: dict[str, str] | None = None
     ) -> Command[dict[str, str]]:
-        """Write the settings that this client names and nobody has named before; read all."""
+        """Write the settings that this client names and nobody has named before; read all.
+
+        With `limits`, those that are lost are restored as well.
+        """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        args = [self._now(), STORAGE_FORMAT, int(create), *flat]
+        args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         return self._command("configure", args, read)._replace(loose=True)  # see SettingsWatch
 
     def register(self) -> Command[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
         return self._command("register", [self.queue_name], same)
+
+    def entered(self) -> Steps[None]:
+        """Put it there if that can be done; else it is left to others, and the queue works.
+
+        The user may not do it, somebody has made something else of the list, or it lies on a master
+        that is away: all queues share it, and it must stop none of them.
+        """
+        yield [self.register()]  # the answer may be an error
 
     def drop(self) -> Steps[None]:
         """Remove the queue whole, its own keys last, and from the registry."""
@@ -211,6 +230,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             yield from all_of([part._command("drop", [], same) for part in parts])
         yield self._command("drop", [], same)
         yield self._command("unregister", [self.queue_name], same)
+        if "format" in (yield ask._replace(loose=True)):  # begun anew, and found its name there
+            yield from self.entered()
 
     # Adding
 
@@ -223,13 +244,13 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """Add any number of tasks, a bounded batch in each round trip."""
         return self.push_checked(map(self.checked, pushes))
 
-    def checked(self, push: Push[P]) -> "Checked":
+    def checked(self, push: Push[P]) -> Checked:
         """Check one push."""
         if not isinstance(push, Push):
             raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
         return self._prepare(*push)
 
-    def push_checked(self, pushes: Iterable["Checked"]) -> Steps[list[str]]:
+    def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
         """Add any number of tasks that are checked."""
         ids: list[str] = []
         batch: list[Checked] = []
@@ -244,9 +265,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             ids += yield from self._push(batch)
         return ids
 
-    def _push(self, batch: list["Checked"]) -> Steps[list[str]]:
-        random_text = secrets.token_urlsafe(9 * len(batch))
-        ids = [self._mark + random_text[i : i + 12] for i in range(0, len(random_text), 12)]
+    def _push(self, batch: list[Checked]) -> Steps[list[str]]:
+        ids = new_ids(len(batch), self._mark if self._count > 1 else None)
         args: list[Any] = [self._now()]
         now_ms = None
         for id_, (spec, body, _, line) in zip(ids, batch, strict=True):
@@ -268,7 +288,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         self,
         payload: P,
         priority: float,
-        delay: float,
+        delay: float | timedelta,
         group: str | None,
         key: str | None,
         on_duplicate: OnDuplicate,
@@ -278,9 +298,13 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         every: float | None,
         cron: str | None,
         timezone: str,
-    ) -> "Checked":
+        at: datetime | None,
+        visibility: float | None,
+        time_limit: float | None,
+    ) -> Checked:
         text, residual = encode_priority(priority)
-        delay_ms = milliseconds("delay", delay) if delay != 0 else 0
+        delay_ms = delay_milliseconds(delay) if delay != 0 else 0
+        due: int | str = delay_ms
         expires = 0 if expires_in is None else milliseconds("expires_in", expires_in, least=0.001)
         attempts = self.default_max_attempts
         if max_attempts is not None:
@@ -296,9 +320,21 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             whole_number("cost", cost, 1, MAX_COST)
         line = ""
         if every is not None or cron is not None or timezone != "UTC":
-            schedule, line = named_schedule(every, cron, timezone, delay, expires)
+            schedule, line = named_schedule(every, cron, timezone, delay_ms, expires)
             mode += schedule
-        spec = f"{attempts} {cost} {delay_ms} {text} {expires} {residual} {mode}\t{group}\t{key}"
+        if at is not None:
+            if delay_ms or line:
+                raise ConfigurationError(
+                    f"at and {'cron' if line else 'delay'} are both given: give one of them"
+                )
+            due, line = named_moment(at)
+        if visibility is not None or time_limit is not None:
+            own = [
+                0 if seconds is None else milliseconds(name, seconds, least=0.001)
+                for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
+            ]
+            mode += f"\x1f{own[0]} {own[1]}"
+        spec = f"{attempts} {cost} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
         return spec, self.codec.encode(payload), key, line
 
     # Taking
@@ -319,29 +355,39 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             most_bytes: Of payloads at most, but for the first.
         """
         ms = self.lease_ms(most, visibility)
+        read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
+        failed: Exception | None = None
         size = 0
+        restored = False
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # who has tasks will not wait
             room = max(most_bytes - size, 0)  # the first comes in any case
             args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
-                batch: Batch[P] = yield self._command("pop", args, self._read_batch)
+                batch: Batch[P] = yield self._command("pop", args, read)
                 tasks += batch.tasks
                 for task, reason in batch.unreadable:
                     bury = self.bury(task, reason)
                     with suppress(LeaseLostError):
                         yield bury._replace(loose=True)  # there are tasks to hand out
-            except Exception:
-                if not tasks:
+                for task, failed in batch.refused:
+                    with suppress(LeaseLostError):
+                        yield from self._fail_loosely(task, failed)
+            except Exception as error:
+                if not tasks or not expected(error):
                     raise
-                return Batch(tasks, [])  # what is leased must reach the caller
+                return Batch(tasks, [], failed=failed)  # what is leased must reach the caller
+            if failed and not tasks:
+                return Batch([], [], failed=failed)
             size += batch.size
-            if batch.again or (batch.unreadable and not tasks):
+            if batch.lost and not tasks:
+                restored = yield from self._restore(restored)
+            if batch.again or ((batch.lost or batch.unreadable) and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
-                return batch._replace(tasks=tasks, unreadable=[])
+                return batch._replace(tasks=tasks, unreadable=[], refused=(), failed=failed)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; how long its leases are."""
@@ -353,10 +399,27 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
     def look(self, count: int, waiter: str) -> Steps[Look]:
         """Look at the best ready tasks, after all upkeep; `waiter` is as in `pop`."""
         args = [self._now(), -count, 0, 0, UPKEEP_BATCH, waiter, self._count]
-        seen = Look([], again=True)
-        while seen.again:
+        seen, restored = Look([], again=True), False
+        while seen.again or seen.lost:
+            if seen.lost:
+                restored = yield from self._restore(restored)
             seen = yield self._command("pop", args, _replies.read_look)
         return seen
+
+    def _restore(self, restored: bool) -> Steps[bool]:
+        """Bring back settings and limits that are lost, before anything runs without them.
+
+        Raises:
+            ConfigurationError: That did not help.
+        """
+        if restored:
+            raise ConfigurationError(
+                f"limits of queue {self.queue_name!r} are lost with their copies, and nothing runs "
+                "without them: set them again, then `dpq doctor --repair`"
+            )
+        yield from self._make()
+        yield self.configure(create=True, limits=True)
+        return True
 
     # Ending or going on with a delivery
 
@@ -418,22 +481,35 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             "set_visibility", "set_visibility of", task, milliseconds("seconds", seconds)
         )
 
-    def release(self, task: Task[P], delay: float, priority: float | None) -> Command[int]:
+    def release(
+        self, task: Task[P], delay: float | timedelta, priority: float | None
+    ) -> Command[int]:
         """Give a task back, uncounted."""
         text, residual = ("", "") if priority is None else encode_priority(priority)
         return self._of_holder(
-            "release", "release", task, milliseconds("delay", delay), text, residual
+            "release", "release", task, delay_milliseconds(delay), text, residual
         )
 
-    def fail(self, task: Task[P], error: object, delay: float | None) -> Steps[int]:
+    def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
         """Count a failed attempt."""
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = self.backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
-        tail = (milliseconds("delay", delay), message)
+        tail = (delay_milliseconds(delay), message)
         return self._failed(task, tail)
+
+    def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
+        """Count a failed attempt of a task that reaches nobody, without waiting for replicas."""
+        steps = self.fail(task, error_line(error), None)
+        reply = None
+        try:
+            while True:
+                command = cast("Command[Any]", steps.send(reply))
+                reply = yield command._replace(loose=True)
+        except StopIteration:
+            return
 
     def _failed(self, task: Task[P], tail: tuple[int, str]) -> Steps[int]:
         later = None
@@ -460,6 +536,8 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             return once(self.rate_limited(task, error.retry_after, error.scope))
         if isinstance(error, Reject):
             return once(self.bury(task, error.reason))
+        if isinstance(error, Release):
+            return once(self.release(task, error.delay, None))
         if isinstance(error, Retry):
             return self.fail(task, error, error.delay)
         if isinstance(error, Exception):
@@ -468,27 +546,37 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     # Looking and changing
 
-    def get(self, id_: str) -> Command[Task[P]]:
+    def get(self, id_: str | None, key: str | None) -> Command[Task[P]]:
         """Look at one task."""
+        name = task_name(id_, key)
 
         def read(reply: list[Any]) -> Task[P]:
-            found = _replies.read_stored(self.codec, [id_], reply)[0]
+            found = _replies.read_stored(self.codec, [name.id], reply)[0]
             if found is None:
-                raise TaskNotFoundError(id_, self.queue_name, "get")
+                raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
             return found
 
-        return self._command("get", [task_id(id_)], read)
+        return self._command("get", [f"\t{name.key}" if name.key else name.id], read)
 
-    def peek(self, count: int, state: TaskState) -> Steps[list[Task[P]]]:
-        """Look at the first tasks of one state."""
+    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
+        """Look at the first tasks of one state, or at those behind the one of an id."""
         whole_number("n", count, 0, 10**9)
+        passed = after is None or not task_id(after)
         tasks: list[Task[P]] = []
+        start = 0
         while len(tasks) < count:
-            page = yield self._page(state, len(tasks), min(PAGE, count - len(tasks)))
+            most = min(PAGE, count - len(tasks)) if passed else PAGE
+            page: list[Task[P]] = yield self._page(state, start, most)
             if not page:
                 break
-            tasks += page
-        return tasks
+            start += len(page)
+            for task in page:
+                if passed:
+                    tasks.append(task)
+                passed = passed or task.id == after
+        if not passed and count:
+            raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
+        return tasks[:count]
 
     def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
         read = partial(_replies.read_page, self.codec, state)
@@ -506,16 +594,22 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return self._command("stats", [self._now()], _replies.read_stats)
 
     def update(
-        self, id_: str | None, key: str | None, priority: float | None, delay: float | None
+        self,
+        id_: str | None,
+        key: str | None,
+        priority: float | None,
+        delay: float | timedelta | None,
+        cost: int | None,
     ) -> Command[None]:
         """Change a live task in place."""
-        if priority is None and delay is None:
-            raise ConfigurationError("update changes nothing: give priority, delay or both")
+        if priority is None and delay is None and cost is None:
+            raise ConfigurationError("update changes nothing: give priority, delay or cost")
+        units = "" if cost is None else whole_number("cost", cost, 1, MAX_COST)
         text, residual = ("", "") if priority is None else encode_priority(priority)
-        wait = "" if delay is None else milliseconds("delay", delay)
+        wait = "" if delay is None else delay_milliseconds(delay)
         name = task_name(id_, key)
         read = _replies.read_change("update", name, self.queue_name)
-        args = [self._now(), name.id, text, residual, wait, name.key]
+        args = [self._now(), name.id, text, residual, wait, name.key, units]
         return self._command("update", args, read)
 
     def cancel(self, id_: str | None, key: str | None) -> Command[None]:
@@ -570,13 +664,14 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
         removed: list[Problem] = yield self._types(remove=True)
-        if not self._count and (yield self._types()):
-            return (
-                removed  # the settings are left: who knows how many partitions there are can mend
-            )
+        if not self._count and (yield self._types()):  # the settings, which say how many partitions
+            return removed
         if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
             yield from self._make()  # so that clients that follow find all partitions
-        return removed + (yield from self._walk(REPAIRED_PARTS))
+        mended = yield from self._walk(REPAIRED_PARTS)
+        if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
+            yield from self._make()
+        return removed + mended
 
     def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
         """Keys of another type, which no other script can look at."""

@@ -14,7 +14,11 @@ BEAT_SECONDS = 10.0
 FORGET_SECONDS = 60.0
 """A worker that has told nothing for so long is gone: five of its calls were lost in a row."""
 
-_STORED = re.compile(r"(\d+) (-?\d+) (\d+) (\d+) (\d+)\t([^\t]*)\t(.*)", re.DOTALL)
+_COUNT = r"(\d{1,15})"  # of more digits Python may refuse to make an int
+
+_STORED = re.compile(
+    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
+)
 
 
 class CrewCommands(CommandMaker):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError
 
 from dpq._command import Command, same
 from dpq._durable import (
@@ -23,6 +23,7 @@ from dpq._durable import (
 )
 from dpq._keys import STORAGE_FORMAT, key_of, queue_of
 from dpq._link import MISSING, Link, Packer, bulk_strings
+from dpq._loading import load_instead, may_not_eval
 from dpq._nodes import Node, refused
 from dpq._scripts import script
 
@@ -191,7 +192,13 @@ class DurableLink(Link):
                 break
             (refusal,) = self._send(node, (command,), known=known)()
             known = known and not isinstance(refusal, NoScriptError)
-            if refused(refusal):
+            if may_not_eval(refusal):
+                try:
+                    load_instead(self._client)
+                except RedisError as error:
+                    return error
+                known = True
+            elif refused(refusal):
                 self.nodes.lost(node)  # the slot is elsewhere
             elif refusal is not MISSING and not isinstance(refusal, NoScriptError):
                 return refusal

@@ -28,8 +28,10 @@ from dpq._durable_link import (
     timeout_of,
     unsure_of,
 )
+from dpq._interrupts import expected
 from dpq._link_async import CUT, AsyncLink, _Way
-from dpq._nodes import Node, refused
+from dpq._loading import load_instead_async, may_not_eval
+from dpq._nodes import Node, passed_on, refused
 
 MOST_TOGETHER = 1000
 """Operations of a turn: a longer one would hold up the server's other clients."""
@@ -83,7 +85,10 @@ class AsyncDurableLink(AsyncLink):
                     break
                 (last,) = await self._turns_of(node).exchange((command,), known=known)
                 known = known and not isinstance(last, NoScriptError)
-                if refused(last):
+                if may_not_eval(last):
+                    await load_instead_async(self._client)
+                    known = True
+                elif refused(last):
                     await self.nodes.lost_async(node)  # the slot is elsewhere
                 elif not isinstance(last, (*CUT, NoScriptError)):
                     return last
@@ -128,9 +133,13 @@ class _Turns:
             self._waiting = []
             self._beginning = loop.create_task(self._begin_turns(), name="dpq-confirmed")
         self._waiting.append(waiting)
-        return await waiting.future
+        replies = await waiting.future
+        if waiting.fault:
+            raise waiting.fault
+        return replies
 
     async def _begin_turns(self) -> None:
+        waiting: list[_Waiting] = []
         try:
             while self._waiting:
                 waiting, self._waiting = (
@@ -141,9 +150,13 @@ class _Turns:
                 turn = asyncio.create_task(self._take_turn(way, waiting), name="dpq-confirmed")
                 self._under_way[turn] = way
                 turn.add_done_callback(self._end_turn)
+                waiting = []  # the turn's by now
                 await asyncio.wait((turn,), timeout=LONGEST_ALONE)
+        except BaseException as error:
+            if not _interrupted([*waiting, *self._waiting], error):
+                raise
         finally:
-            _tell_cut(self._waiting)
+            _tell_cut([*waiting, *self._waiting])
 
     def _end_turn(self, turn: "asyncio.Task[None]") -> None:
         self._idle.append(self._under_way.pop(turn))
@@ -163,6 +176,9 @@ class _Turns:
                 mine = [next(settled) for _ in each.commands]
                 if not each.future.done():  # its caller may have been cancelled
                     each.future.set_result(mine)
+        except BaseException as error:
+            if not _interrupted(waiting, error):
+                raise
         finally:
             _tell_cut(waiting)
 
@@ -187,10 +203,19 @@ def _tell_cut(waiting: "list[_Waiting]") -> None:
             each.future.set_result([cut] * len(each.commands))
 
 
+def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
+    """Have all whose calls were interrupted raise what a signal handler has raised."""
+    if not passed_on(error) or (isinstance(error, Exception) and expected(error)):
+        return False
+    for each in waiting:
+        each.fault = error
+    return bool(waiting)
+
+
 class _Waiting:
     """Commands of one caller, and where their replies go."""
 
-    __slots__ = ("commands", "future", "known")
+    __slots__ = ("commands", "fault", "future", "known")
 
     def __init__(
         self, commands: Sequence[Command[Any]], known: bool, future: "asyncio.Future[list[Any]]"
@@ -198,6 +223,7 @@ class _Waiting:
         self.commands = commands
         self.known = known
         self.future = future
+        self.fault: BaseException | None = None  # what has interrupted its turn
 
 
 def link_for(client: Any, durability: Durability) -> AsyncLink:

@@ -1,24 +1,28 @@
 """What both shells have in common: a queue's arguments, checked once and readable after."""
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypedDict, Unpack, cast, overload
 
+from dpq._arguments import error_line
 from dpq._commands import Commands
 from dpq._durable import Durability, named_durability, require_fsync
 from dpq._following import commands_of
 from dpq._leases import Leases
 from dpq._problems import explain, server_problems, wants_save
-from dpq._replies import require_version
+from dpq._replies import Batch, require_version
 from dpq.codec import DEFAULT_MAX_PAYLOAD_BYTES
 from dpq.errors import ConfigurationError, ServerWarning
-from dpq.models import Fairness, Order, Popped, Task
+from dpq.models import Fairness, Order, P, Popped, Task
 from dpq.policy import Backoff
 
-P = TypeVar("P")
+log = logging.getLogger(__name__)
 
 DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
@@ -29,6 +33,11 @@ DEFAULT_MAX_ATTEMPTS = 10
 
 DEFAULT_ASK = 2
 """Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
+
+NO_REDIS = (
+    " (no Redis here? The URL embedded:./queue starts a server of DPQ's own; on the command line "
+    "--url embedded:./queue)"
+)
 
 _looked_at: set[str] = set()
 """The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
@@ -45,6 +54,24 @@ def keeps_nothing_on_purpose(redis: Any) -> bool:
     return Path(path).with_name(MARKER).exists()
 
 
+class QueueSettings(TypedDict, total=False):
+    """The keyword arguments of `DPQ`, for type checkers; but for `payload_type`."""
+
+    default_visibility: float
+    default_max_attempts: int
+    order: Order | None
+    aging: float | None
+    fairness: Fairness | None
+    backoff: Backoff
+    max_payload_bytes: int
+    dead_max_tasks: int | None
+    dead_max_age: float | None
+    durability: Durability
+    partitions: int | None
+    ask: int
+    clock: Callable[[], int] | None
+
+
 class QueueFace(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
@@ -52,6 +79,24 @@ class QueueFace(Generic[P]):
     _leases: Leases
     _link: Any  # of one shell or the other
 
+    @overload
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: type[P],
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: Any = ...,
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
     def __init__(
         self,
         redis: Any,
@@ -156,9 +201,26 @@ class QueueFace(Generic[P]):
     def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
         """What a pop hands out of the one task, or of none, that it has taken."""
         if not tasks:
-            return cast("Popped[P]", Popped[Any](None, cast("Any", None), cast("Any", None)))
+            return Popped(None, cast("Any", None), cast("Any", None))
         task, shell = tasks[0], cast("Any", self)
         return Popped(task, partial(shell.ack, task), partial(shell.set_visibility, task))
+
+    def _readable(self, batch: Batch[P]) -> list[Task[P]]:
+        """What a pop has brought.
+
+        Raises:
+            Exception: Nothing, since a validator of the payload's type has met a fault.
+        """
+        if batch.failed and not batch.tasks:
+            raise batch.failed
+        self._say_refused(batch)
+        return batch.tasks
+
+    def _say_refused(self, batch: Batch[P]) -> None:
+        """Log what is told to nobody else: the other tasks of a pop are handed out."""
+        if batch.failed:
+            what = error_line(batch.failed)
+            log.warning("%s: a validator failed, and so did the attempt: %s", self.queue_name, what)
 
     def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
         """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
@@ -183,6 +245,25 @@ class QueueFace(Generic[P]):
 
     def _server_label(self) -> str:
         return str(self._opened.label if self._opened else self._link.nodes.label)
+
+    _closed = False
+
+    def _require_open(self) -> None:
+        """Raise ConfigurationError when this object has closed the client that it had opened.
+
+        On the caller's client it connects again.
+        """
+        if self._closed and self._opened:
+            raise ConfigurationError(
+                f"this {type(self).__name__} of queue {self.queue_name!r} is closed: call it "
+                "inside of its `with`, or make another; what is queued is safe"
+            )
+
+    def _unreachable(self, error: Exception) -> str:
+        """Say which server cannot be reached, and the way out where there is none."""
+        told = f"cannot reach {self._server_label()}: {error}"
+        nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
+        return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue_name!r})"

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from dpq._arguments import whole_number
 from dpq._command import Steps, steps_of
 from dpq._commands import Commands
+from dpq._interrupts import expected
 from dpq._partitioned import PartitionedCommands
 from dpq._partitions import MAX_PARTITIONS
 from dpq._settings import partition_count
@@ -112,6 +113,8 @@ def _resumed(steps: Steps[T], request: Any) -> Steps[T]:
             try:
                 answer = yield request
             except Exception as error:
+                if not expected(error):
+                    raise
                 request = steps.throw(error)
             else:
                 request = steps.send(answer)

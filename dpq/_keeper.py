@@ -30,6 +30,7 @@ def keep(directory: str, socket: str, alive: int, remove: bool, command: list[st
         alive: The inherited descriptor of `server.lock`, which the server holds too.
         remove: The server is a throw-away: its directory goes with it.
     """
+    os.umask(0o077)  # the server's files hold the tasks: they are the user's alone
     os.setsid()  # a Ctrl-C in the user's terminal is not meant for the server
     signal.pthread_sigmask(signal.SIG_SETMASK, ENDINGS)  # held back until `server` is known
     for name in ENDINGS:

@@ -57,11 +57,13 @@ class Leases:
     def __init__(self) -> None:
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
+        self._ending: dict[Key, Lease] = {}  # whose work has ended
         self._third = LINGER_SECONDS  # of the shortest lease so far
         self._on_the_way: dict[Key, Lease] = {}  # being extended now
 
     def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
-        """Keep a lease of so many seconds alive from now on."""
+        """Keep a lease alive from now on: of the task's own seconds, or else of so many."""
+        seconds = task.visibility or seconds
         lease = Lease(task, seconds, lost)
         self._held[task.id, task.token] = lease
         if lease.due < self.wake_at:
@@ -77,6 +79,27 @@ class Leases:
         lease.alive = False
         return True
 
+    def ending(self, task: Task[Any]) -> bool:
+        """The work has ended: extend the lease until `ended`; False when it is not held any more.
+
+        An extension may then cross the call that ends the delivery: not one after which the token
+        is live (`set_visibility`, `rate_limited`), as the extension would undo it.
+        """
+        key = task.id, task.token
+        lease = self._held.pop(key, None)
+        if lease is None:
+            return False
+        lease.alive = False
+        self._ending[key] = lease
+        return True
+
+    def ended(self, task: Task[Any]) -> None:
+        """The end of a delivery was answered."""
+        self._ending.pop((task.id, task.token), None)
+
+    def _kept(self) -> list[tuple[Key, Lease]]:
+        return list(self._held.items()) + list(self._ending.items())
+
     def _wake(self) -> None:
         """Let the keeper plan anew; begin one if there is none."""
         raise NotImplementedError
@@ -87,15 +110,14 @@ class Leases:
         So a queue whose tasks are quick does not wake the keeper with each of them.
         """
         self.wake_at = float("inf")  # who comes from here on wakes the keeper
-        dues = (lease.due for lease in list(self._held.values()))
+        dues = (lease.due for _, lease in self._kept())
         self.wake_at = min(dues, default=time.monotonic() + self._third)
         return self.wake_at
 
     def _due(self) -> dict[Key, Lease]:
         """The leases to extend now: those that are due, and those that soon will be."""
         now = time.monotonic()
-        held = list(self._held.items())
-        return {key: lease for key, lease in held if lease.due - lease.seconds / 6 <= now}
+        return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
 
     def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool]) -> None:
         for (key, lease), alive in zip(leases.items(), kept, strict=True):
@@ -106,6 +128,8 @@ class Leases:
                 log.warning("lease of %s lost", lease.task.id)
                 if lease.lost:
                     lease.lost()
+            else:
+                self._ending.pop(key, None)
 
     def _put_off(self, leases: dict[Key, Lease]) -> None:
         log.warning("cannot extend %d leases now", len(leases), exc_info=True)
@@ -156,9 +180,11 @@ class Keeper(Leases):
         while True:
             self._news.clear()
             wait = self._plan() - time.monotonic()
-            if self._closed or not (told or self._held):
+            if self._closed or not (told or self._kept()):
                 with self._starting:
-                    if self._closed or not self._held:  # who comes after this starts another thread
+                    if (
+                        self._closed or not self._kept()
+                    ):  # who comes after this starts another thread
                         self.wake_at, self._thread = float("inf"), None
                         return
             told = self._news.wait(max(0.0, wait))

@@ -1,16 +1,21 @@
 """Leases that are kept alive by a task of the event loop: the twin of `_leases.Keeper`."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from dpq._leases import Key, Lease, Leases, wanted
+from dpq._nodes import passed_on
 from dpq.models import Task
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
 """Extends leases by their seconds; False for each that is lost."""
+
+
+log = logging.getLogger(__name__)
 
 
 class AsyncKeeper(Leases):
@@ -48,15 +53,23 @@ class AsyncKeeper(Leases):
 
     async def _run(self, news: asyncio.Event) -> None:
         try:
-            while self._held:
-                news.clear()
-                wake_at = self._plan()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(news.wait(), max(0.0, wake_at - time.monotonic()))
-                if leases := self._due():
-                    await self._extend_all(leases)
+            while self._kept():
+                try:
+                    await self._beat_once(news)
+                except BaseException as error:  # of a signal handler: of no call of this queue
+                    if not passed_on(error):
+                        raise
+                    log.warning("interrupted while it extends leases", exc_info=True)
         finally:
             self.wake_at = float("inf")  # whoever holds a lease next begins another one
+
+    async def _beat_once(self, news: asyncio.Event) -> None:
+        news.clear()
+        wake_at = self._plan()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), max(0.0, wake_at - time.monotonic()))
+        if leases := self._due():
+            await self._extend_all(leases)
 
     async def _extend_all(self, leases: dict[Key, Lease]) -> None:
         self._on_the_way = leases

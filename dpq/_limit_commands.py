@@ -1,7 +1,7 @@
 """The commands about limits and groups: what may run when, and why something does not."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, get_args
 
 from dpq._arguments import label, milliseconds
@@ -26,16 +26,17 @@ class LimitCommands(CommandMaker):
 
     def set_limit(
         self,
-        rate: float | Sequence[RateLimit] | None,
+        rate: float | str | Sequence[RateLimit] | None,
         per: float | None,
         burst: int,
         group: str | None,
         concurrency: int | None,
         adaptive: Adaptive | None,
         reserve: Reserve | None,
+        slack: float | None = None,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
-        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve)
+        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
         heavy = int(any(window.reserve for window in windows))
         return self._set_rules(_field(group), write_rules(windows, concurrency), heavy)
 
@@ -69,9 +70,8 @@ class LimitCommands(CommandMaker):
 
     def limits(self) -> Steps[list[LimitState]]:
         """What the queue, every group and single groups may do."""
-        fields = yield from self._names("limits")
-        groups = sorted(field.removeprefix("group:") for field in fields if ":" in field)
-        states = yield from self._states([None, EVERY_GROUP, *groups])
+        fields = yield from self._limited()
+        states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
 
     def group(self, name: str) -> Steps[LimitState]:
@@ -81,11 +81,16 @@ class LimitCommands(CommandMaker):
 
     def groups(self) -> Steps[list[LimitState]]:
         """What the groups may do that are closed or have a limit of their own."""
-        fields = yield from self._names("limits")
-        closed = yield from self._names("closed")
-        named = {field.removeprefix("group:") for field in fields if ":" in field}
-        states: list[LimitState] = yield from self._states(sorted(named | closed))
+        named = _groups((yield from self._limited()))
+        closed = filter(_is_group, (yield from self._names("closed")))
+        states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
         return states
+
+    def _limited(self) -> Steps[set[str]]:
+        """The fields of limits, with those that are lost and come back before anything runs."""
+        fields: set[str] = yield from self._names("limits")
+        fields |= yield from self._names("copies")
+        return fields
 
     def _names(self, part: str) -> Steps[set[str]]:
         names: set[str] = set()
@@ -122,6 +127,19 @@ class LimitCommands(CommandMaker):
         scopes: list[str | None] = [None, found.group] if found.group else [None]
         texts = yield self._command("view", [args[0], *(s or "" for s in scopes)], read_texts)
         return explain(found, read_limits(scopes, Counter(), texts), int(texts[6]))
+
+
+def _groups(fields: Iterable[str]) -> set[str]:
+    names = (field.removeprefix("group:") for field in fields if field.startswith("group:"))
+    return set(filter(_is_group, names))
+
+
+def _is_group(name: str) -> bool:
+    """Tell the name of a group from what somebody else has written in its place."""
+    try:
+        return bool(label("group", name))
+    except ConfigurationError:
+        return False
 
 
 def _field(group: str | None) -> str:

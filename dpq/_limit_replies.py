@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpq._replies import moment_of, read_texts
-from dpq.limits import EVERY_GROUP, LimitState, RateLimit, read_rules, reason_of
+from dpq.limits import EVERY_GROUP, LimitState, read_rules, reason_of
 from dpq.models import TaskState
 
 
@@ -16,8 +16,10 @@ def read_limits(
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, _ = texts[7 * i : 7 * i + 7]
         own, _, rules = rules.partition("\t")
-        windows, concurrency = _rules(rules)
+        windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
+        closed = why and (not everyone or why == "u")
+        rate, _, slack_ms = rate.partition(" ")
         states.append(
             LimitState(
                 group=group,
@@ -25,10 +27,11 @@ def read_limits(
                 concurrency=concurrency,
                 default=own == "groups" and not everyone,
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
+                slack=0.0 if everyone else float(slack_ms or 0) / 1000,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
-                open=not why or everyone,
+                open=not closed,
                 opens_at=moment_of(float(opens)) if float(opens) and not everyone else None,
-                reason=None if everyone else reason_of(why),
+                reason=reason_of(why) if closed else None,
                 waiting=0 if everyone else int(waiting),
                 in_flight=sum(running.values()) if group is None else running.get(group, 0),
             )
@@ -36,19 +39,11 @@ def read_limits(
     return states
 
 
-def _rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
-    """What a limit says; nothing when its text cannot be read: so the scripts take it, too."""
-    try:
-        return read_rules(text) if text else ((), None)
-    except (ValueError, TypeError, IndexError):
-        return (), None
-
-
 class Waiting(NamedTuple):
     """What the script why says of a task.
 
     Attributes:
-        state: Where it is.
+        state: Where it is; None when it is nowhere, since somebody has written into Redis.
         until_ms: When a delayed task is due or a lease ends, by the server's clock.
         group: Its group, or "".
         ahead: Ready tasks that come before it, or before the head of its group.
@@ -57,7 +52,7 @@ class Waiting(NamedTuple):
         held_until_ms: When the limit of the queue has enough units for this task.
     """
 
-    state: TaskState
+    state: TaskState | None
     until_ms: int
     group: str
     ahead: int
@@ -72,7 +67,13 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         return None
     state, until, group, ahead, in_group, paused, held = read_texts(reply)
     return Waiting(
-        TaskState(state), int(until), group, int(ahead), int(in_group), paused, int(held)
+        TaskState(state) if state else None,
+        int(until),
+        group,
+        int(ahead),
+        int(in_group),
+        paused,
+        int(held),
     )
 
 
@@ -82,6 +83,8 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"
 
+    if found.state is None:
+        return "it stands nowhere, and nothing would run it: `dpq doctor --repair` mends that"
     if found.state is TaskState.DEAD:
         return "it is in the dead letters, until it is replayed"
     if found.state is TaskState.INVISIBLE:
@@ -116,6 +119,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
 _CLOSED = {
     "rate limited": "a 429",
     "closed by hand": "by hand",
+    "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
     "spent": "its rate is spent",

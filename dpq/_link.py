@@ -19,7 +19,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq._command import Command
+from dpq._command import Command, Steps, together
+from dpq._interrupts import raise_interruption
+from dpq._loading import load_instead, may_not_eval
 from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
 from dpq._scripts import Script
 from dpq._spin import Spin
@@ -106,6 +108,7 @@ class Link:
         try:
             places = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
+            raise_interruption(error)
             unreachable: list[Any] = [error] * len(commands)
             return lambda: unreachable
         parts = [
@@ -150,7 +153,13 @@ class Link:
             if known:
                 with suppress(NoScriptError):
                     return ask(self._client, "EVALSHA", script.sha, *tail)
-            return ask(self._client, "EVAL", script.text, *tail)
+            try:
+                return ask(self._client, "EVAL", script.text, *tail)
+            except ResponseError as refusal:
+                if not may_not_eval(refusal):
+                    raise
+            load_instead(self._client)
+            return ask(self._client, "EVALSHA", script.sha, *tail)
         except RedisError as error:
             return error
 
@@ -158,6 +167,22 @@ class Link:
         """Close the connections that nobody uses now."""
         for way in list(self._ways.values()):
             way.close()
+
+
+def run_all(link: Link, operations: Sequence[Steps[Any]]) -> list[Any]:
+    """Run operations of any queues in step, over one round trip each.
+
+    Returns:
+        For each operation its result, or the exception that it ended with.
+    """
+    driver = together(operations)
+    try:
+        commands = next(driver)
+        while True:
+            commands = driver.send(link.call_all(commands))
+    except StopIteration as end:
+        results: list[Any] = end.value
+        return results
 
 
 class _Way:
@@ -184,11 +209,12 @@ class _Way:
                 connection.connect_to(connection.connection_pool.get_master_address())
             connection.send_packed_command([self._packer.pack_all(commands)])
         except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)  # redis-py has closed it, and nobody else has it
             replies = self._broken(connection, error, len(commands))
             return lambda: replies
-        except BaseException:  # an interrupt: half a command may be on its way
+        except BaseException as error:  # half a command may be on its way
             connection.disconnect()
-            self._idle.kept.append(connection)
+            raise_interruption(error)
             raise
         return partial(self._receive, connection, len(commands))
 
@@ -203,12 +229,13 @@ class _Way:
                     self._nodes.learn(refusal)
                     replies.append(told(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
             return replies + self._broken(connection, error, count - len(replies))
-        except BaseException:  # an interrupt: replies may still be on their way
+        except BaseException as error:  # replies may still be on their way
             connection.disconnect()
-            self._idle.kept.append(connection)
+            raise_interruption(error)
             raise
-        self._idle.kept.append(connection)
+        self._idle.kept.append(connection)  # all is read: only now may others have it
         return replies
 
     def _broken(self, connection: Any, error: Exception, missing: int) -> list[Any]:
@@ -221,14 +248,15 @@ class _Way:
     def _take(self) -> Any:
         """A connection to send on. One that the server has ended meanwhile shows when it is used,
         and the call is sent again; for a client that never sends twice it is looked at before."""
-        if self._finds_master and self._losses != self._nodes.losses:
+        if self._losses != self._nodes.losses:
             self._losses = self._nodes.losses
-            self.close()  # they go to the same one
+            self.close()
         connection = self._idle.take()
         if self._sends_once and connection.is_connected:
             try:
                 over = connection.can_read(timeout=0)
-            except (RedisConnectionError, RedisTimeoutError):
+            except (RedisConnectionError, RedisTimeoutError) as error:
+                raise_interruption(error)
                 over = True
             if over:  # nothing was due here
                 connection.disconnect()
@@ -237,6 +265,10 @@ class _Way:
     def close(self) -> None:
         while self._idle.kept:
             self._idle.kept.pop().disconnect()
+
+
+MOST_HEADS = 10_000
+"""Beginnings of commands that are remembered, some 1 KB each: of 1024 partitions the usual ones."""
 
 
 class Packer:
@@ -256,6 +288,8 @@ class Packer:
         if head is None:
             texts = ("EVALSHA", command.script.sha, str(len(command.keys)), *command.keys)
             head = (len(texts), bulk_strings(texts))
+            if len(self._heads) >= MOST_HEADS:
+                self._heads.clear()
             self._heads[command.script, command.keys] = head
         size, packed = head
         return b"*%d\r\n%b%b" % (size + len(command.args), packed, bulk_strings(command.args))

@@ -9,7 +9,6 @@ retries; but not for a client without retries. Any other kind of client is used 
 """
 
 import asyncio
-import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -20,8 +19,18 @@ from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseErro
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._command import Command
+from dpq._interrupts import expected, interruption, raise_interruption
 from dpq._link import Packer, bulk_strings
-from dpq._nodes import AsyncNodes, Node, ask_async, own_connection, refused, told
+from dpq._loading import load_instead_async, may_not_eval
+from dpq._nodes import (
+    AsyncNodes,
+    Node,
+    ask_async,
+    own_connection,
+    passed_on,
+    refused,
+    told,
+)
 
 T = TypeVar("T")
 
@@ -81,6 +90,7 @@ class AsyncLink:
             try:
                 replies = await self._by_node(commands)
             except RedisError as error:
+                raise_interruption(error)
                 return [error] * len(commands)
         for i, command in enumerate(commands):
             if isinstance(replies[i], Exception):
@@ -121,7 +131,13 @@ class AsyncLink:
                     return await ask_async(self._client, "EVALSHA", script.sha, *tail)
             elif not isinstance(refusal, NoScriptError):
                 return refusal
-            return await self.execute(command.keys[0], "EVAL", script.text, *tail)
+            try:
+                return await self.execute(command.keys[0], "EVAL", script.text, *tail)
+            except ResponseError as told_so:
+                if not may_not_eval(told_so):
+                    raise
+            await load_instead_async(self._client)
+            return await self.execute(command.keys[0], "EVALSHA", script.sha, *tail)
         except RedisError as error:
             return error
 
@@ -171,21 +187,21 @@ class _Way:
         self._nodes = nodes
         self._node = node
         self.wire: _Wire | None = None
-        self._finds_master = nodes.finds_master
         self._losses = 0
         self._opening = Shared(self._open)
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
         """Send some commands together; a reply for each, which may be an error."""
         try:
-            if self._finds_master and self._losses != self._nodes.losses:
+            if self._losses != self._nodes.losses:
                 self._losses = self._nodes.losses
-                await self.aclose()  # it goes to the same one
+                await self.aclose()
             wire = self.wire
             if wire is None or not wire.usable():
                 wire = await self._opening.get()
             replies = await wire.exchange(packed, count)
         except CUT as error:
+            raise_interruption(error)
             replies = [error] * count
         if isinstance(replies[-1], CUT):
             await self._nodes.lost_async(self._node)
@@ -196,7 +212,11 @@ class _Way:
 
     async def _open(self) -> "_Wire":
         connection = own_connection(self._node, health_check_interval=0)
-        await connection.connect()
+        try:
+            await connection.connect()
+        except Exception as error:  # redis-py's own fault among them, where that was interrupted
+            raise_interruption(error)
+            raise
         timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
         self.wire = _Wire(connection, timeout)
         return self.wire
@@ -220,7 +240,9 @@ class _Wire:
         self._connection = connection
         self._timeout = timeout
         self._closed = False
-        self._unsent: list[bytes] = []
+        self._unsent: list[_Exchange] = []
+        self._fault: BaseException | None = None  # what has interrupted the writer or the reader
+        self._calls = 0
         self._news = asyncio.Event()
         self._awaited: deque[_Exchange] = deque()
         self._patience: asyncio.Timeout | None = None  # of the reader, once it runs
@@ -228,22 +250,31 @@ class _Wire:
         self._reader = self._loop.create_task(self._read(), name="dpq-replies")
 
     def usable(self) -> bool:
-        return not self._closed and self._loop is asyncio.get_running_loop()
+        ended = self._closed or self._reader.done() or self._writer.done()
+        return not ended and self._loop is asyncio.get_running_loop()
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
         """Send some commands together; a reply for each, which may be an error.
 
-        Who is cancelled here leaves the replies to the reader: they are read and thrown away.
+        Who is cancelled here leaves the replies to the reader: they are read and thrown away. What
+        is not written by then is not sent.
         """
         if self._closed:
             raise RedisConnectionError("the connection was closed")
-        exchange = _Exchange(count, self._loop.create_future())
-        self._awaited.append(exchange)
-        if len(self._awaited) == 1:
-            self._be_patient()
-        self._unsent.append(packed)
-        self._news.set()
-        return await exchange.future
+        exchange = _Exchange(packed, count, self._loop.create_future())
+        self._calls += 1
+        try:
+            self._unsent.append(exchange)
+            self._news.set()
+            replies = await exchange.future
+        except BaseException:
+            exchange.future.cancel()
+            raise
+        finally:
+            self._calls -= 1
+        if self._fault:  # it may have struck just behind the last reply
+            raise self._fault
+        return replies
 
     def _be_patient(self) -> None:
         """Begin to measure the time of the first of the awaited replies, if there is one."""
@@ -251,12 +282,33 @@ class _Wire:
             self._patience.reschedule(self._loop.time() + self._timeout if self._awaited else None)
 
     async def _write(self) -> None:
-        with suppress(RedisError, OSError):  # the reader meets the same end, and tells it
+        try:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                packed, self._unsent = self._unsent, []
-                await self._connection.send_packed_command(packed, check_health=False)
+                wanted = [exchange for exchange in self._unsent if not exchange.future.done()]
+                idle = not self._awaited
+                self._awaited += wanted
+                self._unsent = []
+                if idle:
+                    self._be_patient()
+                if packed := [exchange.packed for exchange in wanted]:
+                    await self._connection.send_packed_command(packed, check_health=False)
+        except (RedisError, OSError) as error:  # the reader meets the same end of the connection
+            if found := interruption(error):
+                self._reader.cancel()
+                self._interrupted(found)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._reader.cancel()
+            self._interrupted(error)
+
+    def _interrupted(self, error: BaseException) -> None:
+        """Have the calls that are under way raise what a signal handler has raised."""
+        if not (self._calls and passed_on(error)):
+            raise error
+        self._fault = error
 
     async def _read(self) -> None:
         error: BaseException = RedisConnectionError("the connection was closed")
@@ -265,22 +317,33 @@ class _Wire:
                 self._be_patient()
                 while True:
                     await self._read_one()
-        except TimeoutError:
-            error = RedisTimeoutError("no reply within the client's socket_timeout")
         except (RedisError, OSError) as fault:
-            error = fault
+            if found := interruption(fault):
+                self._interrupted(found)
+            elif isinstance(fault, TimeoutError):
+                error = RedisTimeoutError("no reply within the client's socket_timeout")
+            else:
+                error = fault
+        except BaseException as fault:
+            found = interruption(fault)
+            if not found and isinstance(fault, Exception) and expected(fault):
+                raise  # a fault of redis-py: the calls are sent again
+            self._interrupted(found or fault)
         finally:
             self._closed = True
             self._writer.cancel()
+            self._awaited += self._unsent
             while self._awaited:
-                self._awaited.popleft().end(error)
+                self._awaited[0].end(error)
+                self._awaited.popleft()
             with suppress(RedisError, OSError):
                 await self._connection.disconnect(nowait=True)
 
     async def _read_one(self) -> None:
         reply: Any
         try:
-            reply = await self._connection.read_response(disable_decoding=True, timeout=math.inf)
+            # Not for ever by `timeout=math.inf`: it makes None of a TimeoutError of the network.
+            reply = await self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
             reply = told(refusal)
         if not self._awaited:
@@ -288,7 +351,8 @@ class _Wire:
         exchange = self._awaited[0]
         exchange.replies.append(reply)
         if len(exchange.replies) == exchange.count:
-            self._awaited.popleft().end()
+            exchange.end()
+            self._awaited.popleft()
             self._be_patient()
 
     async def aclose(self) -> None:
@@ -299,11 +363,12 @@ class _Wire:
 
 
 class _Exchange:
-    """Some commands that were sent together, and their replies as they come."""
+    """Some commands that are sent together, and their replies as they come."""
 
-    __slots__ = ("count", "future", "replies")
+    __slots__ = ("count", "future", "packed", "replies")
 
-    def __init__(self, count: int, future: "asyncio.Future[list[Any]]") -> None:
+    def __init__(self, packed: bytes, count: int, future: "asyncio.Future[list[Any]]") -> None:
+        self.packed = packed
         self.count = count
         self.future = future
         self.replies: list[Any] = []

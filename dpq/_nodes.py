@@ -8,14 +8,15 @@ follows redirections and finds the new topology; `of` reads it there. Must not k
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from redis import Redis, RedisCluster
 from redis.asyncio import Redis as AsyncRedis
 from redis.asyncio import RedisCluster as AsyncRedisCluster
+from redis.asyncio.retry import Retry as AsyncRetry
 from redis.asyncio.sentinel import SentinelConnectionPool as AsyncSentinelConnectionPool
 from redis.client import NEVER_DECODE
 from redis.crc import key_slot
@@ -33,7 +34,12 @@ from redis.exceptions import (
     TryAgainError,
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
 from redis.sentinel import SentinelConnectionPool
+
+from dpq._interrupts import interruption, raise_interruption
+
+T = TypeVar("T")
 
 RIDE_OUT_SECONDS = 3.0
 """How long a call is repeated that no server has run: while a slot moves, its keys are in two
@@ -70,7 +76,58 @@ def own_connection(node: Node, **changes: Any) -> Any:
     """
     pool = getattr(node.client, "connection_pool", node.client)
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
-    return pool.connection_class(**{**settings, **node.changes, **changes})
+    connection = pool.connection_class(**{**settings, **node.changes, **changes})
+    if heedful := _HEEDFUL.get(type(connection.retry)):  # not a subclass: it may do something else
+        connection.retry = heedful.like(connection.retry)
+    return connection
+
+
+class HeedfulRetry(Retry):
+    """Does not take what a signal handler has raised for an error of the network."""
+
+    @classmethod
+    def like(cls, retry: Retry) -> Self:
+        """Make one with the settings of another."""
+        return cls(retry._backoff, retry._retries, retry._supported_errors)
+
+    def call_with_retry(
+        self,
+        do: Callable[[], T],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        """As redis-py's; what has interrupted it is raised at once."""
+
+        heed = _heeding(is_retryable)
+        return super().call_with_retry(do, fail, heed, with_failure_count)
+
+
+class HeedfulAsyncRetry(AsyncRetry):
+    """Async `HeedfulRetry`."""
+
+    @classmethod
+    def like(cls, retry: AsyncRetry) -> Self:
+        """Make one with the settings of another."""
+        return cls(retry._backoff, retry._retries, retry._supported_errors)
+
+    async def call_with_retry(
+        self,
+        do: Callable[[], Awaitable[T]],
+        fail: Callable[..., Any],
+        is_retryable: Callable[[Exception], bool] | None = None,
+        with_failure_count: bool = False,
+    ) -> T:
+        """As redis-py's; what has interrupted it is raised at once."""
+        heed = _heeding(is_retryable)
+        return await super().call_with_retry(do, fail, heed, with_failure_count)
+
+
+def _heeding(is_retryable: Callable[[Exception], bool] | None) -> Callable[[Exception], bool]:
+    return lambda error: not interruption(error) and (is_retryable is None or is_retryable(error))
+
+
+_HEEDFUL: dict[type, Any] = {Retry: HeedfulRetry, AsyncRetry: HeedfulAsyncRetry}
 
 
 # What goes wrong
@@ -104,6 +161,90 @@ def forbidden(error: object) -> bool:
 
 
 @contextmanager
+def unspoiled(client: Any) -> Iterator[None]:
+    """Leave no connection of a client with a reply under way for its next call to find.
+
+    redis-py puts a connection back into its pool also when a call was interrupted between its
+    command and the reply, and looks at none that speaks RESP3 before it is used again.
+
+    Raises:
+        BaseException: What has interrupted the call, in the place of redis-py's word for it.
+    """
+    try:
+        yield
+    except RedisError as error:
+        if found := interruption(error):
+            close_idle(client)
+            raise found from None
+        raise
+    except BaseException as error:
+        close_idle(client)
+        raise_interruption(error)
+        raise
+
+
+def close_idle(client: Any) -> None:
+    """Close all connections of a client that no call is using now."""
+    if own := _own_connection(client):
+        own.disconnect()
+    for pool in _pools(client):
+        pool.disconnect(inuse_connections=False)
+
+
+def _own_connection(client: Any) -> Any:
+    """The only connection of a client without a pool; None for others, and for doubles."""
+    return client.connection if isinstance(client, Redis | AsyncRedis) else None
+
+
+def _pools(client: Any) -> Iterator[Any]:
+    manager = vars(client).get("nodes_manager") if isinstance(client, RedisCluster) else None
+    for node in list(manager.nodes_cache.values()) if manager else ():
+        if node.redis_connection:
+            yield node.redis_connection.connection_pool
+    if isinstance(client, Redis | AsyncRedis):
+        yield client.connection_pool
+
+
+async def close_idle_async(client: Any) -> None:
+    """Async `close_idle`."""
+    if isinstance(client, AsyncRedis):
+        if client.connection:
+            await client.connection.disconnect()
+        await client.connection_pool.disconnect(inuse_connections=False)
+    elif isinstance(client, AsyncRedisCluster):
+        for node in client.nodes_manager.nodes_cache.values():
+            for connection in list(node._free):
+                await connection.disconnect()
+
+
+@asynccontextmanager
+async def unspoiled_async(client: Any) -> AsyncIterator[None]:
+    """Async `unspoiled`. A call that is cancelled closes its connection itself."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise
+    except RedisError as error:
+        if found := interruption(error):
+            await close_idle_async(client)
+            raise found from None
+        raise
+    except BaseException as error:
+        await close_idle_async(client)
+        raise_interruption(error)
+        raise
+
+
+def passed_on(error: BaseException) -> bool:
+    """Look whether a task may give what has interrupted it to those who wait for its result.
+
+    asyncio itself raises KeyboardInterrupt and SystemExit out of the event loop.
+    """
+    ends = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit)
+    return not isinstance(error, ends)
+
+
+@contextmanager
 def reachable() -> Iterator[None]:
     """Make a `RedisError` of what redis-py raises for a cluster: others, and one by a fault of it.
 
@@ -128,7 +269,7 @@ def ask(client: Any, *words: Any) -> Any:
     give_up = time.monotonic() + RIDE_OUT_SECONDS
     while True:
         try:
-            with reachable():
+            with unspoiled(client), reachable():
                 return client.execute_command(*words, **{NEVER_DECODE: True})
         except ClusterError:
             if time.monotonic() > give_up:
@@ -141,8 +282,9 @@ async def ask_async(client: Any, *words: Any) -> Any:
     give_up = time.monotonic() + RIDE_OUT_SECONDS
     while True:
         try:
-            with reachable():
-                return await client.execute_command(*words, **{NEVER_DECODE: True})
+            async with unspoiled_async(client):
+                with reachable():
+                    return await client.execute_command(*words, **{NEVER_DECODE: True})
         except ClusterError:
             if time.monotonic() > give_up:
                 raise
@@ -166,7 +308,9 @@ class Nodes:
             subclasses, which may do something with a command.
         clustered: It is a direct one of a cluster.
         only: The server, when it is not.
-        losses: How often one has been found cut off, or silent.
+        losses: How often a master that Sentinels have named was found cut off, or silent: from then
+            on older connections are of no use.
+        unblocks: The user may ask for CLIENT UNBLOCK, as far as is known.
     """
 
     def __init__(self, client: Any) -> None:
@@ -175,6 +319,7 @@ class Nodes:
         self.direct = self.clustered or self._is_plain(client)
         self.only = Node("", client, {})
         self.losses = 0
+        self.unblocks = True
         self._known: dict[str, Node] = {}
 
     @staticmethod
@@ -277,14 +422,22 @@ class Nodes:
             with suppress(KeyError):  # a slot of nobody: the client is to find out
                 self.client.nodes_manager.move_slot(error)
 
+    def unblocks_no_more(self, refusal: ResponseError) -> None:
+        """Remember that the user has not the right to end a block; anything else is raised."""
+        if not forbidden(refusal):
+            raise refusal
+        self.unblocks = False
+
     def lost(self, node: Node) -> None:
         """Look for who serves instead of a node that was cut off, or is silent."""
-        self.losses += 1
         if self.finds_master:  # what is idle goes to it, too, and would have to find that out
+            self.losses += 1
             self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:
-            with suppress(RedisError, RedisClusterException):
+            try:
                 self.client.nodes_manager.initialize(last_failed_node_name=node.name)
+            except (RedisError, RedisClusterException) as error:
+                raise_interruption(error)
 
 
 class AsyncNodes(Nodes):
@@ -322,9 +475,11 @@ class AsyncNodes(Nodes):
 
     async def lost_async(self, node: Node) -> None:
         """Async `lost`."""
-        self.losses += 1
         if self.finds_master:
+            self.losses += 1
             await self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:
-            with suppress(RedisError, RedisClusterException):
+            try:
                 await self.client.nodes_manager.initialize(last_failed_node_name=node.name)
+            except (RedisError, RedisClusterException) as error:
+                raise_interruption(error)

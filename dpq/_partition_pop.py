@@ -38,6 +38,7 @@ class _Taken(Generic[P]):
 
     Attributes:
         looks: As of a `Batch`.
+        refused: As `Batch.failed`.
         failed: What a partition has met; of no interest when others have brought tasks.
         broken: The partitions whose look has failed.
     """
@@ -47,6 +48,7 @@ class _Taken(Generic[P]):
         self.looks: dict[int, tuple[float, float | None]] = {}
         self.broken: set[int] = set()
         self.failed: Exception | None = None
+        self.refused: Exception | None = None
         self._most, self._size = most, 0
 
     @property
@@ -69,6 +71,7 @@ class _Taken(Generic[P]):
             else:
                 brought[place] = batch.tasks
                 self._size += batch.size
+                self.refused = batch.failed or self.refused
             if not brought.get(place):
                 none.add(place)
         coming = {place: iter(tasks) for place, tasks in brought.items()}
@@ -77,9 +80,10 @@ class _Taken(Generic[P]):
 
     def batch(self) -> Batch[P]:
         """All of it."""
-        if self.failed and not self.tasks:
+        if self.failed and not (self.tasks or self.refused):
             raise self.failed
-        return Batch(self.tasks, [], size=self._size, looks=self.looks or None)
+        looks = self.looks or None
+        return Batch(self.tasks, [], size=self._size, looks=looks, failed=self.refused)
 
 
 class PartitionPop(Generic[P]):

@@ -4,10 +4,13 @@ Each partition is a whole queue for the scripts. What is decided here is who is 
 answers make one. No I/O.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from dpq._arguments import label, whole_number
@@ -72,7 +75,7 @@ class PartitionedCommands(Generic[P]):
         """The keys that daemons block on."""
         return [tick for part in self.parts for tick in part.ticks]
 
-    def settled(self, _: dict[str, str]) -> "PartitionedCommands[P]":
+    def settled(self, _: dict[str, str]) -> PartitionedCommands[P]:
         """What the shell uses from now on."""
         return self
 
@@ -99,7 +102,7 @@ class PartitionedCommands(Generic[P]):
                 yield from all_of(
                     [part.configure(create=True, named=shared) for part in self.parts[1:]]
                 )
-            yield self._whole.register()
+            yield from self._whole.entered()
         return settings
 
     def _make(self) -> Steps[dict[str, str]]:
@@ -212,18 +215,36 @@ class PartitionedCommands(Generic[P]):
 
     # Looking and changing
 
-    def get(self, id_: str) -> Command[Task[P]]:
-        """As `Commands.get`."""
-        return self._of(task_id(id_)).get(id_)
+    def get(self, id_: str | None, key: str | None) -> Command[Task[P]] | Steps[Task[P]]:
+        """Look at the task of an id, or one of a key."""
+        name = task_name(id_, key)
+        if not name.key:
+            return self._of(name.id).get(id_, key)
+        return self._first_of_key([part.get(id_, key) for part in self.parts])
 
-    def peek(self, count: int, state: TaskState) -> Steps[list[Task[P]]]:
-        """The first tasks of one state in all partitions, in their order."""
+    def _first_of_key(self, commands: list[Command[Task[P]]]) -> Steps[Task[P]]:
+        results = yield from together([once(command) for command in commands])
+        missing = [error for error in results if isinstance(error, TaskNotFoundError)]
+        for result in results:
+            if result not in missing and isinstance(result, Exception):
+                raise result
+        if len(missing) == len(results):
+            raise missing[0]
+        return next(result for result in results if result not in missing)
+
+    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
+        """The first tasks of one state in all partitions, or those behind one, in their order."""
         whole_number("n", count, 0, 10**9)
-        return self._first(count, state, lambda _: True)
+        return self._first(count, state, lambda _: True, after)
 
     def _first(
-        self, count: int, state: TaskState, chosen: Callable[[Any], bool]
+        self,
+        count: int,
+        state: TaskState,
+        chosen: Callable[[Any], bool],
+        after: str | None = None,
     ) -> Steps[list[Any]]:
+        passed = after is None or not task_id(after)
         page = min(PAGE, count // len(self.parts) + 10)
         read, ended = [0] * len(self.parts), [False] * len(self.parts)
         seen: list[deque[tuple[Any, Any]]] = [deque() for _ in self.parts]
@@ -242,7 +263,13 @@ class PartitionedCommands(Generic[P]):
             best = min(((tasks[0][0], p) for p, tasks in enumerate(seen) if tasks), default=None)
             if best is None:
                 break
-            found.append(seen[best[1]].popleft()[1])
+            task = seen[best[1]].popleft()[1]
+            if passed:
+                found.append(task)
+            passed = passed or task.id == after
+        if not passed and count:
+            name = self._whole.queue_name
+            raise TaskNotFoundError(str(after), name, "peek after", state=state)
         return found
 
     def stats(self) -> Steps[QueueStats]:
@@ -254,13 +281,20 @@ class PartitionedCommands(Generic[P]):
         return QueueStats(**sums, oldest_ready_seconds=max(ages, default=None))
 
     def update(
-        self, id_: str | None, key: str | None, priority: float | None, delay: float | None
+        self,
+        id_: str | None,
+        key: str | None,
+        priority: float | None,
+        delay: float | timedelta | None,
+        cost: int | None,
     ) -> Command[None] | Steps[None]:
         """Change the live task of an id, or all of a key."""
         name = task_name(id_, key)
         if not name.key:
-            return self._of(name.id).update(id_, key, priority, delay)
-        return self._each_of_key([part.update(id_, key, priority, delay) for part in self.parts])
+            return self._of(name.id).update(id_, key, priority, delay, cost)
+        return self._each_of_key(
+            [part.update(id_, key, priority, delay, cost) for part in self.parts]
+        )
 
     def cancel(self, id_: str | None, key: str | None) -> Command[None] | Steps[None]:
         """Remove the live task of an id, or all of a key."""
@@ -359,16 +393,17 @@ class PartitionedCommands(Generic[P]):
 
     def set_limit(
         self,
-        rate: float | Sequence[RateLimit] | None,
+        rate: float | str | Sequence[RateLimit] | None,
         per: float | None,
         burst: int,
         group: str | None,
         concurrency: int | None,
         adaptive: Adaptive | None,
         reserve: Reserve | None,
+        slack: float | None = None,
     ) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
-        limit_rules(rate, per, burst, concurrency, adaptive, reserve)
+        limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
         if group is None:
             count = len(self.parts)
             raise ConfigurationError(
@@ -377,7 +412,7 @@ class PartitionedCommands(Generic[P]):
                 "(group='all'), or '*' for every group; or use a queue of one partition"
             )
         parts = self.parts if group == EVERY_GROUP else [self._group(group)]
-        rules = (rate, per, burst, group, concurrency, adaptive, reserve)
+        rules = (rate, per, burst, group, concurrency, adaptive, reserve, slack)
         return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
 
     def clear_limit(self, group: str | None) -> Steps[None]:

@@ -10,11 +10,11 @@ from functools import lru_cache
 MAX_PARTITIONS = 1024
 
 _SLOTS = 16384
-_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"  # as in ids
-_VALUES = {digit: value for value, digit in enumerate(_DIGITS)}
+DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"  # as in ids
+_VALUES = {digit: value for value, digit in enumerate(DIGITS)}
 
 PLAIN_ID_LENGTH = 12
-"""Characters of an id in a queue of one partition, and in the first partition of any queue."""
+"""Characters of the random part of an id: all of it in the first partition of several."""
 
 
 @lru_cache(maxsize=1000)
@@ -46,7 +46,7 @@ def home_of(group: str | None, key: str | None, count: int) -> int | None:
 
 def mark_of(place: int) -> str:
     """What the ids of a partition begin with; nothing in the first."""
-    return _DIGITS[place // 64] + _DIGITS[place % 64] if place else ""
+    return DIGITS[place // 64] + DIGITS[place % 64] if place else ""
 
 
 def place_of(task_id: str, count: int) -> int:

@@ -29,7 +29,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "Look for a full disk or missing rights in the server's log.",
     ),
     "memory nearly full": (
-        "The server uses {detail} of the memory it may use: when all is used, pushes fail.",
+        "The server uses {detail} of the memory it may use: when all is used, pushes are refused.",
         "Raise maxmemory, or look for what fills it: `dpq stats`, `dpq queues`, dead letters.",
     ),
     # Keys of the server
@@ -113,6 +113,25 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{repair} makes it a task that runs once: push it again with its schedule. It leaves one "
         "with a time zone that this machine does not know: install tzdata, or cancel it.",
     ),
+    # Settings
+    "settings lost": (
+        "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
+        "or all of `conf`.",
+        "{repair} restores it from its copy; so does the next pop or push when all are lost.",
+    ),
+    "limits not in force": (
+        "A limit that was set is not where the scripts look for it ({subject}: {detail}).",
+        "{repair} restores it from its copy. Those that are lost with their copies must be set "
+        "again; until then nothing runs, and after a repair they are forgotten.",
+    ),
+    "limit cannot be read": (
+        "The stored limit of {limited} cannot be read ({detail!r}): nothing that it limits runs.",
+        "{repair} restores it from its copy. Where there is none, set the limit again or clear it.",
+    ),
+    "stray limit": (
+        "A limit is stored for what no group is called ({subject!r}): nothing reads it.",
+        "{repair} removes it.",
+    ),
     # Limits
     "bad gate": (
         "What the limit of {scope} has granted so far cannot be read.",
@@ -159,6 +178,7 @@ def explain(problem: Problem) -> tuple[str, str]:
     words = problem.model_dump() | {
         "repair": REPAIR,
         "scope": scope,
+        "limited": "every group" if problem.subject == "*" else scope,
         "subject_or_detail": problem.detail,
     }
     meaning, way_out = meaning.format(**words), way_out.format(**words)

@@ -17,7 +17,7 @@ spent, or when to come again. For how long is read in this order of trust:
 
 A moment counts from the answer's own `Date`, so that no two clocks need agree; without one, from
 the clock of this machine. What cannot be read is as if absent. Nothing here raises, and an answer
-costs bounded time, whatever is in it. `X-RateLimit-Global` and the like are not read: only the
+costs at most a few ms, whatever is in it. `X-RateLimit-Global` and the like are not read: only the
 caller knows what a limit covers.
 
 Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
@@ -57,6 +57,7 @@ _EPOCH_MS = 1e11
 
 _MAX_HEADERS = 128  # http.client stops at 100
 _MAX_CHARACTERS = 1000  # of a name or a value; longer ones are as if absent
+_MAX_TEXT = 4000  # of the names and values that say something; hosts send a few hundred
 
 
 class _Items(Protocol):
@@ -110,13 +111,18 @@ def _longest(waits: Iterable[float | None]) -> float | None:
 def _read(headers: Headers) -> _Fields:
     """The readable headers by name, in lower case and in one spelling of "ratelimit"."""
     fields: _Fields = defaultdict(list)
+    room = _MAX_TEXT
     with suppress(TypeError):  # what the caller gave holds no pairs, or no more of them
         items = getattr(headers, "items", None)
         pairs: Any = items() if callable(items) else headers
         for pair in islice(pairs, _MAX_HEADERS):
             if isinstance(pair, tuple | list) and len(pair) == 2:
-                name, value = map(_text, pair)
-                fields[name.lower().replace("rate-limit", "ratelimit")].append(value)
+                name, value = _text(pair[0]).lower(), _text(pair[1])
+                size = len(name) + len(value)
+                says = name == "date" or "limit" in name or "retry-after" in name
+                if says and size <= room:
+                    room -= size
+                    fields[name.replace("rate-limit", "ratelimit")].append(value)
     return fields
 
 

@@ -3,14 +3,18 @@
 Everything that comes in is what the client returned for a script: ints, bytes and lists of them.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from dpq._interrupts import raise_interruption
 from dpq._keys import queue_of
 from dpq._schedule import Later, read_later, read_schedule
-from dpq.codec import Codec
+from dpq.codec import Codec, by_validator
 from dpq.errors import (
     ConfigurationError,
     DuplicateTaskError,
@@ -51,6 +55,11 @@ class Code(IntEnum):
     AGAIN = -5
     RUNNING = -6
     OTHER_PARTITIONS = -7
+    OTHER_FORMAT = -8
+    SETTINGS_LOST = -9
+
+
+_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 
 
 class TaskName(NamedTuple):
@@ -70,13 +79,17 @@ class Batch(NamedTuple, Generic[P]):
         tasks: Under a lease now.
         unreadable: Leased too, but their payloads do not validate, or their records cannot be
             read: to be buried, for that reason.
+        refused: Leased too, but a validator of the payload's type has met a fault of its own: a
+            failed attempt, with that error.
         again: Upkeep is not done: ask again at once.
         size: Bytes of all payloads.
         next_event_ms: How long until time alone may let a task run; None when nothing is to come,
             or when another waiter watches that moment.
         now_ms: The server's clock, when there was nothing to do.
+        failed: The last of those errors: for the caller, when there are no tasks.
         looks: Of a partitioned queue, for each partition that is watched anew or no more by this
             waiter: `now_ms` and `next_event_ms`.
+        lost: Settings or limits are lost: restore them, and ask again.
     """
 
     tasks: list[Task[P]]
@@ -86,6 +99,9 @@ class Batch(NamedTuple, Generic[P]):
     size: int = 0
     now_ms: float = 0
     looks: Mapping[int, tuple[float, float | None]] | None = None
+    refused: Sequence[tuple[Task[Any], Exception]] = ()
+    failed: Exception | None = None
+    lost: bool = False
 
 
 class Look(NamedTuple):
@@ -96,15 +112,19 @@ class Look(NamedTuple):
         again: Upkeep is not done: ask again at once.
         wait_ms: As `Batch.next_event_ms`.
         now_ms: As `Batch.now_ms`.
+        lost: As `Batch.lost`.
     """
 
     first: list[tuple[float, bytes]]
     again: bool = False
     wait_ms: float | None = None
     now_ms: float = 0
+    lost: bool = False
 
 
 _EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+
+MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
 _NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
 """Shown for a record that cannot be read; pop and upkeep bury such a task."""
@@ -117,7 +137,8 @@ def moment_of(milliseconds: float) -> datetime:
     """A time of the server; one that no calendar holds, as damage may leave, is its end."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (OverflowError, ValueError, OSError):  # somebody wrote into Redis
+    except (OverflowError, ValueError, OSError) as error:  # somebody wrote into Redis
+        raise_interruption(error)
         return _EVER if milliseconds > 0 else _LONG_AGO
 
 
@@ -152,7 +173,14 @@ def _task(
         "every": None,
         "cron": None,
         "scheduled_at": None,
+        "visibility": None,
+        "time_limit": None,
     }
+    if "\x1f" in error:
+        values["last_error"], _, options = error.partition("\t")[0].partition("\x1f")
+        values["last_error"] = values["last_error"] or None
+        values["visibility"], values["time_limit"] = read_options(options)
+        error = error.replace(f"\x1f{options}", "", 1)
     if "\t" in error:
         values["last_error"], _, schedule = error.partition("\t")
         values["last_error"] = values["last_error"] or None
@@ -170,6 +198,17 @@ def _task(
     return task
 
 
+def read_options(text: str) -> tuple[float | None, float | None]:
+    """The visibility and the time limit of one task; None for what it has not, or is damaged."""
+    visibility, _, limit = text.partition(" ")
+    return _option(visibility), _option(limit)
+
+
+def _option(ms: str) -> float | None:
+    short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
+    return int(ms) / 1000 or None if short else None
+
+
 def stored_task(
     codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
@@ -177,11 +216,14 @@ def stored_task(
     when = moment_of(float(until))
     try:
         _task(Task, task_id, record, None, state, when)
-    except _UNREADABLE:
+    except _UNREADABLE as error:
+        raise_interruption(error)
         record = _NO_RECORD
     try:
-        payload: Any = codec.decode(body, task_id)
-    except PayloadError:
+        payload, met = _payload(codec, body, task_id)
+    except PayloadError as error:
+        met = error
+    if met is not None:
         payload = body.decode("utf-8", "replace")
     if state is not TaskState.DEAD:
         visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
@@ -205,33 +247,60 @@ def require_version(info: Mapping[str, Any]) -> None:
         )
 
 
-def read_batch(codec: Codec[P], reply: list[Any]) -> Batch[P]:
-    """The reply of pop."""
+def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]:
+    """The reply of pop, which was asked for leases of so many ms."""
     first = reply[0]
     if first <= 0:
         return _nothing(reply)
     tasks: list[Task[P]] = []
     unreadable: list[tuple[Task[Any], str]] = []
+    refused: list[tuple[Task[Any], Exception]] = []
     until = moment_of(first)
     size = 0
     for i in range(1, len(reply), 3):
         task_id = reply[i].decode("utf-8", "replace")
         size += len(reply[i + 2])
         try:
-            payload = codec.decode(reply[i + 2], task_id)
-            tasks.append(_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until))
+            payload, met = _payload(codec, reply[i + 2], task_id)
+            task = _task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
+            if task.visibility:
+                own = moment_of(first - lease_ms + task.visibility * 1000)
+                task = task.model_copy(update={"visible_until": own})
+            if met is None:
+                tasks.append(task)
+            else:
+                refused.append((task, met))
         except _UNREADABLE as error:  # the others of the batch must reach the caller
+            raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
             record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
             unreadable.append((_task(Task, task_id, record, None, _INVISIBLE, until), reason))
-    return Batch(tasks, unreadable, size=size)
+    return Batch(tasks, unreadable, size=size, refused=refused)
+
+
+def _payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
+    """A payload; or None, and the fault that a validator of its type has met.
+
+    Raises:
+        PayloadError: It cannot be read.
+        Exception: What has interrupted this.
+    """
+    try:
+        return codec.decode(body, task_id), None
+    except PayloadError:
+        raise
+    except Exception as error:
+        if not by_validator(error):
+            raise
+        return None, error
 
 
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
-    if reply[0] == Code.OTHER_PARTITIONS:
-        raise miscounted(reply)
+    if reply[0] == Code.SETTINGS_LOST:
+        return Batch([], [], lost=True)
+    _require_same(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
 
@@ -240,7 +309,7 @@ def read_look(reply: list[Any]) -> Look:
     """The reply of pop to one who only looks."""
     if isinstance(reply[0], int):
         nothing = _nothing(reply)
-        return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms)
+        return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms, nothing.lost)
     return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
@@ -261,9 +330,8 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
         ConfigurationError: A key's holder is in another group, or the queue has another number of
             partitions than the client knows.
     """
-    if reply[0] == Code.OTHER_PARTITIONS:
-        raise miscounted(reply)
     if reply[0] < 0:
+        _require_same(reply)
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
             raise DuplicateTaskError(key, None if holder in ids else holder)
@@ -338,8 +406,9 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
     found: list[Task[P] | None] = []
     for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
         if state:
-            where = TaskState(state.decode())
-            found.append(stored_task(codec, task_id, where, until, record, body))
+            where, _, of_key = state.decode("utf-8", "replace").partition(" ")
+            args = (TaskState(where), until, record, body)
+            found.append(stored_task(codec, of_key or task_id, *args))
         else:
             found.append(None)
     return found
@@ -379,12 +448,19 @@ def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
     return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
 
 
+_TOTALS = {
+    *(b"pushed", b"popped", b"acked", b"failed", b"deferred"),
+    *(b"expired_leases", b"buried", b"replayed", b"dropped"),
+}
+
+
 def read_stats(reply: list[Any]) -> QueueStats:
     """The reply of stats."""
     ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
     totals = {
         name.decode("utf-8", "replace"): _count(count)
         for name, count in zip(reply[6::2], reply[7::2], strict=True)
+        if name in _TOTALS  # what else somebody has written there is no total
     }
     return QueueStats(
         ready=ready,
@@ -408,16 +484,29 @@ def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
     Raises:
         ConfigurationError: The client knows another number of partitions.
     """
-    if reply[0] == Code.OTHER_PARTITIONS:
-        raise miscounted(reply)
+    _require_same(reply)
     return reply[0], read_wait(reply[1])
 
 
-def miscounted(reply: list[Any]) -> ConfigurationError:
-    """The error for a client that knows another number of partitions than the queue has."""
-    _, stored, known, key = reply
-    return other_partitions(
-        queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace")
+def _require_same(reply: list[Any]) -> None:
+    """Look whether a script refuses this client, as one that takes the queue for another.
+
+    Raises:
+        ConfigurationError: The queue has another storage format or number of partitions.
+    """
+    if reply[0] not in _OTHER:
+        return
+    code, stored, known, key = reply
+    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
+    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+
+
+def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """The error for two storage formats."""
+    return ConfigurationError(
+        f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
+        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
+        '"Upgrades"'
     )
 
 
@@ -437,9 +526,12 @@ def read_wait(reply: int) -> int | None:
 
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:
-    """The reply of configure."""
+    """The reply of configure; without a format that is no number: somebody has damaged it."""
     texts = read_texts(reply)
-    return dict(zip(texts[::2], texts[1::2], strict=True))
+    settings = dict(zip(texts[::2], texts[1::2], strict=True))
+    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/_known.lua has it
+        del settings["format"]
+    return settings
 
 
 def read_texts(reply: list[Any]) -> list[str]:
@@ -449,6 +541,7 @@ def read_texts(reply: list[Any]) -> list[str]:
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """The reply of check: where to go on ("0" at the end), and what is broken here."""
+    _require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
     found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
     return texts[0], found

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from dpq._arguments import milliseconds
+from dpq._arguments import MAX_SECONDS, milliseconds
 from dpq.errors import ConfigurationError
 
 MAX_LINE_CHARACTERS = 300
@@ -23,6 +23,12 @@ _START_MS = 946_684_800_000
 
 MAX_PERIOD_DIGITS = 15
 """Of a period in ms that is stored; more is damage."""
+
+_LOCAL_ZONES = ("localtime", "posixrules")
+"""Files beside the zones that say where a machine is: each consumer would compute other times."""
+
+_LEAPING = "right/"
+"""Zones that count leap seconds, as no server does: half a minute off."""
 
 _AT = "@"
 """Stands in a spec for the first time of a cron line, until the server has told its clock."""
@@ -48,7 +54,7 @@ class Later(NamedTuple):
 
 
 def named_schedule(
-    every: Any, cron: Any, timezone: Any, delay: float, expires_ms: int
+    every: Any, cron: Any, timezone: Any, delay_ms: int, expires_ms: int
 ) -> tuple[str, str]:
     """Check what a push names: its schedule for the spec, and its cron line ("" for `every`).
 
@@ -63,17 +69,36 @@ def named_schedule(
         return f"e {expires_ms} 0 {milliseconds('every', every, least=0.001)}", ""
     if every is not None:
         raise ConfigurationError(f"every is {every!r} and cron is {cron!r}: give one of them")
-    if delay != 0:
+    if delay_ms:
         raise ConfigurationError(
-            f"delay is {delay!r} and cron is {cron!r}: the first run is cron's next time; leave "
-            "out the delay"
+            f"delay is {delay_ms / 1000} s and cron is {cron!r}: the first run is cron's next "
+            "time; leave out the delay"
         )
     line = cron_line(cron, timezone)
     return f"c {expires_ms} {_AT} {line}", line
 
 
+def named_moment(at: Any) -> tuple[str, str]:
+    """Check when a push is to be due: what stands for its delay, and its line, until the clock is
+    known by which it is counted.
+
+    Raises:
+        ConfigurationError: It is no datetime with a time zone.
+    """
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise ConfigurationError(
+            f"at is {at!r}: it must be a datetime with a time zone, as datetime.now(UTC) has"
+        )
+    return _AT, f"{_AT}{round(at.timestamp() * 1000)}"
+
+
 def with_first(spec: str, line: str, now_ms: int) -> str:
-    """Put the first time of a cron line after now into a spec."""
+    """Put into a spec the first time of a cron line after now, or the ms until its moment."""
+    if line.startswith(_AT):
+        wait = int(line.removeprefix(_AT)) - now_ms
+        if wait > MAX_SECONDS * 1000:
+            raise ConfigurationError("at is over 10 years from now: at most 315360000 seconds")
+        return spec.replace(f" {_AT} ", f" {max(wait, 0)} ", 1)
     return spec.replace(f" {_AT} ", f" {next_times(line, now_ms, 1)[0]} ", 1)
 
 
@@ -92,6 +117,11 @@ def cron_line(cron: Any, timezone: Any) -> str:
     if not isinstance(timezone, str) or not timezone.isascii() or len(timezone.split()) != 1:
         raise ConfigurationError(
             f"timezone is {timezone!r}: it must be an IANA name, as in 'Europe/Berlin'"
+        )
+    if timezone.lower() in _LOCAL_ZONES or timezone.lower().startswith(_LEAPING):
+        raise ConfigurationError(
+            f"timezone is {timezone!r}: it means another time on each machine, or counts leap "
+            "seconds; give an IANA name, as in 'Europe/Berlin'"
         )
     line = f"{' '.join(fields)} {timezone}"
     next_times(line, _START_MS, 1)
@@ -150,7 +180,8 @@ def read_schedule(text: str) -> Schedule:
     """The schedule of a record."""
     kind, _, rest = text.partition(" ")
     period = rest.split(" ", 2)[-1]
-    if kind == "e" and period.isdecimal() and len(period) <= MAX_PERIOD_DIGITS:
+    whole = period.isascii() and period.isdecimal() and len(period) <= MAX_PERIOD_DIGITS
+    if kind == "e" and whole:
         return Schedule(int(period) / 1000, None)
     return Schedule(None, period or None if kind == "c" else None)
 

@@ -8,7 +8,7 @@ import re
 from dpq._arguments import milliseconds, number, whole_number
 from dpq._keys import STORAGE_FORMAT
 from dpq._partitions import MAX_PARTITIONS
-from dpq._replies import other_partitions, read_settings
+from dpq._replies import other_format, other_partitions, read_settings
 from dpq.errors import ConfigurationError
 from dpq.models import Fairness, Order
 
@@ -87,10 +87,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
     settings = read_settings(reply)
     stored_format = settings.get("format", str(STORAGE_FORMAT))
     if stored_format != str(STORAGE_FORMAT):
-        raise ConfigurationError(
-            f"queue {queue_name!r} is stored in format {stored_format}, and this DPQ "
-            f"knows format {STORAGE_FORMAT}: use the DPQ that wrote it, or drop the queue"
-        )
+        raise other_format(queue_name, str(STORAGE_FORMAT), stored_format)
     has = settings.get("partitions", "1") if settings else ""
     if has and named.get("partitions", has) != has:
         raise other_partitions(queue_name, named["partitions"], has)

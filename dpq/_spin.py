@@ -17,6 +17,7 @@ LOOK_SECONDS = 5e-6
 """A look that takes longer was held up: by a process on the same processor, or by a thread."""
 
 SLACK_LOOKS = 10
+"""So many may be: the first ones are not warm, and a few say nothing."""
 
 MOST_SCRIPTS = 4
 """For which a thread looks longer; of more, the reply is not near."""
@@ -25,6 +26,7 @@ HITS_FOR_A_MISS = 16
 """How many replies found in time make up for one that was not."""
 
 MOST_DOUBT = 10
+"""Doublings of the replies that are not looked for after a miss: up to 1024."""
 
 
 class Spin:
@@ -61,4 +63,4 @@ class Spin:
                     return
                 break  # found, but others wanted the processor meanwhile
         self._doubt = min(self._doubt + 1, MOST_DOUBT)
-        self._skip = int(2**self._doubt)  # 2 replies, then 4, up to 1024
+        self._skip = int(2**self._doubt)

@@ -16,6 +16,8 @@ from redis.exceptions import RedisError
 from redis.maint_notifications import MaintNotificationsConfig
 from redis.retry import Retry
 
+from ._interrupts import raise_interruption
+from ._nodes import HeedfulRetry
 from ._tls import check_certificates
 from .errors import ConfigurationError
 
@@ -37,36 +39,59 @@ _OF_THE_MASTER = {"username", "password", "db"}
 SCHEMES = "redis://[user:password@]host[:port][/db], rediss://..., unix:///path/to.sock[?db=0], \
 redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/service[/db], \
 rediss+..., embedded: or embedded:DIR"
-_SECRET = re.compile(
-    r"((?:[^?&;,\s]*(?:pass|pwd|secret|token|auth|cred)[^=&]*"
-    r"|[^?&;,\s=]*%[0-9a-f]{2}[^?&=]*)=)[^&]*",  # a name that is written so hides what it is
-    re.IGNORECASE,
+_HOST = r"(?:[\w.-]+|\[[\w:.%-]+\])(?::\d{1,5})?"
+_USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # up to the last "@"
+_QUERY = r"(?:\?(?P<query>[^\s?#]*))?"
+_WELL_FORMED = [
+    re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<place>{place}){_QUERY}", re.IGNORECASE)
+    for scheme, place in (
+        ("rediss?", rf"(?:{_HOST})?(?:/\d*)?"),
+        (r"rediss?\+cluster", rf"{_HOST}(?:,{_HOST})*/?"),
+        (r"rediss?\+sentinel", rf"{_HOST}(?:,{_HOST})*/[\w.%~+-]+(?:/\d*)?"),
+        ("unix", r"/[\w.%~+/-]+"),
+    )
+]
+_SCHEME = re.compile(r"(?:rediss?(?:\+cluster|\+sentinel)?|unix|embedded):(?://)?", re.IGNORECASE)
+_DIRECTORY = re.compile(r"embedded:[^@:?#]*")
+_SHOWN = re.compile(
+    r"(?:db|protocol|max_connections|health_check_interval|(?:socket_(?:connect_)?)?timeout|"
+    r"ssl_min_version)=[\d.]*|(?:socket_keepalive|retry_on_timeout|decode_responses|client_name|"
+    r"ssl_(?:ca_certs|ca_path|certfile|keyfile|cert_reqs|check_hostname))=[\w./~+-]*"
 )
-_NETLOC = re.compile(r"([^/?#]*)(.*)", re.DOTALL)
-_NOT_A_PORT = re.compile(r"(//[^/?#:\[\]]*:)(?!\d*(?:[/?#,]|$)).*", re.DOTALL)
+"""Parameters of a URL that hold no secret, and what a value looks like."""
+_SECRET_NAMES = frozenset({"password", "ssl_password", "sentinel_password"})
 
 
 def mask(url: object) -> str:
     """Return `url` with its password and secret parameters as `***`; accepts anything.
 
-    A malformed URL is masked rather too much than too little; a user without a password is taken
-    for a password whose colon was forgotten.
+    Only what is sure to be no secret is shown: of a URL that is not well-formed, the scheme alone,
+    since a password may stand anywhere in it. A user without a password is taken for a password
+    whose colon was forgotten, and so is a parameter with an unknown name or a strange value.
     """
     if not isinstance(url, str):
         return f"<{type(url).__name__}>"
-    head, at, host = url.rpartition("@")
-    if at:  # a password may hold "/", "?" and "@" by mistake: all up to the last "@" is suspect
-        scheme, slashes, user = head.rpartition("//") if head.count("//") == 1 else _cut(head)
-        name, colon, _ = user.partition(":")
-        url = f"{scheme}{slashes}{f'{name}:***' if colon else '***'}@{host}"
-    else:
-        url = _NOT_A_PORT.sub(r"\1***", url)  # "redis://:password", the host forgotten
-    return _SECRET.sub(r"\1***", url)
+    if not url or _DIRECTORY.fullmatch(url):
+        return url
+    parts = next(filter(None, (form.fullmatch(url) for form in _WELL_FORMED)), None)
+    if parts is None:
+        scheme = _SCHEME.match(url)
+        return f"{scheme[0] if scheme else ''}***"
+    shown = parts["scheme"]
+    if parts["user"] is not None:
+        named = parts["password"] not in (None, ":")
+        shown += f"{parts['user']}:***@" if named else "***@"
+    shown += parts["place"]
+    if parts["query"] is not None:
+        shown += "?" + "&".join(map(_mask_parameter, parts["query"].split("&")))
+    return shown
 
 
-def _cut(head: str) -> tuple[str, str, str]:
-    scheme, slashes, user = head.partition("//")
-    return (scheme, slashes, user) if slashes else ("", "", head)
+def _mask_parameter(text: str) -> str:
+    if _SHOWN.fullmatch(text):
+        return text
+    name = text.partition("=")[0]
+    return f"{name}=***" if name in _SECRET_NAMES else "***"
 
 
 @contextmanager
@@ -75,6 +100,7 @@ def explained(label: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, AttributeError, RedisError) as error:
+        raise_interruption(error)
         # The cause may quote the password, so it is told only where this module wrote it.
         why = f" ({error})" if isinstance(error, ConfigurationError) else ""
         if isinstance(error, TypeError):
@@ -143,8 +169,9 @@ def read_url(url: str) -> Place:
         settings = _settings(url)
         return Place("", (), "", settings.pop("connection_class", Connection), settings, {})
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
-        raise ConfigurationError(f"{schemes!r} is no scheme")
-    netloc, tail = _NETLOC.fullmatch(rest).groups()  # type: ignore[union-attr]  # it fits anything
+        raise ConfigurationError("its scheme is none of these")  # it may hold the password
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    tail = rest.removeprefix(netloc)
     parts = urlsplit(f"//host{tail}")  # which does not take several hosts in brackets
     user, at, names = netloc.rpartition("@")
     hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
@@ -183,7 +210,7 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_timeout": reply_timeout,
         "health_check_interval": HEALTH_CHECK_S,
-        "retry": Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
+        "retry": HeedfulRetry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
         **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
         "decode_responses": False,
     }

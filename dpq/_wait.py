@@ -7,9 +7,11 @@ this side watches the socket with a timer of its own. Must not decide anything a
 """
 
 import math
+import os
+import socket
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from selectors import EVENT_READ, DefaultSelector
 from typing import Any, NamedTuple
@@ -20,6 +22,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
+from dpq._interrupts import raise_interruption
 from dpq._link import Idle
 from dpq._nodes import Node, Nodes, ask, own_connection, refused, told
 from dpq._replies import Batch
@@ -38,6 +41,10 @@ REPLY_TIMEOUT = 2.0
 ANSWERED_SECONDS = 0.1
 """For the answer to a block of which a server knows nothing any more: it is on the way, or was at
 another server."""
+
+HUNG_UP_SECONDS = 0.5
+"""For the server's end of a connection that this side has ended: one round trip. A proxy that does
+not pass the end on costs so long, and perhaps a wake-up."""
 
 PAUSE_AFTER_FAULT = 0.1
 """Seconds; the pop that follows meets the same fault with its own retries."""
@@ -91,24 +98,18 @@ class Waiter:
                 for block in self._blocks:
                     self._asked = block
                     block.begin(self._block_seconds(left))
-                if not self._answered(self._patience(left)):
+                if not self._answered(patience(self._nodes, self._blocks, left)):
                     continue
                 if (reply := self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError):
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
             self._asked.lost()
             time.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
     def _block_seconds(self, left: float) -> float:
         return min(left, longest_block(self._nodes))
-
-    def _patience(self, left: float) -> float:
-        """Seconds until a block is overdue, at most so many."""
-        if not self._nodes.direct:
-            return left
-        first = min(block.until or math.inf for block in self._blocks)
-        return max(0.0, min(left, first - time.monotonic()))
 
     def _answered(self, seconds: float) -> bool:
         """Whether a block has something to read within so long: then that one is asked next."""
@@ -135,9 +136,11 @@ class Waiter:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            late += doubtful(self.markers, self._blocks)
             for command in handing_on(self.markers, [*watched, *late]):
                 ask(self._nodes.client, *command)
-        except RedisError:  # refused or cut off: never at the cost of a task that was popped
+        except RedisError as error:  # refused or cut: never at the cost of a task that was popped
+            raise_interruption(error)
             self.close()
 
     def close(self) -> None:
@@ -151,10 +154,14 @@ class _Block:
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self._nodes = nodes
-        self._markers = markers
+        self.markers = markers
+        """The keys, in the order in which a server looks at them."""
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id = 0
+        self._client_id: int | None = None  # 0 while nobody may use it
+        self._hung_up = False
+        self.in_doubt = False
+        """The connection was ended, and nothing came: the server may have sent a marker into it."""
         self.until: float | None = None
         """When even a slow server has answered, monotonic seconds; None while nothing is asked."""
 
@@ -171,15 +178,27 @@ class _Block:
             return
         if self._connection is None:
             self._connect()
-        if not self._client_id:
+        if self._client_id is None:
             self._connection.connect()  # it asks Sentinels where to go, as sending does not
-            self._connection.send_command("CLIENT", "ID")
-            self._client_id = int(self._connection.read_response())
-        self._connection.send_command(*block_command(self._markers, seconds))
+            self._client_id = self._own_id() if self._nodes.unblocks else 0
+        self._connection.send_command(*block_command(self.markers, seconds))
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
 
+    def served(self, marker: str) -> None:
+        """Let a marker come last: a server looks at them in their order."""
+        after = self.markers.index(marker) + 1
+        self.markers = (*self.markers[after:], *self.markers[:after])
+
     def _connect(self) -> None:
-        self._node, self._connection = connection_to(self._nodes, self._markers[0], Retry)
+        self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
+
+    def _own_id(self) -> int:
+        self._connection.send_command("CLIENT", "ID")
+        try:
+            return int(self._connection.read_response())
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return 0
 
     def can_read(self, seconds: float) -> bool:
         """Whether there is an answer, or an end of the connection, within so long."""
@@ -195,11 +214,18 @@ class _Block:
         Raises:
             ConnectionError: The node does not hold the marker any more.
         """
+        hung_up = self._hung_up
         try:
             reply = self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
             raise cut(refusal) from None
+        except RedisConnectionError:
+            if not hung_up:
+                raise
+            reply, self.in_doubt = None, True
         self.until = None
+        if hung_up:
+            self.close()
         return reply
 
     def end(self) -> bool:
@@ -208,14 +234,38 @@ class _Block:
         False when there is none, or when another server is in charge by now: a silent one would
         take the time of the task that was popped at that one.
         """
+        self.in_doubt = False
         if self.until is None or self._node is None:
             return False
-        if self._nodes.of(self._markers[0]) is self._node:
-            blocked = ask(self._node.client, "CLIENT UNBLOCK", self._client_id)
-            if blocked or not self._nodes.fails_over or self.can_read(ANSWERED_SECONDS):
+        if self._nodes.of(self.markers[0]) is self._node:
+            blocked = self._unblock(self._node) if self._client_id else None
+            if blocked is None:
+                if self._hang_up():
+                    return True
+            elif blocked or not self._nodes.fails_over or self.can_read(ANSWERED_SECONDS):
                 return True
         self.close()
         return False
+
+    def _hang_up(self) -> bool:
+        """End the connection in its order; whether there is something to read then."""
+        hang_up(self._connection._get_socket().fileno())
+        with suppress(
+            RedisConnectionError
+        ):  # the server's end comes with the answer, or as an error
+            if not self.can_read(HUNG_UP_SECONDS):
+                self.in_doubt = True
+                return False
+        self._hung_up = True
+        return True
+
+    def _unblock(self, node: Node) -> bool | None:
+        """Whether the server has ended the block; None when this user may not ask for it."""
+        try:
+            return bool(ask(node.client, "CLIENT UNBLOCK", self._client_id))
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return None
 
     def lost(self) -> None:
         """Drop the connection, and look where to find the markers now."""
@@ -225,7 +275,7 @@ class _Block:
 
     def close(self) -> None:
         """Drop the connection."""
-        self._client_id, self.until = 0, None
+        self._client_id, self.until, self._hung_up = None, None, False
         if self._connection is not None:
             self._connection.disconnect()
         if self._nodes.clustered:
@@ -250,9 +300,31 @@ def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
     return node, own_connection(node, retry=retry(NoBackoff(), 0), **settings)
 
 
+def hang_up(file: int) -> None:
+    """End this side of a connection: the server answers with its own end, or with what it has sent.
+
+    So it ends a block without CLIENT UNBLOCK. The price is a new connection for the next wait, and
+    a doubt when no answer comes: a server drops what it was to send in the turn of its loop in
+    which it sees the end.
+
+    Args:
+        file: The number of the socket: TLS layers and event loops have other ways to say the end.
+    """
+    with socket.socket(fileno=os.dup(file)) as same, suppress(OSError):
+        same.shutdown(socket.SHUT_WR)
+
+
 def longest_block(nodes: Nodes) -> float:
     """Seconds after which the server is to end a block, at the latest."""
     return FAILOVER_RECHECK_SECONDS if nodes.fails_over else RECHECK_SECONDS
+
+
+def patience(nodes: Nodes, blocks: Iterable[Any], left: float) -> float:
+    """Seconds until one of the blocks that were begun is overdue, at most so many."""
+    if not nodes.direct:
+        return left
+    until: float = min(block.until for block in blocks)
+    return max(0.0, min(left, until - time.monotonic()))
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
@@ -268,6 +340,12 @@ def cut(refusal: ResponseError) -> RedisError:
 def read_marker(markers: Sequence[str], reply: Any) -> Marker:
     """The marker in the answer to a block."""
     return Marker(markers.index(reply[0].decode()), float(reply[2]))
+
+
+def doubtful(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
+    """The markers that a server may have sent into a connection that was ended: look now."""
+    keys = (key for block in blocks if block.in_doubt for key in block.markers)
+    return [Marker(markers.index(key), 0) for key in keys]
 
 
 def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
@@ -384,8 +462,9 @@ class Waiters:
         waiter = self._idle.take()
         try:
             yield waiter
-        except BaseException:
+        except BaseException as error:
             waiter.close()
+            raise_interruption(error)
             raise
         self._idle.kept.append(waiter)
 

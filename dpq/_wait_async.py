@@ -4,7 +4,6 @@ Must not decide anything about tasks.
 """
 
 import asyncio
-import math
 import time
 from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -17,10 +16,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq._interrupts import raise_interruption
 from dpq._link_async import AsyncLink
 from dpq._nodes import Node
 from dpq._wait import (
     ANSWERED_SECONDS,
+    HUNG_UP_SECONDS,
     MOST_BLOCKS,
     PAUSE_AFTER_FAULT,
     REPLY_TIMEOUT,
@@ -29,8 +30,11 @@ from dpq._wait import (
     block_command,
     connection_to,
     cut,
+    doubtful,
     handing_on,
+    hang_up,
     longest_block,
+    patience,
     read_marker,
     time_left,
 )
@@ -65,8 +69,9 @@ class AsyncWaiter:
                     self._asked = block
                     readings[await block.begin(min(left, longest_block(self._link.nodes)))] = block
                 _still_wanted()
+                at_most = patience(self._link.nodes, self._blocks, left)
                 done, _ = await asyncio.wait(
-                    (*readings, stop), timeout=self._patience(left), return_when=FIRST_COMPLETED
+                    (*readings, stop), timeout=at_most, return_when=FIRST_COMPLETED
                 )
                 answered = [readings[reading] for reading in done if reading is not stop]
                 if not answered:
@@ -76,17 +81,11 @@ class AsyncWaiter:
                 self._asked = answered[0]
                 if (reply := await self._asked.read()) is not None:
                     return read_marker(self.markers, reply)
-        except (RedisConnectionError, RedisTimeoutError, OSError):
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise_interruption(error)
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
-
-    def _patience(self, left: float) -> float:
-        """Seconds until a block is overdue, at most so many."""
-        if not self._link.nodes.direct:
-            return left
-        first = min(block.until for block in self._blocks)
-        return max(0.0, min(left, first - time.monotonic()))
 
     async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
@@ -95,9 +94,11 @@ class AsyncWaiter:
             async with asyncio.timeout(REPLY_TIMEOUT):
                 replies = [await block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            late += doubtful(self.markers, self._blocks)
             for name, key, *args in handing_on(self.markers, [*watched, *late]):
                 await self._link.execute(key, name, key, *args)
-        except (RedisError, OSError):  # never at the cost of a task that was popped
+        except (RedisError, OSError) as error:  # never at the cost of a task that was popped
+            raise_interruption(error)
             await self.aclose()
 
     async def aclose(self) -> None:
@@ -119,10 +120,12 @@ class _Block:
     def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
         self._link = link
         self._nodes = link.nodes
-        self._markers = markers
+        self.markers = markers
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id = 0
+        self._client_id: int | None = None
+        self._hung_up = False
+        self.in_doubt = False
         self.until = 0.0
         self._reading: asyncio.Task[Any] | None = None
 
@@ -133,39 +136,73 @@ class _Block:
             return self._reading
         if self._connection is None:
             await self._connect()
-        if not self._client_id:
+        if self._client_id is None:
+            self._connection.socket_timeout = REPLY_TIMEOUT
             await self._connection.connect()
-            await self._connection.send_command("CLIENT", "ID")
-            self._client_id = int(await self._connection.read_response())
-        await self._connection.send_command(*block_command(self._markers, seconds))
-        reading = self._connection.read_response(disable_decoding=True, timeout=math.inf)
+            self._client_id = await self._own_id() if self._nodes.unblocks else 0
+            self._connection.socket_timeout = None  # see `_Wire._read_one`
+        await self._connection.send_command(*block_command(self.markers, seconds))
+        reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
         return self._reading
 
     async def _connect(self) -> None:
         await self._nodes.ready()
-        self._node, self._connection = connection_to(self._nodes, self._markers[0], Retry)
+        self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
+
+    async def _own_id(self) -> int:
+        await self._connection.send_command("CLIENT", "ID")
+        try:
+            return int(await self._connection.read_response())
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return 0
 
     async def read(self) -> Any:
-        reading, self._reading = self._reading, None
+        hung_up, (reading, self._reading) = self._hung_up, (self._reading, None)
         try:
-            return reading and await reading
+            reply = reading and await reading
         except ResponseError as refusal:
             raise cut(refusal) from None
+        except (RedisConnectionError, OSError):
+            if not hung_up:
+                raise
+            reply, self.in_doubt = None, True
+        if hung_up:
+            await self.aclose()
+        return reply
 
     async def end(self) -> bool:
+        self.in_doubt = False
         if self._reading is None or self._node is None:
             return False
-        if self._nodes.of(self._markers[0]) is self._node:
-            blocked = await self._link.execute(self._node, "CLIENT UNBLOCK", self._client_id)
-            if blocked or not self._nodes.fails_over:
-                return True
-            answered, _ = await asyncio.wait((self._reading,), timeout=ANSWERED_SECONDS)
-            if answered:
-                return True
+        if self._nodes.of(self.markers[0]) is self._node:
+            blocked = await self._unblock(self._node) if self._client_id else None
+            if blocked is None:
+                hang_up(self._connection._writer.get_extra_info("socket").fileno())
+                self._hung_up = await self._answered(HUNG_UP_SECONDS)
+                self.in_doubt = not self._hung_up
+                if self._hung_up:
+                    return True
+            else:
+                late = self._nodes.fails_over and not blocked
+                if not late or await self._answered(ANSWERED_SECONDS):
+                    return True
         await self.aclose()
         return False
+
+    async def _answered(self, seconds: float) -> bool:
+        reading = [self._reading] if self._reading else []
+        answered, _ = await asyncio.wait(reading, timeout=seconds)
+        return bool(answered)
+
+    async def _unblock(self, node: Node) -> bool | None:
+        try:
+            return bool(await self._link.execute(node, "CLIENT UNBLOCK", self._client_id))
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return None
 
     async def lost(self) -> None:
         await self.aclose()
@@ -173,7 +210,8 @@ class _Block:
             await self._nodes.lost_async(self._node)
 
     async def aclose(self) -> None:
-        reading, self._reading, self._client_id = self._reading, None, 0
+        reading, self._reading = self._reading, None
+        self._client_id, self._hung_up = None, False
         if reading is not None:
             reading.cancel()
             with suppress(asyncio.CancelledError, RedisError, OSError):
@@ -205,8 +243,9 @@ class AsyncWaiters:
             waiter = self._make()
         try:
             yield waiter
-        except BaseException:
+        except BaseException as error:
             await asyncio.shield(waiter.aclose())
+            raise_interruption(error)
             raise
         self._kept.append((loop, waiter))
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from types import CoroutineType
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Any, Generic, Literal, NamedTuple, Protocol, get_args
 
 from redis.exceptions import RedisError
+from typing_extensions import TypeVar
 
 from dpq._arguments import MAX_SECONDS, error_line, number, whole_number
 from dpq._command import Steps, steps_of
@@ -27,15 +28,15 @@ from dpq._commands import MAX_ATTEMPTS, Commands
 from dpq._face import QueueFace
 from dpq._leases import Lease
 from dpq._nodes import forbidden
-from dpq._settling import Done, Settling, unsettled
+from dpq._settling import Done, Settling, settling, unsettled
 from dpq._wait import Marker, Watch, watched
-from dpq.errors import ConfigurationError, RateLimited, Reject, Signal
+from dpq.errors import ConfigurationError, RateLimited, Reject, Release, Signal
 from dpq.models import Task
 from dpq.policy import longer_pause
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q", bound=QueueFace[Any])
+Q = TypeVar("Q", bound=QueueFace[Any], default=Any)
 
 QueueOrder = Literal["strict", "round_robin"]
 """Which queue is asked first: the first that was named, or each in turn."""
@@ -48,8 +49,15 @@ MAX_PREFETCH = 1000
 GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it return"
 ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
 
-DEFAULT_GRACE = 30.0
-"""Seconds that handlers have to finish after a stop: what most process managers grant."""
+DEFAULT_GRACE = 25.0
+"""Seconds that handlers have to finish after a stop.
+
+Kubernetes kills 30 s after SIGTERM: 5 s are left to give back what still runs. Docker kills after
+10 s, unless it is told otherwise: docs/workers.md.
+"""
+
+NO_FAILURE = (RateLimited, Release, CancelledError)
+"""Ways for a handler to end that are no failed attempt: `on_error` is not called."""
 
 COMPLAINT_SECONDS = 60.0
 """How often a worker that goes on trying says that the server forbids it what it does."""
@@ -66,7 +74,8 @@ class Context(Generic[Q]):
         queue: The queue that it came from.
         lost: True once the lease is lost: another consumer may have the task. An async handler is
             cancelled instead.
-        stopping: True once the worker is to stop: a long handler may end early.
+        stopping: True once the worker is to stop: a long handler may `raise Release` then. To
+            return would finish the task.
     """
 
     __slots__ = ("_stopping", "lost", "queue", "task")
@@ -284,8 +293,9 @@ class WorkerFace(Generic[Q]):
                 asked first. All must share one client.
             handlers: A function of a task (or of a task and its `Context`); a mapping of names to
                 such functions, where `payload["task"]` is the name; or a `Tasks`. A handler that
-                returns has finished the task. It may raise `RateLimited`, `Retry` or `Reject`; any
-                other error is a failed attempt. An unknown name goes to the dead letters.
+                returns has finished the task. It may raise `RateLimited`, `Release`, `Retry` or
+                `Reject`; any other error is a failed attempt. An unknown name goes to the dead
+                letters.
             concurrency: Handlers that run at once, from 1 to 10 000.
             prefetch: Tasks that are taken beyond those that run, from 0 to 1000: fewer round trips
                 for quick handlers. They are leased, and given back uncounted at a stop.
@@ -293,7 +303,8 @@ class WorkerFace(Generic[Q]):
                 round robin.
             visibility: Seconds of a lease, from 0.001; None takes each queue's default. Leases are
                 extended at a third of their time while a handler runs.
-            time_limit: Seconds a handler may run, from 0.001; None for no limit. After that the
+            time_limit: Seconds a handler may run, from 0.001; None for no limit. A task's own
+                (`push(time_limit=)`) comes before it, as does its own visibility. After that the
                 attempt has failed. An async handler is cancelled; a thread cannot be: its context
                 says `lost`, and its place is taken until it returns.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
@@ -359,6 +370,7 @@ class WorkerFace(Generic[Q]):
         self._hooked = bool(before or after or on_error)
         self._stopping = False
         self._on = False  # a run goes on
+        self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that is told
         self._stop_early = False  # told to stop before the run has begun
         self._prepare()
 
@@ -387,6 +399,8 @@ class WorkerFace(Generic[Q]):
         self.given_back = 0
         self._run_id = secrets.token_urlsafe(9)
         self._began = time.monotonic()
+        self._tells_each = log.isEnabledFor(logging.DEBUG)
+        self._handled_before = Counter(self.handled)
 
     def _beats(self, running: Iterable[int]) -> list[Steps[Any]]:
         """What tells every queue of this worker, of whose handlers so many run: their places."""
@@ -438,9 +452,11 @@ class WorkerFace(Generic[Q]):
         """Keep alive what a pop has brought; so the server is there."""
         self._pause = 0.0
         self._served.add(place)
+        return [Taken(place, self._lease(place, task)) for task in tasks]
+
+    def _lease(self, place: int, task: Task[Any]) -> Lease:
         queue = self.queues[place]
-        hold, seconds = queue._leases.hold, self.visibility or queue.default_visibility
-        return [Taken(place, hold(task, seconds)) for task in tasks]
+        return queue._leases.hold(task, self.visibility or queue.default_visibility)
 
     def _wait_longer(self, error: RedisError, place: int | None = None) -> float:
         """The server is away, or forbids it: how long to wait before the next attempt.
@@ -481,13 +497,13 @@ class WorkerFace(Generic[Q]):
         self, context: Context[Q], error: BaseException | None
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
         """The hooks to call when a handler has ended, and with what."""
-        if error is not None and not isinstance(error, RateLimited | CancelledError):
+        if error is not None and not isinstance(error, NO_FAILURE):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
     def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
-        if isinstance(error, RateLimited):
+        if isinstance(error, RateLimited | Release):
             return  # not a failed attempt
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
@@ -496,5 +512,53 @@ class WorkerFace(Generic[Q]):
             exc_info=None if isinstance(error, Signal) else error,
         )
 
+    def _say_ended(
+        self, place: int, task: Task[Any], error: BaseException | None, began: float
+    ) -> None:
+        """Log that a handler has ended, and how."""
+        log.debug(
+            "%s: task %s, attempt %d of %d: %s in %.3f s",
+            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(type(error).__name__ if error else "done", time.monotonic() - began),
+        )
+
+    def _sum_up(self) -> None:
+        """Log what the run has done."""
+        ways = self.handled - self._handled_before
+        log.info(
+            "%s: handled %d in %.1f s%s; gave back %d",
+            *(self.name, ways.total(), time.monotonic() - self._began),
+            "".join(f", {count} {how}" for how, count in ways.most_common()).replace(",", ":", 1),
+            self.given_back,
+        )
+
+    # Ending deliveries: their leases are extended until that is answered
+
+    def _claim(self, done: Done) -> bool:
+        """Whether it is for this caller to end a delivery, whose work has ended."""
+        leases = self.queues[done.place]._leases
+        if isinstance(done.error, RateLimited):  # an extension on the way would undo it
+            return leases.let_go(done.task)
+        return leases.ending(done.task)
+
+    def _settling(self, done: Sequence[Done]) -> list[Settling]:
+        """What is to be sent for what is done."""
+        for each in done:
+            if isinstance(each.error, RateLimited):
+                self.queues[each.place]._leases.let_go(each.task)
+        return settling(done, self._commands)
+
     def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
-        return unsettled(self.name, asked, results)
+        """What is to be settled once more, by the answers."""
+        again = unsettled(self.name, asked, results)
+        waiting = {id(each.task) for each in again}
+        self._forget(each for some in asked for each in some.done if id(each.task) not in waiting)
+        for each in again:
+            if isinstance(each.error, RateLimited):
+                self._lease(each.place, each.task)
+        return again
+
+    def _forget(self, done: Iterable[Done]) -> None:
+        """Extend their leases no more."""
+        for each in done:
+            self.queues[each.place]._leases.ended(each.task)

@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from dpq._interrupts import by_handler, raise_interruption
 from dpq.errors import ConfigurationError, PayloadError
 
 P = TypeVar("P")
@@ -64,8 +65,10 @@ class Codec(Generic[P]):
                 body = self._adapter.dump_json(valid, by_alias=True)
                 self._adapter.validate_json(body)  # pop must be able to read it
         except ValidationError as error:
+            _raise_interruption(error)
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
         except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise_interruption(error)
             raise PayloadError(f"a {type(payload).__name__} has no JSON form: {error}") from error
         if len(body) > self.max_bytes:
             raise PayloadError(
@@ -79,12 +82,35 @@ class Codec(Generic[P]):
 
         Raises:
             PayloadError: It is not JSON, or does not validate any more.
+            Exception: What a validator of the payload's type raises beside ValueError and
+                AssertionError: a fault of its own (see `by_validator`).
         """
         try:
             if self._adapter is None:
                 return cast("P", from_json(body))
             return self._adapter.validate_json(body)
-        except Exception as error:  # a validator of the user's may raise anything
+        except (ValueError, RecursionError) as error:
+            _raise_interruption(error)
             raise PayloadError(
                 f"the stored payload cannot be read: {error}", task_id=task_id
             ) from error
+
+
+def by_validator(error: Exception) -> bool:
+    """Tell what a validator of the payload's type has raised from what has interrupted `decode`.
+
+    The validator's frame is below that of `decode`; pydantic itself is no Python, and has none.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not Codec.decode.__code__:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_next is not None and not by_handler(error)
+
+
+def _raise_interruption(error: ValueError | RecursionError) -> None:
+    """As `raise_interruption`; also when it struck in a validator, and pydantic has wrapped it."""
+    raise_interruption(error)
+    for each in error.errors(include_url=False) if isinstance(error, ValidationError) else ():
+        met = each.get("ctx", {}).get("error")
+        if isinstance(met, BaseException):
+            raise_interruption(met)

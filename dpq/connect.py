@@ -39,6 +39,7 @@ from redis.sentinel import (
     SentinelManagedSSLConnection,
 )
 
+from ._interrupts import raise_interruption
 from ._nodes import reachable
 from ._url import CONNECT_SLACK_S, CONNECT_TIMEOUT_S, Host, Place, explained, mask, read_url
 
@@ -156,6 +157,7 @@ class _Asked(Redis):
         try:
             return super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
             raise SentinelFault(str(error)) from error
 
 

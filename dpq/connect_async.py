@@ -9,12 +9,13 @@ from redis import asyncio as aioredis
 from redis.asyncio import connection as aio
 from redis.asyncio import sentinel as aio_sentinel
 from redis.asyncio.cluster import ClusterNode
-from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq._interrupts import raise_interruption
+from dpq._nodes import HeedfulAsyncRetry
 from dpq._url import (
     BACKOFF_BASE_S,
     BACKOFF_CAP_S,
@@ -62,7 +63,9 @@ def _client(url: str, label: str) -> Any:
     with explained(label):
         place = read_url(url)
         kind = _BOUNDED[place.connection_class]
-        retry = Retry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES)
+        retry = HeedfulAsyncRetry(
+            ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES
+        )
         place.settings["retry"] = retry
         for settings in place.of_connections():
             kind(**settings)
@@ -99,6 +102,7 @@ class _Asked(aioredis.Redis):
         try:
             return await super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
             raise SentinelFault(str(error)) from error
 
 
@@ -146,7 +150,8 @@ class _Bounded(aio.AbstractConnection):
         try:
             async with asyncio.timeout(give_up):
                 await connecting
-        except TimeoutError:
+        except TimeoutError as error:
+            raise_interruption(error)
             await self.disconnect(nowait=True)  # it may have got as far as the handshake
             raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
 

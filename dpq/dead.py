@@ -1,22 +1,22 @@
 """The dead letters of a queue, as `q.dead`: list, replay, purge."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from dpq.models import DeadTask
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Generic
+
+from dpq.models import DeadTask, P
 
 if TYPE_CHECKING:
     from dpq.queue import DPQ
 
 __all__ = ["DeadLetters"]
 
-P = TypeVar("P")
-
 
 class DeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, queue: "DPQ[P]") -> None:
+    def __init__(self, queue: DPQ[P]) -> None:
         self._queue = queue
 
     def list(

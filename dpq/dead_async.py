@@ -1,23 +1,23 @@
 """The dead letters of an asyncio queue, as `q.dead`."""
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic
 
 from dpq.dead import chosen_by, some_ids
-from dpq.models import DeadTask
+from dpq.models import DeadTask, P
 
 if TYPE_CHECKING:
     from dpq.queue_async import AsyncDPQ
 
 __all__ = ["AsyncDeadLetters"]
 
-P = TypeVar("P")
-
 
 class AsyncDeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, queue: "AsyncDPQ[P]") -> None:
+    def __init__(self, queue: AsyncDPQ[P]) -> None:
         self._queue = queue
 
     async def list(

@@ -11,6 +11,7 @@
     Signal
       RateLimited                       the limit was hit: give the task back, uncounted
       Retry                             this attempt failed: come back after so long
+      Release                           not done, and nothing failed: give the task back, uncounted
       Reject                            no attempt will do: to the dead letters
 
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
@@ -20,6 +21,7 @@ Errors of the Redis client pass through unwrapped: callers already handle them.
 
 import math
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, Literal, Self, get_args
 
 from dpq._rate_headers import Headers, seconds_to_wait
@@ -33,6 +35,7 @@ __all__ = [
     "PayloadError",
     "RateLimited",
     "Reject",
+    "Release",
     "Retry",
     "ServerWarning",
     "Signal",
@@ -86,7 +89,7 @@ class DuplicateTaskError(DPQError):
 
 
 class TaskNotFoundError(DPQError):
-    """The queue holds no live task with this id.
+    """The queue holds no live task with this id; or, for `peek(after=)`, none in that state.
 
     Attributes:
         task_id: The id that was asked for; "" when it was a key.
@@ -94,13 +97,19 @@ class TaskNotFoundError(DPQError):
     """
 
     def __init__(
-        self, task_id: str, queue_name: str, action: str, *, key: str | None = None
+        self,
+        task_id: str,
+        queue_name: str,
+        action: str,
+        *,
+        key: str | None = None,
+        state: str | None = None,
     ) -> None:
         which = f"task {task_id!r}" if key is None else f"the task with key {key!r}"
-        super().__init__(
-            f"cannot {action} {which}: queue {queue_name!r} holds no such live task "
-            "(acknowledged, cancelled, dead, or never pushed here)"
-        )
+        why = "holds no such live task (acknowledged, cancelled, dead, or never pushed here)"
+        if state is not None:
+            why = f"does not have it among its {state} tasks now; look from the first one again"
+        super().__init__(f"cannot {action} {which}: queue {queue_name!r} {why}")
         self.task_id = task_id
         self.key = key
         self.action = action
@@ -179,20 +188,41 @@ class Retry(Signal):
     """This attempt failed, and counts: the task comes back, or is dead when attempts are spent.
 
     Attributes:
-        delay: Seconds until then, from 0 to 10 years; None for the queue's backoff.
+        delay: Seconds until then, from 0 to 10 years, given as such or as a timedelta; None for the
+            queue's backoff.
 
     Raises:
         ConfigurationError: `delay` is out of its bounds.
     """
 
-    def __init__(self, delay: float | None = None, reason: object = "") -> None:
-        if delay is not None and not (_is_number(delay) and 0 <= delay <= LONGEST_WAIT):
-            raise ConfigurationError(f"delay is {delay!r}: it must be seconds, 0 to {LONGEST_WAIT}")
+    def __init__(self, delay: float | timedelta | None = None, reason: object = "") -> None:
         super().__init__(str(reason) or "the handler asked for a retry")
-        self.delay = delay
+        self.delay = None if delay is None else _wait("delay", delay)
 
     def __reduce__(self) -> tuple[type[Self], tuple[float | None, str]]:
         return type(self), (self.delay, str(self))
+
+
+class Release(Signal):
+    """Give the task back: not done, and no attempt. It keeps its priority and its place.
+
+    For a long handler that is to stop (`context.stopping`): to return would finish the task.
+
+    Attributes:
+        delay: Seconds until the task is ready again, from 0 to 10 years, given as such or as a
+            timedelta. At 0 another consumer, or this one, takes it at once: what waits for
+            something should name a delay.
+
+    Raises:
+        ConfigurationError: `delay` is out of its bounds.
+    """
+
+    def __init__(self, delay: float | timedelta = 0) -> None:
+        self.delay = _wait("delay", delay)
+        super().__init__(f"given back: again in {self.delay} s")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[float]]:
+        return type(self), (self.delay,)
 
 
 class Reject(Signal):
@@ -276,6 +306,19 @@ class RateLimited(Signal):
         return cls.from_headers(status, headers, scope)
 
 
+def in_seconds(delay: float | timedelta) -> float:
+    """A delay as its seconds; what is neither stays as it is."""
+    return delay.total_seconds() if isinstance(delay, timedelta) else delay
+
+
+def _wait(name: str, delay: float | timedelta) -> float:
+    """Check a delay, and return its seconds; raise ConfigurationError out of 0 to 10 years."""
+    seconds = in_seconds(delay)
+    if not (_is_number(seconds) and 0 <= seconds <= LONGEST_WAIT):
+        raise ConfigurationError(f"{name} is {seconds!r}: it must be seconds, 0 to {LONGEST_WAIT}")
+    return seconds
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -284,7 +327,7 @@ def signal_of(error: BaseException) -> BaseException:
     """What an error says about its task: itself; of a group of nothing but signals, the weightiest.
 
     So a signal passes through an `asyncio.TaskGroup`. A limit weighs more than a rejection, and
-    that more than a retry; of limits the widest, then the longest, does.
+    that more than a retry, and a release the least; of limits the widest, then the longest, does.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error
@@ -297,4 +340,6 @@ def signal_of(error: BaseException) -> BaseException:
 def _weight(signal: BaseException) -> tuple[int, int, float]:
     if isinstance(signal, RateLimited):
         return 2, ("task", "group", "queue").index(signal.scope), signal.retry_after
+    if isinstance(signal, Release):
+        return -1, 0, signal.delay
     return (1 if isinstance(signal, Reject) else 0), 0, 0.0

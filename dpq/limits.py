@@ -1,10 +1,11 @@
 """Limits as a caller writes and reads them, and as text in the hash `limits`. No I/O, no clock."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -22,15 +23,17 @@ MAX_RATE = 1_000_000
 MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 """1000 years, until a burst that was taken is there again: moments stay such as a date can say."""
 
+MAX_SLACK_SECONDS = 3600
 MAX_COST = 1_000_000
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
-Reason = Literal["rate limited", "closed by hand", "probe", "concurrency", "spent"]
+Reason = Literal["rate limited", "closed by hand", "unreadable", "probe", "concurrency", "spent"]
 
 _REASONS: dict[str, Reason] = {
     "l": "rate limited",
     "h": "closed by hand",
+    "u": "unreadable",
     "p": "probe",
     "c": "concurrency",
     "s": "spent",
@@ -84,6 +87,9 @@ class RateLimit:
         burst: Units that may be taken at once after a rest, from 1 to 1 000 000.
         reserve: Units kept back for higher priorities; needs a burst above them.
         adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
+        slack: Seconds by which `per` is widened, since requests may come closer together on their
+            way to a host than they were granted: 0 to 3600. None: learned from 429s, up to a
+            quarter of the shortest window and 1 s.
     """
 
     rate: float
@@ -91,6 +97,7 @@ class RateLimit:
     burst: int = 1
     reserve: Reserve | None = None
     adaptive: Adaptive | None = None
+    slack: float | None = None
 
     def __post_init__(self) -> None:
         number("rate", self.rate, "units", 0.001, MAX_RATE)
@@ -100,8 +107,10 @@ class RateLimit:
             raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
         if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
             raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
+        if self.slack is not None:
+            number("slack", self.slack, "seconds", 0, MAX_SLACK_SECONDS)
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
-        if self.burst * self.per / slowest > MAX_REFILL_SECONDS:
+        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
             raise ConfigurationError(
                 f"a burst of {self.burst} at {slowest!r} per {self.per!r} s comes back in "
                 f"{self.burst * self.per / slowest:.3g} s: at most {MAX_REFILL_SECONDS}, 1000 years"
@@ -118,6 +127,35 @@ class RateLimit:
             )
 
 
+TIME_UNITS = {
+    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
+    **{"m": 60.0, "min": 60.0, "minute": 60.0},
+    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
+}
+"""Seconds of each unit that a window may be said in; none is seconds."""
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_RATE = re.compile(rf"{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds)"
+
+
+def read_rate(text: str) -> RateLimit:
+    """Read `UNITS/TIME`, as the command line and `set_limit` take it.
+
+    Raises:
+        ConfigurationError: It does not read so, or is out of its bounds.
+    """
+    found = _RATE.fullmatch(text)
+    if not found or found[3] not in TIME_UNITS:
+        raise ConfigurationError(
+            f"{text!r}: a rate reads {_READS}; the units of time are ms, s, m or min, h, d"
+        )
+    try:
+        return RateLimit(_as_written(found[1]), float(found[2] or 1) * TIME_UNITS[found[3]])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{text!r}: {error}") from None
+
+
 class LimitState(BaseModel):
     """What a limit says, and what it allows now.
 
@@ -127,11 +165,14 @@ class LimitState(BaseModel):
         concurrency: Leases out at once, or None.
         default: The group has no limit of its own: this is what `"*"` says.
         rate: What an adaptive limit has learned, units per window; None without one.
+        slack: What was learned of the way to the host, seconds by which the windows that name no
+            slack of their own are widened now.
         units_left: What each window would grant at once, now; negative while it pays back.
         open: A task may run now.
         opens_at: When the next one may, UTC; None when it may now, or when a lease must end first.
-        reason: Why not now: `rate limited` (a 429), `closed by hand`, `probe` (the first task after
-            a 429 is running), `concurrency`, `spent`; None when it is open.
+        reason: Why not now: `rate limited` (a 429), `closed by hand`, `unreadable` (what is stored
+            of the limit makes no sense), `probe` (the first task after a 429 is running),
+            `concurrency`, `spent`; None when it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
     """
@@ -143,6 +184,7 @@ class LimitState(BaseModel):
     concurrency: int | None
     default: bool = False
     rate: float | None = None
+    slack: float = 0.0
     units_left: tuple[float, ...] = ()
     open: bool = True
     opens_at: datetime | None = None
@@ -152,12 +194,13 @@ class LimitState(BaseModel):
 
 
 def limit_rules(
-    rate: float | Sequence[RateLimit] | None,
+    rate: float | str | Sequence[RateLimit] | None,
     per: float | None,
     burst: int,
     concurrency: int | None,
     adaptive: Adaptive | None,
     reserve: Reserve | None,
+    slack: float | None = None,
 ) -> tuple[RateLimit, ...]:
     """Check the arguments of `set_limit`: its windows, the shortest first.
 
@@ -166,18 +209,25 @@ def limit_rules(
     """
     if concurrency is not None:
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if isinstance(rate, str):
+        if per is not None:
+            raise ConfigurationError(f"rate is {rate!r}, which says its window: leave out per")
+        said = read_rate(rate)
+        return limit_rules(said.rate, said.per, burst, concurrency, adaptive, reserve, slack)
+    windows: tuple[RateLimit, ...]
     if isinstance(rate, RateLimit):
         rate = (rate,)
     if rate is None or isinstance(rate, Sequence):
-        if per is not None or burst != 1 or adaptive is not None or reserve is not None:
+        if (per, burst, adaptive, reserve, slack) != (None, 1, None, None, None):
             raise ConfigurationError(
-                "per, burst, adaptive and reserve go with a single rate: say them in each RateLimit"
+                "per, burst, adaptive, reserve and slack go with a single rate: say them in each "
+                "RateLimit"
             )
-        windows = tuple(rate or ())
+        windows = tuple(cast("Sequence[RateLimit]", rate or ()))
     elif per is None:
         raise ConfigurationError(f"rate is {rate!r} and per is missing: seconds of the window")
     else:
-        windows = (RateLimit(rate, per, burst, reserve, adaptive),)
+        windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)
     for window in windows:
         if not isinstance(window, RateLimit):
             raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
@@ -201,6 +251,8 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
         text = f"{_text(window.rate)} {_per_ms(window.per)} {window.burst}"
         if window.reserve:
             text += f" {window.reserve.units} {_text(window.reserve.priority)}"
+        if window.slack is not None:
+            text += f" +{_ms(window.slack)}"
         texts.append(text)
     return "|".join(texts)
 
@@ -213,15 +265,21 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     windows: list[RateLimit] = []
     for part in parts:
         rate, ms, burst, *kept = part.split(" ")
+        slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
         reserve = Reserve(int(kept[0]), _as_written(kept[1])) if kept else None
         learned = None if windows else adaptive
-        windows.append(RateLimit(_as_written(rate), int(ms) / 1000, int(burst), reserve, learned))
+        per = int(ms) / 1000
+        windows.append(RateLimit(_as_written(rate), per, int(burst), reserve, learned, slack))
     return tuple(windows), int(concurrency) or None
 
 
 def _per_ms(seconds: float) -> int:
-    """Rounded up, which grants less and never more; the last digits of a double mean nothing."""
-    return max(1, math.ceil(float(f"{seconds * 1000:.12g}")))
+    return max(1, _ms(seconds))
+
+
+def _ms(seconds: float) -> int:
+    """Round up, which grants less and never more; the last digits of a double mean nothing."""
+    return math.ceil(float(f"{seconds * 1000:.12g}"))
 
 
 def _text(value: float) -> str:
@@ -230,7 +288,8 @@ def _text(value: float) -> str:
 
 
 def _as_written(text: str) -> float:
-    return int(text) if text.lstrip("-").isdigit() else float(text)
+    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
+    return int(text) if whole else float(text)
 
 
 def reason_of(letter: str) -> Reason | None:

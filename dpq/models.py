@@ -1,11 +1,12 @@
 """What the library hands out and takes in: frozen data without a connection inside."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
 
 from pydantic import BaseModel, ConfigDict, SkipValidation
+from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
 __all__ = [
     "DeadTask",
@@ -21,7 +22,11 @@ __all__ = [
     "WorkerInfo",
 ]
 
-P = TypeVar("P")
+P = TypeVar("P", default=Any)
+"""Payloads of a queue: of any type, where none is named."""
+
+Nothing = TypeVar("Nothing", default=None)
+"""The task of a pop that found none: None, or Never of a pop that waits for ever."""
 
 OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 """What a push does when its key is taken."""
@@ -67,9 +72,17 @@ class Task(BaseModel, Generic[P]):
         every: Seconds from one run to the next of a recurring task, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
         scheduled_at: When this run of a recurring task was due, UTC, or None. Each run has another.
+        visibility: Seconds of its leases, or None: as its consumers say.
+        time_limit: Seconds that a worker lets its handler run, or None: as the worker says.
     """
 
     model_config = ConfigDict(frozen=True)
+
+    if not TYPE_CHECKING:  # checkers refuse it themselves
+
+        def __getitem__(self, name: object) -> NoReturn:
+            """Say where the payload is: in the first DPQ a task was its payload."""
+            raise TypeError(f"a Task is not its payload: write task.payload[{name!r}]")
 
     id: str
     payload: SkipValidation[P]
@@ -89,6 +102,8 @@ class Task(BaseModel, Generic[P]):
     every: float | None = None
     cron: str | None = None
     scheduled_at: datetime | None = None
+    visibility: float | None = None
+    time_limit: float | None = None
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -107,7 +122,7 @@ class DeadTask(Task[P], Generic[P]):
     died_at: datetime
 
 
-class Popped(NamedTuple, Generic[P]):
+class Popped(NamedTuple, Generic[P, Nothing]):
     """A leased task and what may be done with it, or three times None when there is nothing to do.
 
     Attributes:
@@ -116,7 +131,7 @@ class Popped(NamedTuple, Generic[P]):
         set_visibility: `set_visibility(seconds)` hides it, uncounted, for so long.
     """
 
-    task: Task[P] | None
+    task: Task[P] | Nothing
     on_success: Callable[[], Any]  # None beside a None task; typed for use after that check
     set_visibility: Callable[[float], Any]
 
@@ -129,7 +144,7 @@ class Push(NamedTuple, Generic[P]):
 
     payload: P
     priority: int | float = 0
-    delay: float = 0
+    delay: float | timedelta = 0
     group: str | None = None
     key: str | None = None
     on_duplicate: OnDuplicate = "keep"
@@ -139,6 +154,9 @@ class Push(NamedTuple, Generic[P]):
     every: float | None = None
     cron: str | None = None
     timezone: str = "UTC"
+    at: datetime | None = None
+    visibility: float | None = None
+    time_limit: float | None = None
 
 
 class QueueStats(BaseModel):

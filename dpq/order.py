@@ -7,6 +7,7 @@ them, get equal keys, and the server's sequence decides.
 """
 
 import math
+from numbers import Integral
 
 from dpq.errors import ConfigurationError
 
@@ -25,6 +26,11 @@ def encode_priority(priority: float) -> tuple[str, str]:
         ConfigurationError: Neither an int of 64 bits nor a finite float.
     """
     kind = type(priority)
+    if kind is not int and kind is not float and kind is not bool:  # an IntEnum, a numpy number
+        if isinstance(priority, Integral):
+            kind, priority = int, int(priority)
+        elif isinstance(priority, float):
+            kind, priority = float, float(priority)
     if kind is int:
         if -(2**53) <= priority <= 2**53:
             return str(priority), _EXACT

@@ -1,25 +1,29 @@
 """The pytest plugin: `dpq.testing` as fixtures, on a private server. Source: docs/testing.md.
 
-pytest loads it by itself where DPQ is installed. A server is started when a test asks for one.
+pytest loads this module in every project of an environment in which DPQ is installed. So it must
+not import anything of DPQ, Redis or pydantic until a test uses a fixture; and the name of each
+fixture begins with `dpq_`. A server is started when a test asks for one.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dpq import testing
-from dpq.connect import open_url
-from dpq.policy import Backoff
-from dpq.queue import DPQ
-from dpq.queue_async import AsyncDPQ
-from dpq.server import Server
-from dpq.testing import Clock, QueueFactory
+if TYPE_CHECKING:
+    from dpq.queue import DPQ
+    from dpq.queue_async import AsyncDPQ
+    from dpq.server import Server
+    from dpq.testing import Clock, QueueFactory
 
 
 @pytest.fixture(scope="session")
 def dpq_server() -> Iterator[Server]:
     """A private, throw-away server for the session: `.url`; one for each xdist worker."""
+    from dpq.server import Server
+
     with Server.start() as server:
         yield server
 
@@ -27,12 +31,17 @@ def dpq_server() -> Iterator[Server]:
 @pytest.fixture
 def dpq_clock() -> Clock:
     """The time of the test's queues; it stands still: `.advance(seconds)`, `.ms`, `dpq_clock()`."""
+    from dpq.testing import Clock
+
     return Clock()
 
 
 @pytest.fixture
 def dpq_factory(dpq_server: Server, dpq_clock: Clock) -> Iterator[QueueFactory]:
     """Makes queues: `dpq_factory(name=None, **settings)`; `clock=None` for real time."""
+    from dpq.connect import open_url
+    from dpq.testing import QueueFactory
+
     opened = open_url(dpq_server.url)
     try:
         with QueueFactory(opened.client, dpq_clock) as make:
@@ -50,24 +59,33 @@ def dpq_queue(dpq_factory: QueueFactory) -> DPQ[Any]:
 @pytest.fixture
 def dpq_async_queue(dpq_server: Server, dpq_clock: Clock, dpq_queue: DPQ[Any]) -> AsyncDPQ[Any]:
     """The queue of `dpq_queue` for asyncio: `async with dpq_async_queue as q`, in any loop."""
+    from dpq.policy import Backoff
+    from dpq.queue_async import AsyncDPQ
+
     return AsyncDPQ.from_url(
         dpq_server.url, dpq_queue.queue_name, clock=dpq_clock, backoff=Backoff(jitter=0)
     )
 
 
 @pytest.fixture
-def assert_conserved() -> Callable[..., None]:
+def dpq_assert_conserved() -> Callable[..., None]:
     """`dpq.testing.assert_conserved(queue, pushed_ids, done_ids)`: nothing lost or doubled."""
-    return testing.assert_conserved
+    from dpq.testing import assert_conserved
+
+    return assert_conserved
 
 
 @pytest.fixture
-def let_leases_expire() -> Callable[..., int]:
+def dpq_let_leases_expire() -> Callable[..., int]:
     """`dpq.testing.let_leases_expire(queue)`: what is held comes back."""
-    return testing.let_leases_expire
+    from dpq.testing import let_leases_expire
+
+    return let_leases_expire
 
 
 @pytest.fixture
-def crash_consumer() -> Callable[..., Any]:
+def dpq_crash_consumer() -> Callable[..., Any]:
     """`dpq.testing.crash_consumer(queue, work, at=...)`: a consumer that is killed with a task."""
-    return testing.crash_consumer
+    from dpq.testing import crash_consumer
+
+    return crash_consumer

@@ -3,14 +3,16 @@
 Data flows one way: caller -> queue -> command -> script -> reply. Nothing here decides about tasks.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Never, Self, TypeVar, Unpack, cast, overload
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
@@ -19,19 +21,28 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._arguments import milliseconds, task_state
 from dpq._command import Command, Operation, Steps, concluded, steps_of, together
 from dpq._durable_link import link_for
-from dpq._face import QueueFace, keeps_nothing_on_purpose
+from dpq._face import QueueFace, QueueSettings, keeps_nothing_on_purpose
 from dpq._keys import REGISTRY, key_of
 from dpq._leases import Keeper
-from dpq._link import Link
-from dpq._nodes import ask, reachable
+from dpq._link import Link, run_all
+from dpq._loops import LeaseLoop
+from dpq._nodes import ask, reachable, unspoiled
 from dpq._problems import server_problems, wants_save
 from dpq._wait import Waiters, asking, looked, sleep, watched
 from dpq.connect import Opened, open_url
 from dpq.dead import DeadLetters
-from dpq.errors import LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
+from dpq.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    NotConfirmedError,
+    Scope,
+    Signal,
+    signal_of,
+)
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
+    P,
     Popped,
     Problem,
     Push,
@@ -45,7 +56,6 @@ __all__ = ["DPQ", "known_queues"]
 
 log = logging.getLogger(__name__)
 
-P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -68,8 +78,23 @@ class DPQ(QueueFace[P]):
         if self._commands.named:
             self._open()
 
+    @overload
     @classmethod
-    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Self:
+    def from_url(
+        cls, url: str, queue_name: str, *, payload_type: type[T], **settings: Unpack[QueueSettings]
+    ) -> DPQ[T]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        queue_name: str,
+        *,
+        payload_type: Any = ...,
+        **settings: Unpack[QueueSettings],
+    ) -> Self: ...
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Any:
         """Open a queue by URL, with a client of its own that has safe timeouts and retries.
 
         Args:
@@ -93,6 +118,7 @@ class DPQ(QueueFace[P]):
 
     def close(self) -> None:
         """Close the connections that this object opened; a caller's client stays open."""
+        self._closed = True
         self._leases.close()
         self._waiters.close()
         self._link.close()
@@ -100,6 +126,7 @@ class DPQ(QueueFace[P]):
             self._opened.close()
 
     def __enter__(self) -> Self:
+        self._closed = False
         return self
 
     def __exit__(
@@ -113,7 +140,7 @@ class DPQ(QueueFace[P]):
     # Sending
 
     def _run(self, made: Command[T] | Steps[T]) -> T:
-        if self._settings is None or not isinstance(made, Command):
+        if self._settings is None or self._closed or not isinstance(made, Command):
             return self._drive(steps_of(made))
         return cast("T", concluded(made, self._link.call(made)))
 
@@ -121,6 +148,7 @@ class DPQ(QueueFace[P]):
         operation = Operation(steps)
         commands = operation.begin()  # arguments are checked before a server is asked
         if opened:
+            self._require_open()
             self._ready()
         while commands is not None:
             commands = operation.go_on(self._link.call_all(commands))
@@ -173,13 +201,13 @@ class DPQ(QueueFace[P]):
 
     def _check_server(self) -> None:
         try:
-            with reachable():
+            with unspoiled(self._redis), reachable():
                 here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
                 info = self._redis.info(**here)
                 save = save_points(self._redis, here) if self._asks_for_save(info) else None
             self._warn(info, save)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
+            raise type(error)(self._unreachable(error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
         self._server_checked = True
@@ -190,7 +218,7 @@ class DPQ(QueueFace[P]):
         self,
         payload: P,
         priority: float = 0,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         *,
         group: str | None = None,
         key: str | None = None,
@@ -201,13 +229,16 @@ class DPQ(QueueFace[P]):
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
+        at: datetime | None = None,
+        visibility: float | None = None,
+        time_limit: float | None = None,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
         Args:
             payload: What JSON can say, or what the queue's `payload_type` takes.
             priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
-            delay: Seconds until the task is ready, from 0 to 315 360 000 (10 years).
+            delay: Seconds, or a timedelta, until the task is ready: 0 to 315 360 000 (10 years).
             group: What it shares a limit with: 1 to 200 bytes.
             key: Makes the task unique while it is stored, dead included: 1 to 200 bytes. In a
                 partitioned queue that holds within its group, or among tasks without one; whether
@@ -226,6 +257,13 @@ class DPQ(QueueFace[P]):
             cron: Makes it recurring at the times of a cron expression of five fields (six: seconds
                 first); it is first due at the next one, so there is no `delay`.
             timezone: In which zone `cron` is meant: an IANA name, as in `Europe/Berlin`.
+            at: When the task is ready, instead of `delay`: a datetime with a time zone, at most 10
+                years ahead; now, when it has passed. By the server's clock, which is asked first:
+                one round trip more, and late by as much.
+            visibility: Seconds of each lease of this task, 0.001 to 10 years, instead of what its
+                consumers say.
+            time_limit: Seconds that a worker lets its handler run, 0.001 to 10 years, instead of
+                the worker's own limit.
 
         Of a recurring task `expires_in` counts from each time it is due. A run whose attempts are
         spent is given up, and the task waits for its next time. An `update` that names no `every`
@@ -257,6 +295,9 @@ class DPQ(QueueFace[P]):
                 every,
                 cron,
                 timezone,
+                at,
+                visibility,
+                time_limit,
             )
         )
 
@@ -276,7 +317,11 @@ class DPQ(QueueFace[P]):
 
     # Taking
 
-    def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P]:
+    @overload
+    def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
+    @overload
+    def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
+    def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P, Any]:
         """Take the best ready task under a lease.
 
         Args:
@@ -287,6 +332,10 @@ class DPQ(QueueFace[P]):
         Returns:
             `(task, on_success, set_visibility)`, or three times None. A pop whose reply is lost
             costs a lease and an attempt: the task comes back when the lease ends.
+
+        Raises:
+            Exception: What a validator of `payload_type` has raised beside ValueError and
+                AssertionError: a fault of its own. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
@@ -308,8 +357,8 @@ class DPQ(QueueFace[P]):
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = self._drive(self._commands.pop(most, visibility, who))
-        if timeout == 0 or (batch.tasks and not batch.looks):
-            return batch.tasks
+        if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
+            return self._readable(batch)
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             waiters = self._waiters
@@ -320,22 +369,30 @@ class DPQ(QueueFace[P]):
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
+                    if batch.failed:
+                        break
                     watches = looked(batch, watches)
                 waiter.withdraw(watched(watches))
-            if self._waiters is waiters:
-                return batch.tasks
+            if self._waiters is waiters or batch.failed:
+                return self._readable(batch)
 
-    @contextmanager
+    @overload
     def lease(
-        self, timeout: float | None = 0, visibility: float | None = None
-    ) -> Iterator[Task[P] | None]:
+        self, timeout: None, visibility: float | None = None
+    ) -> AbstractContextManager[Task[P]]: ...
+    @overload
+    def lease(
+        self, timeout: float = 0, visibility: float | None = None
+    ) -> AbstractContextManager[Task[P] | None]: ...
+    @contextmanager
+    def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Any]:
         """Pop a task for the body of a `with`, and settle it at the end.
 
-        A clean end acks the task; a signal (`RateLimited`, `Retry`, `Reject`) does what it says,
-        and ends there; any other error fails it and propagates; KeyboardInterrupt and SystemExit
-        release it. While the body runs, the lease is extended at a third of its time. A body that
-        settles the task itself (`fail`, `bury`, `release`, `set_visibility`, `rate_limited`, `ack`)
-        has the last word.
+        A clean end acks the task; a signal (`RateLimited`, `Release`, `Retry`, `Reject`) does what
+        it says, and ends there; any other error fails it and propagates; KeyboardInterrupt and
+        SystemExit release it. While the body runs, the lease is extended at a third of its time. A
+        body that settles the task itself (`fail`, `bury`, `release`, `set_visibility`,
+        `rate_limited`, `ack`) has the last word.
 
         Yields:
             The task, or None when there is nothing to do.
@@ -348,26 +405,60 @@ class DPQ(QueueFace[P]):
             yield None
             return
         task = tasks[0]
-        self._leases.hold(task, visibility or self.default_visibility)
         try:
-            yield task
-        except BaseException as raised:
-            error = signal_of(raised)
-            if self._leases.let_go(task):
-                try:
-                    self._drive(self._commands.settle(task, error))
-                except LeaseLostError:
-                    log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-                except NotConfirmedError as unsure:  # what the body has met tells more
-                    log.warning("%s: %s", self.queue_name, unsure)
-            if not isinstance(error, Signal):
-                raise
-        else:
-            if self._leases.let_go(task):
-                self.ack(task)
+            self._leases.hold(task, visibility or self.default_visibility)
+            try:
+                yield task
+            except BaseException as raised:
+                error = signal_of(raised)
+                self._end_lease(task, error)
+                if not isinstance(error, Signal):
+                    raise
+            else:
+                if self._leases.let_go(task):
+                    self.ack(task)
+        finally:  # also where this was interrupted: nobody else would let it run out
+            self._leases.let_go(task)
+
+    def _end_lease(self, task: Task[P], error: BaseException) -> None:
+        """Settle a task whose body has raised."""
+        if self._leases.let_go(task):
+            try:
+                self._drive(self._commands.settle(task, error))
+            except LeaseLostError:
+                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+            except NotConfirmedError as unsure:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unsure)
+
+    def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
+        """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
+
+        Each lease is extended while the body runs. The next step of the loop acks the task before:
+        so does `continue`, and `list(q.leases(...))` finishes tasks that nobody has worked on. A
+        body that settles its task itself (`rate_limited`, `release`, `fail`, `bury`, `ack`, ...)
+        has the last word.
+
+        A loop that is left early (`break`, `return`, an exception) does not ack its last task, nor
+        does another `for` over the same loop. That task comes back when its lease ends, and an
+        attempt is counted. The lease is extended while the loop object lives, so keep it in no
+        variable, but in a `with`. There the task is settled at once, as by `lease()`: given back,
+        uncounted, at `break`, `return` and Ctrl-C; failed at an error; at a signal as that says.
+        Errors and signals propagate, since the loop has ended:
+
+            with q.leases() as tasks:
+                for task in tasks: ...
+
+        A lease that was lost is logged, and the loop goes on.
+
+        Args:
+            visibility: Seconds of each lease, from 0.001; None takes the queue's default.
+            until_empty: End at once when no live task is left; delayed ones are waited for, and
+                those that run elsewhere (looked at each second). Else it waits for ever.
+        """
+        return LeaseLoop(self, visibility, until_empty)
 
     def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
-        return self._drive(self._commands.extend_many(leases))
+        return self._drive(self._commands.extend_many(leases), opened=False)
 
     # Ending or going on with a delivery
 
@@ -426,12 +517,14 @@ class DPQ(QueueFace[P]):
         self._leases.let_go(task)
         self._run(command)
 
-    def release(self, task: Task[P], delay: float = 0, *, priority: float | None = None) -> None:
+    def release(
+        self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
+    ) -> None:
         """Give a task back, not counted; it keeps its place among equal priorities.
 
         Args:
             task: What pop returned.
-            delay: Seconds until it is ready, from 0 to 10 years.
+            delay: Seconds, or a timedelta, until it is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
 
         Raises:
@@ -442,7 +535,9 @@ class DPQ(QueueFace[P]):
         self._leases.let_go(task)
         self._run(command)
 
-    def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
+    def fail(
+        self, task: Task[P], error: object = None, delay: float | timedelta | None = None
+    ) -> None:
         """Count a failed attempt: the task comes back, or is dead when its attempts are spent.
 
         A recurring task does not die then: it waits for its next time, with all attempts before it.
@@ -450,7 +545,7 @@ class DPQ(QueueFace[P]):
         Args:
             task: What pop returned.
             error: Kept as `last_error`, up to 1000 characters.
-            delay: Seconds until the next attempt; None takes the queue's backoff.
+            delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
@@ -473,17 +568,36 @@ class DPQ(QueueFace[P]):
 
     # Looking and changing
 
-    def get(self, task_id: str) -> Task[P]:
+    def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Look at a task; a dead one is a `DeadTask`; an unreadable payload comes as its text.
 
-        Raises:
-            TaskNotFoundError: Nothing is stored under this id.
-        """
-        return self._run(self._commands.get(task_id))
+        The task is named by its id or its key (which in a partitioned queue may name one in each
+        group: then one of them).
 
-    def peek(self, n: int = 10, state: TaskState | str = TaskState.READY) -> list[Task[P]]:
-        """Look at the first `n` tasks of one state, best or soonest first."""
-        return self._drive(self._commands.peek(n, task_state(state)))
+        Raises:
+            TaskNotFoundError: Nothing is stored under this id or key.
+        """
+        return self._run(self._commands.get(task_id, key))
+
+    def peek(
+        self,
+        n: int = 10,
+        state: TaskState | str = TaskState.READY,
+        *,
+        after: str | None = None,
+    ) -> list[Task[P]]:
+        """Look at the first `n` tasks of one state, best or soonest first.
+
+        Args:
+            n: Tasks at most.
+            state: Which ones.
+            after: Go on behind the task of this id, the last of the page before. All before it are
+                read again, 100 in a round trip.
+
+        Raises:
+            TaskNotFoundError: The task of `after` is not in this state any more: begin anew.
+        """
+        return self._drive(self._commands.peek(n, task_state(state), after))
 
     def size(self) -> int:
         """Count the live tasks: ready, delayed, invisible and waiting."""
@@ -503,10 +617,12 @@ class DPQ(QueueFace[P]):
         *,
         key: str | None = None,
         priority: float | None = None,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        cost: int | None = None,
     ) -> None:
-        """Change a live task in place. Of a running one only the priority can change, for its
-        return.
+        """Change a live task in place: its priority, its cost (units of every limit, 1 to
+        1 000 000), or when it is ready: `delay` seconds (or a timedelta) from now. Of a running
+        task priority and cost can change, for its return.
 
         The task is named by its id or its key (which in a partitioned queue may name one in each
         group). Of a recurring one `delay` moves the next run; the times of `every` then count from
@@ -517,7 +633,7 @@ class DPQ(QueueFace[P]):
             ConfigurationError: An argument is out of its bounds, or a delay was given for a running
                 task. (Where a key names several, the others are changed, and the error says so.)
         """
-        self._run(self._commands.update(task_id, key, priority, delay))
+        self._run(self._commands.update(task_id, key, priority, delay, cost))
 
     def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
@@ -547,8 +663,24 @@ class DPQ(QueueFace[P]):
         """
         return self._drive(self._commands.purge(None if state is None else task_state(state)))
 
+    def register(self) -> None:
+        """Make the queue be there, and put its name into the list that daemons and the CLI read.
+
+        The first push does both, unless its user may not write that list; then an administrator
+        does this once. Safe to call again.
+
+        Raises:
+            ConfigurationError: A setting that this client names contradicts the queue.
+        """
+        self._ready()
+        self._found(self._drive(self._commands.open(create=True), opened=False))
+        self._drive(steps_of(self._commands.register()))
+
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
+        self._require_open()
+        if not self._server_checked:
+            self._check_server()
         self._drive(self._commands.drop(), opened=False)  # whatever its format
         self._forget()
 
@@ -556,7 +688,7 @@ class DPQ(QueueFace[P]):
 
     def set_limit(
         self,
-        rate: float | Sequence[RateLimit] | None = None,
+        rate: float | str | Sequence[RateLimit] | None = None,
         per: float | None = None,
         burst: int = 1,
         *,
@@ -564,6 +696,7 @@ class DPQ(QueueFace[P]):
         concurrency: int | None = None,
         adaptive: Adaptive | None = None,
         reserve: Reserve | None = None,
+        slack: float | None = None,
     ) -> None:
         """Limit what is popped, for all consumers at once, those that run already included.
 
@@ -572,7 +705,8 @@ class DPQ(QueueFace[P]):
         at its start.
 
         Args:
-            rate: Units in a window, 0.001 to 1 000 000; or several `RateLimit`s, all of which hold.
+            rate: Units in a window, 0.001 to 1 000 000; or with the window, as the command line
+                reads it: `"10/s"`, `"300/15m"`; or several `RateLimit`s, all of which hold.
                 Never more than rate + burst - 1 units are granted in any window of `per` seconds.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units at once after a rest.
@@ -580,6 +714,9 @@ class DPQ(QueueFace[P]):
             concurrency: Leases out at once, 1 to 1 000 000; alone or with a rate.
             adaptive: Learn the rate between two bounds.
             reserve: Keep some units of the window for higher priorities.
+            slack: Seconds by which `per` is widened for the way to the host, 0 to 3600: requests
+                that were granted evenly come unevenly. None: learned from 429s, up to a
+                quarter of the shortest window and 1 s.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or it is a limit of a whole queue
@@ -588,7 +725,7 @@ class DPQ(QueueFace[P]):
         Source: docs/design.md, "Limits".
         """
         self._drive(
-            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
+            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve, slack)
         )
 
     def clear_limit(self, group: str | None = None) -> None:
@@ -654,7 +791,7 @@ class DPQ(QueueFace[P]):
         return self._drive(self._commands.workers())
 
     @property
-    def dead(self) -> "DeadLetters[P]":
+    def dead(self) -> DeadLetters[P]:
         """The dead letters."""
         return DeadLetters(self)
 
@@ -715,7 +852,7 @@ def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
     """
     redis, here = queue.redis, queue._link.nodes.aimed(key_of(queue.queue_name, "conf"))
     try:
-        with reachable():
+        with unspoiled(redis), reachable():
             info = redis.info(**here)
     except ResponseError:
         return [], ["+info", "+config|get"]
@@ -725,7 +862,76 @@ def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
     return server_problems(info, save), ["+config|get"] if save is None else []
 
 
+NAMES_A_CALL = 500
+"""Names of queues in one round trip: some 0.1 ms of server time."""
+
+
+QUEUES_A_CALL = 100
+"""Queues that are asked in one round trip: some 5 ms of server time."""
+
+
+def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:
+    """Read a part of the list of names; 0 as the next cursor says that it was the last one."""
+    at, names = ask(redis, "SSCAN", REGISTRY, cursor, "COUNT", NAMES_A_CALL)
+    return int(at), names
+
+
+def all_names(redis: Any) -> list[bytes]:
+    """Read the list of names, in bounded steps."""
+    cursor, names = some_names(redis)
+    found = set(names)
+    while cursor:
+        cursor, names = some_names(redis, cursor)
+        found.update(names)
+    return sorted(found)
+
+
 def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server, or a cluster, in alphabetical order."""
-    names = ask(redis, "SMEMBERS", REGISTRY)
-    return sorted(name.decode("utf-8", "replace") for name in names)
+    return sorted(name.decode("utf-8", "replace") for name in all_names(redis))
+
+
+def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
+    """Take names out of the list; how many were there. What is stored of a queue stays."""
+    return int(ask(redis, "SREM", REGISTRY, *names))
+
+
+def ask_queues(
+    redis: Any,
+    names: Sequence[bytes],
+    what: Callable[[DPQ[Any]], Command[Any] | Steps[Any]],
+) -> Iterator[tuple[str, Any]]:
+    """Ask several queues the same, over one connection, some at once.
+
+    Yields:
+        A name, and its answer or the error in the place of that.
+    """
+    first: DPQ[Any] | None = None
+    for start in range(0, len(names), QUEUES_A_CALL):
+        answers: dict[str, Any] = {}
+        queues: dict[str, DPQ[Any]] = {}
+        for raw in names[start : start + QUEUES_A_CALL]:
+            name = raw.decode("utf-8", "backslashreplace")
+            answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
+            try:
+                queues[name] = DPQ[Any](redis, raw.decode())
+            except ConfigurationError as error:
+                answers[name] = error
+            except UnicodeDecodeError:
+                continue
+        if first is None and queues:
+            first = next(iter(queues.values()))
+            first._check_server()
+        steps = [seen(queue, what) for queue in queues.values()]
+        if first:
+            answers |= zip(queues, run_all(first._link, steps), strict=True)
+        yield from answers.items()
+    if first:
+        first.close()
+
+
+def seen(queue: DPQ[Any], what: Callable[[DPQ[Any]], Command[Any] | Steps[Any]]) -> Steps[Any]:
+    """Agree with a queue on what it is, then do with it what is wanted; its server is checked."""
+    if queue._settings is None:
+        queue._found((yield from queue._commands.open()))
+    return (yield from steps_of(what(queue)))

@@ -7,16 +7,18 @@ A call that is cancelled may have run all the same, as one whose reply is lost. 
 something: what a cancelled pop still gets is given back, uncounted, or its lease runs out.
 """
 
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
 import asyncio
 import logging
 import math
 import os
 import time
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Never, Self, TypeVar, Unpack, cast, overload
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
@@ -25,11 +27,12 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq._arguments import milliseconds, task_state
 from dpq._command import Command, Operation, Steps, steps_of, together
 from dpq._durable_link_async import link_for
-from dpq._face import QueueFace
+from dpq._face import QueueFace, QueueSettings
 from dpq._keys import key_of
 from dpq._leases_async import AsyncKeeper
 from dpq._link_async import Shared
-from dpq._nodes import reachable
+from dpq._loops import AsyncLeaseLoop
+from dpq._nodes import reachable, unspoiled_async
 from dpq._wait import asking, looked, watched
 from dpq._wait_async import AsyncWaiters, sleep
 from dpq.connect_async import AsyncOpened, open_url_async
@@ -38,6 +41,7 @@ from dpq.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signa
 from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.models import (
     OnDuplicate,
+    P,
     Popped,
     Problem,
     Push,
@@ -51,7 +55,6 @@ __all__ = ["AsyncDPQ"]
 
 log = logging.getLogger(__name__)
 
-P = TypeVar("P")
 T = TypeVar("T")
 
 
@@ -92,8 +95,23 @@ class AsyncDPQ(QueueFace[P]):
             self._opened = None
             self._start()
 
+    @overload
     @classmethod
-    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Self:
+    def from_url(
+        cls, url: str, queue_name: str, *, payload_type: type[T], **settings: Unpack[QueueSettings]
+    ) -> AsyncDPQ[T]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        queue_name: str,
+        *,
+        payload_type: Any = ...,
+        **settings: Unpack[QueueSettings],
+    ) -> Self: ...
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Any:
         """Async `DPQ.from_url`; nothing to await: it connects at the first call."""
         opened = open_url_async(url)
         try:
@@ -111,12 +129,14 @@ class AsyncDPQ(QueueFace[P]):
         await self._leases.aclose()
         if self._background:
             await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
+        self._closed = True
         await self._waiters.aclose()
         await self._link.aclose()
         if self._opened:
             await self._opened.aclose()
 
     async def __aenter__(self) -> Self:
+        self._closed = False
         return self
 
     async def __aexit__(
@@ -137,6 +157,7 @@ class AsyncDPQ(QueueFace[P]):
         operation = Operation(steps)
         commands = operation.begin()
         if opened:
+            self._require_open()
             await self._ready()
         while commands is not None:
             commands = operation.go_on(await self._link.call_all(commands))
@@ -176,14 +197,15 @@ class AsyncDPQ(QueueFace[P]):
 
     async def _check_server(self) -> None:
         try:
-            with reachable():
-                await self._link.nodes.ready()
-                here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
-                info = await self._redis.info(**here)
-                save = await self._save_points(here) if self._asks_for_save(info) else None
+            async with unspoiled_async(self._redis):
+                with reachable():
+                    await self._link.nodes.ready()
+                    here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
+                    info = await self._redis.info(**here)
+                    save = await self._save_points(here) if self._asks_for_save(info) else None
             self._warn(info, save)
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise type(error)(f"cannot reach {self._server_label()}: {error}") from error
+            raise type(error)(self._unreachable(error)) from error
         except ResponseError:
             log.debug("%s: the server does not say its version", self.queue_name)
         self._server_checked = True
@@ -198,7 +220,7 @@ class AsyncDPQ(QueueFace[P]):
         self,
         payload: P,
         priority: float = 0,
-        delay: float = 0,
+        delay: float | timedelta = 0,
         *,
         group: str | None = None,
         key: str | None = None,
@@ -209,6 +231,9 @@ class AsyncDPQ(QueueFace[P]):
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
+        at: datetime | None = None,
+        visibility: float | None = None,
+        time_limit: float | None = None,
     ) -> str:
         """Async `DPQ.push`."""
         return await self._drive(
@@ -225,6 +250,9 @@ class AsyncDPQ(QueueFace[P]):
                 every,
                 cron,
                 timezone,
+                at,
+                visibility,
+                time_limit,
             )
         )
 
@@ -232,7 +260,13 @@ class AsyncDPQ(QueueFace[P]):
         """Async `DPQ.push_many`."""
         return await self._drive(self._commands.push_many(pushes))
 
-    async def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P]:
+    @overload
+    async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
+    @overload
+    async def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
+    async def pop(
+        self, timeout: float | None = 0, visibility: float | None = None
+    ) -> Popped[P, Any]:
         """Async `DPQ.pop`."""
         return self._popped(await self._take(1, timeout, visibility))
 
@@ -246,12 +280,16 @@ class AsyncDPQ(QueueFace[P]):
         self, most: int, timeout: float | None, visibility: float | None
     ) -> list[Task[P]]:
         stop = asyncio.get_running_loop().create_future()
-        taking = asyncio.create_task(self._take_or_wait(most, timeout, visibility, stop))
+        taking: asyncio.Task[list[Task[P]]] | None = None
         try:
+            taking = asyncio.create_task(self._take_or_wait(most, timeout, visibility, stop))
             return await asyncio.shield(taking)
-        except asyncio.CancelledError:
+        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+            raise
+        except BaseException:  # cancelled, or interrupted by a signal handler
             stop.set_result(None)
-            self._finish(self._give_back(taking))
+            if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
+                self._finish(self._give_back(taking))
             raise
 
     async def _take_or_wait(
@@ -259,14 +297,14 @@ class AsyncDPQ(QueueFace[P]):
         most: int,
         timeout: float | None,
         visibility: float | None,
-        stop: "asyncio.Future[None]",
+        stop: asyncio.Future[None],
     ) -> list[Task[P]]:
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
         batch = await self._drive(self._commands.pop(most, visibility, who))
-        if timeout == 0 or (batch.tasks and not batch.looks):
-            return batch.tasks
+        if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
+            return self._readable(batch)
         until = math.inf if timeout is None else time.monotonic() + timeout
         while True:
             waiters = self._waiters
@@ -277,12 +315,14 @@ class AsyncDPQ(QueueFace[P]):
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
+                    if batch.failed:
+                        break
                     watches = looked(batch, watches)
                 await waiter.withdraw(watched(watches))
-            if self._waiters is waiters:
-                return batch.tasks
+            if self._waiters is waiters or batch.failed:
+                return self._readable(batch)
 
-    async def _give_back(self, taking: "asyncio.Task[list[Task[P]]]") -> None:
+    async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
         """Release what a cancelled pop has got; where that fails, the leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
@@ -290,17 +330,25 @@ class AsyncDPQ(QueueFace[P]):
                 [steps_of(self._commands.release(task, 0, None)) for task in tasks]
             )
 
-    def _finish(self, work: Coroutine[Any, Any, T]) -> "asyncio.Future[T]":
+    def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run what a cancelled caller does not break off, and what `close` waits for."""
         task = asyncio.create_task(work)
-        self._background.add(task)
         task.add_done_callback(self._background.discard)
+        self._background.add(task)
         return asyncio.shield(task)
 
+    @overload
+    def lease(
+        self, timeout: None, visibility: float | None = None
+    ) -> AbstractAsyncContextManager[Task[P]]: ...
+    @overload
+    def lease(
+        self, timeout: float = 0, visibility: float | None = None
+    ) -> AbstractAsyncContextManager[Task[P] | None]: ...
     @asynccontextmanager
     async def lease(
         self, timeout: float | None = 0, visibility: float | None = None
-    ) -> AsyncIterator[Task[P] | None]:
+    ) -> AsyncIterator[Any]:
         """Async `DPQ.lease`; a body that is cancelled releases the task.
 
         The task is settled also when its end is cancelled.
@@ -310,33 +358,45 @@ class AsyncDPQ(QueueFace[P]):
             yield None
             return
         task = tasks[0]
-        self._leases.hold(task, visibility or self.default_visibility)
         try:
-            yield task
-        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
-            self._leases.let_go(task)
-            raise
-        except BaseException as raised:
-            error = signal_of(raised)
-            if self._leases.let_go(task):
-                try:
-                    await self._finish(self._settle(task, error))
-                except LeaseLostError:
-                    log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-                except NotConfirmedError as unsure:  # what the body has met tells more
-                    log.warning("%s: %s", self.queue_name, unsure)
-            if not isinstance(error, Signal):
+            self._leases.hold(task, visibility or self.default_visibility)
+            try:
+                yield task
+            except GeneratorExit:  # thrown away with its loop: nothing can be awaited
                 raise
-        else:
-            if self._leases.let_go(task):
-                await self._finish(self.ack(task))
+            except BaseException as raised:
+                error = signal_of(raised)
+                await self._end_lease(task, error)
+                if not isinstance(error, Signal):
+                    raise
+            else:
+                if self._leases.let_go(task):
+                    await self._finish(self.ack(task))
+        finally:  # also where this was interrupted: nobody else would let it run out
+            self._leases.let_go(task)
+
+    async def _end_lease(self, task: Task[P], error: BaseException) -> None:
+        """Async `DPQ._end_lease`."""
+        if self._leases.let_go(task):
+            try:
+                await self._finish(self._settle(task, error))
+            except LeaseLostError:
+                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+            except NotConfirmedError as unsure:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unsure)
+
+    def leases(
+        self, visibility: float | None = None, *, until_empty: bool = False
+    ) -> AsyncLeaseLoop[P]:
+        """Async `DPQ.leases`; `async for task in q.leases(until_empty=True)`."""
+        return AsyncLeaseLoop(self, visibility, until_empty)
 
     async def _settle(self, task: Task[P], error: BaseException) -> None:
         await self._leases.end(task)
         await self._drive(self._commands.settle(task, error))
 
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
-        return await self._drive(self._commands.extend_many(leases))
+        return await self._drive(self._commands.extend_many(leases), opened=False)
 
     # Ending or going on with a delivery
 
@@ -366,14 +426,16 @@ class AsyncDPQ(QueueFace[P]):
         await self._run(command)
 
     async def release(
-        self, task: Task[P], delay: float = 0, *, priority: float | None = None
+        self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
     ) -> None:
         """Async `DPQ.release`."""
         command = self._commands.release(task, delay, priority)
         await self._leases.end(task)
         await self._run(command)
 
-    async def fail(self, task: Task[P], error: object = None, delay: float | None = None) -> None:
+    async def fail(
+        self, task: Task[P], error: object = None, delay: float | timedelta | None = None
+    ) -> None:
         """Async `DPQ.fail`."""
         steps = self._commands.fail(task, error, delay)
         await self._leases.end(task)
@@ -385,13 +447,19 @@ class AsyncDPQ(QueueFace[P]):
         await self._leases.end(task)
         await self._run(command)
 
-    async def get(self, task_id: str) -> Task[P]:
+    async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Async `DPQ.get`."""
-        return await self._run(self._commands.get(task_id))
+        return await self._run(self._commands.get(task_id, key))
 
-    async def peek(self, n: int = 10, state: TaskState | str = TaskState.READY) -> list[Task[P]]:
+    async def peek(
+        self,
+        n: int = 10,
+        state: TaskState | str = TaskState.READY,
+        *,
+        after: str | None = None,
+    ) -> list[Task[P]]:
         """Async `DPQ.peek`."""
-        return await self._drive(self._commands.peek(n, task_state(state)))
+        return await self._drive(self._commands.peek(n, task_state(state), after))
 
     async def size(self) -> int:
         """Async `DPQ.size`."""
@@ -408,10 +476,11 @@ class AsyncDPQ(QueueFace[P]):
         *,
         key: str | None = None,
         priority: float | None = None,
-        delay: float | None = None,
+        delay: float | timedelta | None = None,
+        cost: int | None = None,
     ) -> None:
         """Async `DPQ.update`."""
-        await self._run(self._commands.update(task_id, key, priority, delay))
+        await self._run(self._commands.update(task_id, key, priority, delay, cost))
 
     async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Async `DPQ.cancel`."""
@@ -429,14 +498,24 @@ class AsyncDPQ(QueueFace[P]):
         """Async `DPQ.purge`."""
         return await self._drive(self._commands.purge(None if state is None else task_state(state)))
 
+    async def register(self) -> None:
+        """Async `DPQ.register`."""
+        await self._ready()
+        await self._found(await self._drive(self._commands.open(create=True), opened=False))
+        await self._drive(steps_of(self._commands.register()))
+
     async def drop(self) -> None:
         """Async `DPQ.drop`."""
+        self._require_open()
+        if not self._server_checked:
+            self._start_in_child()
+            await self._check_server()
         await self._drive(self._commands.drop(), opened=False)  # whatever its format
         self._forget()
 
     async def set_limit(
         self,
-        rate: float | Sequence[RateLimit] | None = None,
+        rate: float | str | Sequence[RateLimit] | None = None,
         per: float | None = None,
         burst: int = 1,
         *,
@@ -444,10 +523,11 @@ class AsyncDPQ(QueueFace[P]):
         concurrency: int | None = None,
         adaptive: Adaptive | None = None,
         reserve: Reserve | None = None,
+        slack: float | None = None,
     ) -> None:
         """Async `DPQ.set_limit`."""
         await self._drive(
-            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve)
+            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve, slack)
         )
 
     async def clear_limit(self, group: str | None = None) -> None:
@@ -502,6 +582,6 @@ class AsyncDPQ(QueueFace[P]):
         return await self._drive(self._commands.repair())
 
     @property
-    def dead(self) -> "AsyncDeadLetters[P]":
+    def dead(self) -> AsyncDeadLetters[P]:
         """Async `DPQ.dead`."""
         return AsyncDeadLetters(self)

@@ -3,27 +3,38 @@
 Pop does all of this by itself, so a daemon is a comfort and not a need: it keeps the counts true
 and wakes waiting consumers while nobody pops. Any number may run at once; what is right is decided
 in the scripts. Must not hold a lock or a task.
+
+Each queue has its moment, and is stepped when that has come, or when its marker says so. What one
+of them costs is bounded: names are read by parts, those without a queue are taken out of the list,
+and a marker that is written without end wakes no more often than the daemon can bear.
 """
 
+import heapq
 import logging
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq._arguments import queue_label
+from dpq._command import Command
 from dpq._keys import REGISTRY, REGISTRY_TICK
-from dpq._link import Link
-from dpq._nodes import Node
-from dpq._wait import RECHECK_SECONDS, Waiter
+from dpq._link import Link, run_all
+from dpq._loading import load_scripts, scripts_there
+from dpq._nodes import Node, Nodes, ask, forbidden
+from dpq._registry import Sieve, readable
+from dpq._wait import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
 from dpq.connect import open_url
 from dpq.errors import ConfigurationError
 from dpq.policy import longer_pause
-from dpq.queue import DPQ, known_queues
+from dpq.queue import DPQ, forget_queues, seen, some_names
 
 __all__ = ["Scheduler", "run_daemon"]
 
@@ -35,16 +46,53 @@ AWAY_SECONDS = 1.0
 STOP_CHECK_SECONDS = 0.5
 """How often a sleeping daemon looks whether it is to stop; the server hears nothing of it."""
 
+QUEUES_A_STEP = 100
+"""Queues that are stepped in one round trip: some 5 ms of server time when they have nothing."""
+
+NAMES_A_LOOK = 1000
+"""New names that are looked at before queues get their turn again: some 0.1 s."""
+
+REST = 4
+"""Times as long as it takes to look at all names, the daemon rests from that: a fifth of its time,
+however often the list is changed."""
+
+LEAST_REST_SECONDS = 0.05
+
+MOST_QUEUES = 10_000
+"""Queues of one daemon: some 80 MB. With more, name them to several."""
+
+MOST_MARKERS = 4096
+"""Markers that a daemon blocks on; in the queues beyond it looks by itself every 5 s."""
+
+MARKERS_OF_A_BLOCK = 256
+"""Markers on one connection to a single server, which looks at all of them for each block: 16
+connections at most."""
+
+DEAF_SECONDS = 60.0
+"""How long a key of another type is not listened to."""
+
+WAKES_PER_SECOND = 100
+"""Markers that a daemon follows in the long run; as many more after a rest."""
+
+FLOOD_SECONDS = 0.1
+"""A marker that comes again so soon is swept, with what stands beside it."""
+
+SWEPT = 10_000
+"""Members of a marker in one sweep: 1 to 5 ms of server time."""
+
 
 class Scheduler:
     """Does the upkeep of some or all queues of one server, or of one cluster.
 
-    It hears at once of what comes first in a queue; in a cluster so for queues in 64 slots, and for
-    the others when it looks, every 5 s at least.
+    It hears at once of what comes first in a queue; in a cluster so for queues in 64 slots, and on
+    one server for 4096. The others it looks at every 5 s. A name in the list of queues that has no
+    queue behind it is taken out, if this user may do that. Scripts that the server has forgotten
+    are loaded, if this user may do that, so that users who may not go on after a restart.
 
     Args:
         redis: The caller's client, which is never closed.
-        queue_names: The queues to look after; None means all that are known, new ones included.
+        queue_names: The queues to look after; None means all that are known, new ones included, up
+            to 10 000.
     """
 
     def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
@@ -52,19 +100,25 @@ class Scheduler:
         named = None if queue_names is None else [queue_label(name) for name in queue_names]
         self._named = None if named is None else tuple(dict.fromkeys(named))
         self._queues: dict[str, DPQ[Any]] = {}
-        self._known: tuple[str, ...] = ()
-        self._link = Link(redis)
-        self._waiter: Waiter | None = None
-        self._wait_seconds = 0.0
-        self._fault: RedisError | None = None  # of this round
-        self._out_of_reach: set[str] = set()  # queues, and the registry of them
+        self._moments = _Moments()
+        self._link = _DaemonLink(redis, self._see_to_scripts)
+        self._waiter: _Listener | None = None
+        self._names = _Names(redis, self._link)
+        self._look_at = 0.0  # at the names and the scripts, monotonic seconds
+        self._pace = _Pace()
+        self._may_load = True
+        self._checked = False
+        self._changed = False  # the list of names, since the walk over it has begun
+        self._heard: tuple[Any, ...] = ()  # whose markers are listened to
+        self._deaf: dict[str, float] = {}  # markers that cannot be, until when
+        self._troubled: set[str] = set()  # queues, and the registry of them
         self._stopping = threading.Event()
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
 
-        Of a partitioned queue that is one in each partition, all in one round trip. While a master
-        of a cluster is away, the queues of the others are stepped every second or so.
+        Of a partitioned queue that is one in each partition, all in one round trip. Of names that
+        it does not know it looks at 1000 or so. Of a master that is away, one queue is tried.
 
         Returns:
             How many tasks and groups moved; call again at once until it is 0.
@@ -72,53 +126,139 @@ class Scheduler:
         Raises:
             RedisError: No server can be reached; nothing is lost, call again later.
         """
-        self._fault = None
-        self._look_for_queues()
-        away: set[Node | None] = set()
-        steps = [self._try_step(queue, away) for queue in self._queues.values()]
-        done = [step for step in steps if step]
-        if self._fault and not done:
-            raise self._fault
-        most = AWAY_SECONDS if self._fault else RECHECK_SECONDS
-        self._wait_seconds = min([most, *(wait for _, wait in done)])
+        away = self._look()
+        moved = self._step(list(self._queues), away)
         self._listen()
-        return sum(moved for moved, _ in done)
+        return moved
 
-    def _try_step(self, queue: DPQ[Any], away: set[Node | None]) -> tuple[int, float] | None:
-        """Step a queue, unless a master is known to be away; None when it is."""
-        node = None
+    def _round(self) -> int:
+        """Step the queues whose moment has come, some at once; then look at some names."""
+        now = time.monotonic()
+        moved = self._step(self._moments.due(now, QUEUES_A_STEP), None)
+        if now >= self._look_at:
+            fault = self._look()
+            if fault and not self._queues:
+                raise fault
+        self._listen()
+        return moved
+
+    # Queues
+
+    def _step(self, names: Sequence[str], fault: RedisError | None) -> int:
+        """Promote in queues; a fault is raised when none of them could be reached."""
+        moved, done = 0, 0
+        for start in range(0, len(names), QUEUES_A_STEP):
+            queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
+            operations = [seen(queue, lambda q: q._commands.promote()) for queue in queues]
+            for queue, result in zip(queues, run_all(self._link, operations), strict=True):
+                if isinstance(result, tuple):
+                    done += 1
+                    moved += self._stepped(queue, *result)
+                    continue
+                seconds = RECHECK_SECONDS
+                if isinstance(result, RedisError) and not isinstance(result, ResponseError):
+                    fault, seconds = result, AWAY_SECONDS
+                else:
+                    done += 1  # the server has answered
+                self._note(queue.queue_name, result)
+                queue._forget()  # the next step looks what it is now
+                self._moments.set(queue.queue_name, time.monotonic() + seconds)
+        if fault and not done:
+            raise fault
+        return moved
+
+    def _stepped(self, queue: DPQ[Any], moved: int, wait_ms: int | None) -> int:
+        name, now = queue.queue_name, time.monotonic()
+        self._troubled.discard(name)
+        if moved:
+            log.info("%s: moved %d", name, moved)
+        wait = RECHECK_SECONDS if wait_ms is None else min(wait_ms / 1000, RECHECK_SECONDS)
+        self._moments.set(name, now if moved else now + wait)
+        return moved
+
+    def _note(self, what: str, error: Exception) -> None:
+        """Say once what is wrong with a queue."""
+        level = logging.DEBUG if what in self._troubled else logging.ERROR
+        self._troubled.add(what)
+        if isinstance(error, ConfigurationError):  # by a newer DPQ: not ours to touch; or made anew
+            log.log(level, "%s: left alone: %s", what, error)
+        elif isinstance(error, ResponseError):
+            log.log(level, "%s: the server refuses the step: %s", what, error)
+        elif isinstance(error, RedisError):
+            log.log(min(level, logging.WARNING), "%s: out of reach: %s", what, error)
+        else:
+            log.log(level, "%s: cannot be stepped", what, exc_info=error)
+
+    # Names
+
+    def _look(self) -> RedisError | None:
+        """Look at some names, and whether the server knows the scripts; what has gone wrong."""
+        now = time.monotonic()
         try:
-            node = self._link.nodes.of(queue._commands.ticks[0])
-            if node not in away:
-                step = self._step(queue)
-                self._out_of_reach.discard(queue.queue_name)
-                return step
+            if not self._checked:
+                self._check_server()
+            if now >= self._look_at:
+                self._see_to_scripts()
+            if self._named is not None:
+                self._look_at = now + RECHECK_SECONDS
+                self._attend(self._named)
+                return None
+            self._changed = self._changed and self._names.walking
+            found = self._names.look(self._queues)
+            self._attend(found)
+            if self._names.walking:
+                self._look_at = now
+            else:
+                for name in self._names.gone:
+                    self._leave(name)
+                self._look_at = self._names.rested_at
+                if not self._changed:
+                    self._look_at = max(self._look_at, now + RECHECK_SECONDS)
+            self._troubled.discard(REGISTRY)
         except RedisError as error:
-            self._note(queue.queue_name, error)
-            if len(queue._commands.ticks) == 1:  # else it may be another one's
-                away.add(node)
+            self._note(REGISTRY, error)
+            self._look_at = now + AWAY_SECONDS
+            return None if isinstance(error, ResponseError) else error
         return None
 
-    def _note(self, what: str, fault: RedisError) -> None:
-        self._fault = fault
-        known = what in self._out_of_reach
-        self._out_of_reach.add(what)
-        log.log(logging.DEBUG if known else logging.WARNING, "%s: out of reach: %s", what, fault)
+    def _check_server(self) -> None:
+        queue = DPQ[Any](self._redis, "any")
+        queue._check_server()
+        self._checked = True
 
-    def _step(self, queue: DPQ[Any]) -> tuple[int, float]:
-        """Promote in one queue: how many moved, and the seconds until the next event."""
+    def _attend(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._queues:
+                continue
+            if len(self._queues) >= MOST_QUEUES and self._named is None:
+                self._note(REGISTRY, ConfigurationError(f"more than {MOST_QUEUES} queues"))
+                return
+            queue = DPQ[Any](self._redis, name)
+            queue._link, queue._server_checked = (
+                self._link,
+                True,
+            )  # one connection, one look for all
+            self._queues[name] = queue
+            self._moments.set(name, 0.0)
+            log.info("%s: found", name)
+
+    def _leave(self, name: str) -> None:
+        del self._queues[name]
+        self._moments.drop(name)
+        self._troubled.discard(name)
+
+    def _see_to_scripts(self) -> None:
+        """Load what the server has forgotten, for users who may not: a restart heals by itself."""
+        if not self._may_load:
+            return
         try:
-            moved, wait_ms = queue._run(queue._commands.promote())
-        except ConfigurationError as error:  # by a newer DPQ: not ours to touch; or made anew
-            log.error("%s: left alone: %s", queue.queue_name, error)  # noqa: TRY400 - no fault of ours
-            queue._forget()  # the next step looks what it is now
-            return 0, RECHECK_SECONDS
-        except ResponseError:
-            log.exception("%s: the server refuses the step", queue.queue_name)
-            return 0, RECHECK_SECONDS
-        if moved:
-            log.info("%s: moved %d", queue.queue_name, moved)
-        return moved, RECHECK_SECONDS if wait_ms is None else wait_ms / 1000
+            if not scripts_there(self._redis):
+                load_scripts(self._redis)
+                log.info("scheduler: has loaded the scripts")
+        except RedisError as error:
+            self._may_load = not forbidden(error)
+
+    # Sleeping
 
     def run(self) -> None:
         """Go on until `stop`: step while there is work, then sleep until the next event."""
@@ -126,13 +266,13 @@ class Scheduler:
         log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
         while not self._stopping.is_set():
             try:
-                moved = self.run_once()
+                self._round()
                 if pause:
                     log.info("scheduler: the server is back")
                 pause = 0.0
-                if moved == 0:
-                    self._sleep()
+                self._sleep()
             except RedisError as error:
+                self._look_at = 0.0  # so that the next round asks, whatever is due
                 pause = longer_pause(pause)
                 log.warning("scheduler: again in %.1f s: %s", pause, error)
                 self._stopping.wait(pause)
@@ -145,51 +285,274 @@ class Scheduler:
         """Let `run` end after the step it is in; for any thread, and for a signal handler."""
         self._stopping.set()
 
-    def _look_for_queues(self) -> None:
-        known = self._named
-        if known is None:
-            try:
-                known = tuple(known_queues(self._redis))
-            except RedisError as error:
-                self._note(REGISTRY, error)
-                return
-            self._out_of_reach.discard(REGISTRY)
-        if known == self._known:
-            return
-        self._known = known
-        found = ((name, self._queues.get(name) or self._open(name)) for name in known)
-        self._queues = {name: queue for name, queue in found if queue}
-
     def _listen(self) -> None:
-        """Block on the markers of all queues, as the steps have seen them."""
-        ticks = (tick for queue in self._queues.values() for tick in queue._commands.ticks)
-        markers = (REGISTRY_TICK, *ticks)
-        if self._waiter and self._waiter.markers == markers:
+        """Block on the markers of the queues, as the steps have seen them."""
+        heard = tuple(queue._commands for queue in self._queues.values())
+        now = time.monotonic()
+        again = [key for key, until in self._deaf.items() if until <= now]
+        if self._waiter and heard == self._heard and not again:
             return
-        if self._waiter:
-            self._waiter.withdraw()
+        for key in again:
+            del self._deaf[key]
+        self._heard = heard
+        ticks = [(tick, name) for name, q in self._queues.items() for tick in q._commands.ticks]
+        owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
+        owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
+        if self._waiter:  # what it may have been told is found by a look at all
             self._waiter.close()
-        self._waiter = Waiter(self._link.nodes, markers)
-
-    def _open(self, name: str) -> DPQ[Any] | None:
-        try:
-            queue = DPQ[Any](self._redis, name)
-        except ConfigurationError as error:  # whoever may write to the registry may write anything
-            log.error("left alone: %s", error)  # noqa: TRY400 - no fault of ours
-            return None
-        queue._link = self._link  # one daemon needs one connection, not one for each queue
-        log.info("%s: found", name)
-        return queue
+            self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
+            for name in self._queues:
+                self._moments.hurry(name, now)
+        self._waiter = _Listener(self._link.nodes, [marker for marker, _ in owners])
+        self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:
-        until = time.monotonic() + self._wait_seconds
         while self._waiter and not self._stopping.is_set():
-            began = time.monotonic()
-            patience = min(until - began, STOP_CHECK_SECONDS)
-            if patience <= 0 or self._waiter.wait(patience) is not None:
+            now = time.monotonic()
+            first = min(self._look_at, self._moments.first())
+            patience = min(first - now, STOP_CHECK_SECONDS)
+            if patience <= 0:
                 return
-            if time.monotonic() < began + patience:  # its connection has failed
-                until = min(until, began + AWAY_SECONDS)
+            try:
+                marker = self._waiter.wait(patience)
+            except ResponseError as refusal:
+                self._ignore_broken(self._waiter, refusal)
+                return
+            if marker is not None:
+                self._woken(self._waiter, marker)
+                return
+            if time.monotonic() < now + patience:  # its connection has failed
+                self._look_at = min(self._look_at, now + AWAY_SECONDS)
+                for name in self._queues:
+                    self._moments.hurry(name, now + AWAY_SECONDS)
+
+    def _ignore_broken(self, waiter: "_Listener", refusal: ResponseError) -> None:
+        """Listen no more to keys that are no markers: the server refuses a block for one of them.
+
+        Raises:
+            ResponseError: It was refused for another reason.
+        """
+        self._waiter = None
+        broken = waiter.broken()
+        waiter.close()
+        if not broken:
+            raise refusal
+        for key in broken:
+            self._note(key, refusal)
+            self._deaf[key] = time.monotonic() + DEAF_SECONDS
+
+    def _woken(self, waiter: "_Listener", marker: Marker) -> None:
+        key, name = waiter.markers[marker.number], waiter.owners[marker.number]
+        now = time.monotonic()
+        if self._pace.again(key, now):  # before the look: what it says then is seen
+            with suppress(ResponseError):
+                ask(self._redis, "ZREMRANGEBYRANK", key, 0, SWEPT - 1)
+        if name is None:
+            self._changed = True
+            self._look_at = min(self._look_at, max(now, self._names.rested_at))
+        elif name in self._queues:
+            self._moments.set(name, now)
+        self._stopping.wait(self._pace.wait_seconds(now))
+
+
+class _Moments:
+    """When each queue is to be stepped, monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []
+
+    def set(self, name: str, moment: float) -> None:
+        self._of[name] = moment
+        heapq.heappush(self._heap, (moment, name))
+        if len(self._heap) > 2 * len(self._of) + 100:
+            self._heap = [(moment, name) for name, moment in self._of.items()]
+            heapq.heapify(self._heap)
+
+    def hurry(self, name: str, moment: float) -> None:
+        if moment < self._of[name]:
+            self.set(name, moment)
+
+    def drop(self, name: str) -> None:
+        self._of.pop(name, None)
+
+    def first(self) -> float:
+        """The first of all moments."""
+        while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else float("inf")
+
+    def due(self, now: float, most: int) -> list[str]:
+        """The queues whose moment has come, the longest due first; each has no moment then."""
+        names: list[str] = []
+        while len(names) < most and self.first() <= now:
+            _, name = heapq.heappop(self._heap)
+            self._of[name] = float("inf")
+            names.append(name)
+        return names
+
+
+class _Pace:
+    """How often markers may wake: a queue's own and all together."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, float] = {}
+        self._credit = float(WAKES_PER_SECOND)
+        self._at = 0.0
+
+    def again(self, key: str, now: float) -> bool:
+        """Has this marker come just before?"""
+        last = self._last.get(key, 0.0)
+        if len(self._last) > MOST_MARKERS:
+            self._last.clear()
+        self._last[key] = now
+        return now < last + FLOOD_SECONDS
+
+    def wait_seconds(self, now: float) -> float:
+        """Take one wake-up: how long until the next is granted."""
+        grown = (now - self._at) * WAKES_PER_SECOND
+        self._credit = min(WAKES_PER_SECOND, self._credit + grown) - 1
+        self._at = now
+        return max(0.0, -self._credit / WAKES_PER_SECOND)
+
+
+class _Names:
+    """Walks the list of names, by parts: all that it keeps are the names of queues.
+
+    Attributes:
+        walking: It is in the middle of the list.
+        gone: The queues that were not in the list when it was walked over last.
+        rested_at: When it may be walked over again, monotonic seconds.
+    """
+
+    def __init__(self, redis: Any, link: Link) -> None:
+        self._redis = redis
+        self._link = link
+        self._sieve = Sieve()
+        self._cursor = 0
+        self._took = 0.0
+        self.walking = False
+        self.gone: set[str] = set()
+        self.rested_at = 0.0
+
+    def look(self, known: Iterable[str]) -> list[str]:
+        """Look at some names; the queues among them that were not known.
+
+        Raises:
+            RedisError: The list cannot be read.
+        """
+        began, known = time.monotonic(), set(known)
+        if not self.walking:
+            self._cursor, self._took, self.gone = 0, 0.0, set(known)
+        found: list[str] = []
+        looked = 0
+        while looked < NAMES_A_LOOK:
+            self._cursor, names = some_names(self._redis, self._cursor)
+            self.walking = self._cursor != 0
+            good, bad = readable(names)
+            self.gone.difference_update(good)
+            unknown = [name for name in dict.fromkeys(good) if name not in known]
+            found += self._queues_among(unknown)
+            if bad:
+                self._remove(bad)
+            looked += len(unknown) + len(bad)
+            if not self.walking:
+                break
+        self._took += time.monotonic() - began
+        if not self.walking:
+            rest = max(LEAST_REST_SECONDS, REST * self._took)
+            self.rested_at = time.monotonic() + rest
+        return found
+
+    def _queues_among(self, names: Sequence[str]) -> list[str]:
+        """The queues; one of which a server says nothing is looked at in the next walk."""
+        answers = run_all(self._link, [self._sieve.is_queue(name) for name in names])
+        removed = answers.count(False)
+        if removed and self._sieve.may_remove:
+            log.info("scheduler: %d names without a queue are taken out of the list", removed)
+        asked = zip(names, answers, strict=True)
+        return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
+
+    def _remove(self, names: Sequence[bytes]) -> None:
+        """Take out what can be no queue."""
+        if self._sieve.may_remove:
+            shown = ", ".join(ascii(name[:100]) for name in names[:3])
+            log.warning("scheduler: %d bad names are taken out of the list: %s", len(names), shown)
+            try:
+                forget_queues(self._redis, names)
+            except ResponseError as refusal:
+                self._sieve.may_remove = not forbidden(refusal)
+
+
+class _Listener(Waiter):
+    """Blocks on markers for as long as a server lets it, over several connections where they are
+    many. A marker that has woken comes last from then on, so that none can hide another.
+
+    Attributes:
+        owners: Of each marker, the queue; None for the list of names.
+    """
+
+    owners: list[str | None]
+
+    def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
+        super().__init__(nodes, markers)
+        if nodes.direct and not nodes.clustered and len(markers) > MARKERS_OF_A_BLOCK:
+            size = max(MARKERS_OF_A_BLOCK, -(-len(markers) // MOST_BLOCKS))
+            parts = [markers[at : at + size] for at in range(0, len(markers), size)]
+            self._blocks = [type(self._asked)(nodes, part) for part in parts]
+            self._asked = self._blocks[0]
+
+    def wait(self, seconds: float) -> Marker | None:
+        marker = super().wait(seconds)
+        if marker is not None:
+            self._asked.served(self.markers[marker.number])
+        return marker
+
+    def broken(self) -> list[str]:
+        """The keys that are no markers, among those of the block that was answered last."""
+        found = []
+        for key in self._asked.markers:
+            try:
+                ask(self._nodes.client, "ZCARD", key)
+            except ResponseError:
+                found.append(key)
+        return found
+
+    def _block_seconds(self, left: float) -> float:
+        return longest_block(self._nodes)
+
+
+class _DaemonLink(Link):
+    """A link for many queues: of a server that is away, one call a round trip is sent again.
+
+    Args:
+        client: The client.
+        on_noscript: What to do when a server does not know a script.
+    """
+
+    def __init__(self, client: Any, on_noscript: Callable[[], None]) -> None:
+        super().__init__(client)
+        self._on_noscript = on_noscript
+        self._away: dict[Node | None, Any] = {}
+
+    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        """As `Link.begin`."""
+        self._away = {}
+        return super().begin(commands)
+
+    def _again(self, command: Command[Any], refusal: Any) -> Any:
+        if isinstance(refusal, NoScriptError):
+            self._on_noscript()
+        try:
+            node = self.nodes.of(command.keys[0])
+        except RedisError as error:
+            return error
+        if node in self._away:
+            return self._away[node]
+        reply = super()._again(command, None if isinstance(refusal, NoScriptError) else refusal)
+        if isinstance(reply, RedisConnectionError | RedisTimeoutError):
+            self._away[node] = reply
+        return reply
 
 
 def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:

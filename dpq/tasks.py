@@ -7,17 +7,21 @@ language may push one. No I/O but the queue's own `push`; no state but the regis
 import functools
 import inspect
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from types import NoneType, SimpleNamespace, UnionType
 from typing import (
     Any,
     Generic,
     NotRequired,
     ParamSpec,
+    Protocol,
     TypeVar,
     Union,
+    Unpack,
     get_args,
     get_origin,
     get_type_hints,
+    overload,
 )
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -29,7 +33,7 @@ from dpq._arguments import label
 from dpq._face import QueueFace
 from dpq._work import Context, generates
 from dpq.errors import ConfigurationError, PayloadError, Reject
-from dpq.models import Push, Task
+from dpq.models import OnDuplicate, Push, Task
 from dpq.queue import DPQ
 from dpq.queue_async import AsyncDPQ
 
@@ -37,6 +41,66 @@ __all__ = ["TaskFunction", "Tasks"]
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
+
+Made = TypeVar("Made", covariant=True)
+
+
+class PushOptions(TypedDict, total=False):
+    """The options of a push, for type checkers."""
+
+    priority: float
+    delay: float | timedelta
+    group: str | None
+    key: str | None
+    on_duplicate: OnDuplicate
+    max_attempts: int | None
+    expires_in: float | None
+    cost: int
+    every: float | None
+    cron: str | None
+    timezone: str
+    at: datetime | None
+    visibility: float | None
+    time_limit: float | None
+
+
+class Pushing(Protocol[Params, Made]):
+    """The parameters of a task's function, for type checkers; or anything beside an option.
+
+    No type can say "these parameters, and the options": a call that names an option is not checked.
+    """
+
+    @overload
+    def __call__(self, *args: Params.args, **values: Params.kwargs) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, priority: float, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, delay: float | timedelta, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, group: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, key: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, on_duplicate: OnDuplicate, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, max_attempts: int | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, expires_in: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, cost: int, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, every: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, cron: str | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, timezone: str, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, at: datetime | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, visibility: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, time_limit: float | None, **values: Any) -> Made: ...
+
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
 """Keywords that are never arguments of a task's function."""
@@ -55,7 +119,7 @@ class Tasks:
         self._functions: dict[str, TaskFunction[..., Any]] = {}
 
     def task(
-        self, name: str | None = None, **defaults: Any
+        self, name: str | None = None, **defaults: Unpack[PushOptions]
     ) -> Callable[[Callable[Params, Result]], "TaskFunction[Params, Result]"]:
         """Register the function below, which may be `async`.
 
@@ -124,7 +188,7 @@ class TaskFunction(Generic[Params, Result]):
     """
 
     def __init__(
-        self, tasks: Tasks, name: str, function: Callable[Params, Result], defaults: dict[str, Any]
+        self, tasks: Tasks, name: str, function: Callable[Params, Result], defaults: PushOptions
     ) -> None:
         functools.update_wrapper(self, function)
         self.name, self.function = name, function
@@ -142,14 +206,15 @@ class TaskFunction(Generic[Params, Result]):
     def __repr__(self) -> str:
         return f"TaskFunction({self.name!r})"
 
-    def push(self, /, *args: Any, **values: Any) -> Any:
-        """Push a task that will call the function with these arguments.
+    @property
+    def push(self) -> Pushing[Params, Any]:
+        """Push a task that will call the function, as `fetch.push(url=..., priority=9)`.
 
         Args:
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.
@@ -158,12 +223,19 @@ class TaskFunction(Generic[Params, Result]):
             PayloadError: The arguments do not fit the function; nothing was pushed.
             ConfigurationError: An option is out of its bounds, or `Tasks` has no queue.
         """
+        return self._push
+
+    @property
+    def prepare(self) -> Pushing[Params, Push[dict[str, Any]]]:
+        """Build what `push` would push, for `push_many` or another queue; arguments as there."""
+        return self._prepare
+
+    def _push(self, /, *args: Any, **values: Any) -> Any:
         if self._tasks.queue is None:
             raise ConfigurationError(f"cannot push {self.name!r}: give the queue, as in Tasks(q)")
-        return self._tasks.queue.push(**self.prepare(*args, **values)._asdict())
+        return self._tasks.queue.push(**self._prepare(*args, **values)._asdict())
 
-    def prepare(self, /, *args: Any, **values: Any) -> Push[dict[str, Any]]:
-        """Build what `push` would push, for `push_many` or another queue; arguments as there."""
+    def _prepare(self, /, *args: Any, **values: Any) -> Push[dict[str, Any]]:
         named = {option: values.pop(option) for option in OPTIONS & values.keys()}
         payload = {"task": self.name, "args": self._encode(args, values)}
         return Push(payload, **{**self._defaults, **named})

@@ -25,7 +25,7 @@ from dpq._crew_commands import BEAT_SECONDS
 from dpq._durable import CONFIRM_SECONDS
 from dpq._face import QueueFace
 from dpq._leases import Lease
-from dpq._settling import Done, GivenBack, Settling, settling, shuts_something
+from dpq._settling import Done, GivenBack, Settling, shuts_something
 from dpq._wait import (
     Waiter,
     Watch,
@@ -88,15 +88,17 @@ class _Run:
     """A handler that runs: for which queue, since when (monotonic), and what it was told.
 
     Attributes:
+        limit: Seconds that it may run, or None.
         ended: The handler has ended, and its thread is about to say how.
         overdue: Its attempt has failed meanwhile.
     """
 
-    __slots__ = ("began", "context", "ended", "overdue", "place")
+    __slots__ = ("began", "context", "ended", "limit", "overdue", "place")
 
-    def __init__(self, place: int, began: float) -> None:
+    def __init__(self, place: int, began: float, limit: float | None) -> None:
         self.place = place
         self.began = began
+        self.limit = limit
         self.context: Context[DPQ[Any]] | None = None
         self.ended = False
         self.overdue: BaseException | None = None
@@ -147,8 +149,9 @@ class Worker(WorkerFace[DPQ[Any]]):
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
         ]
+        self._minder = threading.Thread(target=self._guarded, args=(self._mind,), daemon=True)
         if self.time_limit is not None or self.prefetch:
-            threads.append(threading.Thread(target=self._guarded, args=(self._mind,), daemon=True))
+            threads.append(self._minder)
         beating = threading.Thread(target=self._beat, name="dpq-beat", daemon=True)
         with self._signals() if signals else nullcontext():
             try:
@@ -159,11 +162,13 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._cut_short.set()
                 raise
             finally:
-                self._end()
-                self._finish(threads)
-                self._gone.set()
-                if beating.is_alive():
-                    beating.join(LEAVE_SECONDS)
+                try:
+                    self._leave(threads)
+                finally:  # also where a signal handler has broken that off
+                    self._leave(threads)
+                    if beating.is_alive():
+                        beating.join(LEAVE_SECONDS)
+        self._sum_up()
         if self._fault:
             raise self._fault
         return self.handled.total()
@@ -201,6 +206,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         # for under a lock, as an Event is: it would wait for its own thread
         self._gone = threading.Event()
         self._cut_short = threading.Event()
+        self._leaving_by: threading.Thread | None = None
         self._fault: BaseException | None = None
         self._idle = 0  # threads that want a task
         self._taken: deque[Taken] = deque()
@@ -208,15 +214,18 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._running: dict[Lease, _Run] = {}
         self._look = False  # somebody should ask the server
         self._exchanging = False  # somebody does
+        self._pausing = False  # it was refused, and somebody waits before the next attempt
         self._sleeping = False  # somebody waits for a wake-up
         self._watches: list[Watch] = []
         self._low_water = self.prefetch // 2
         self._confirming = 0  # threads that settle what they have done
+        self._minded = False  # for the first task with a time limit of its own
         self._ahead: deque[_Ahead] = deque()
         self._plenty = False  # the last one that was read brought all that it might
         self._dozing = False  # the minder has nothing to mind
         self._news = threading.Event()
         for queue in self.queues:
+            queue._require_open()
             queue._ready()
         with self._lock:
             self._clock_on(until_empty)
@@ -255,6 +264,38 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._fault = self._fault or error  # `run` raises it
             self._end()
 
+    def _leave(self, threads: list[threading.Thread]) -> None:
+        """Let a thread do `_finish`, since no signal handler can break that off half way.
+
+        Raises:
+            BaseException: What a signal handler of the program has raised meanwhile; the grace ends
+                then.
+        """
+        self._end()
+        if self._leaving_by is None:
+            self._leaving_by = threading.Thread(
+                target=self._finish_and_go, args=(threads,), name="dpq-end", daemon=True
+            )
+            try:
+                self._leaving_by.start()
+            except RuntimeError:  # no more threads
+                self._finish_and_go(threads)
+        interrupted: BaseException | None = None
+        while self._leaving_by.is_alive():
+            try:
+                self._leaving_by.join(STOP_CHECK_SECONDS)
+            except BaseException as error:
+                interrupted = error
+                self._cut_short.set()
+        if interrupted:
+            raise interrupted
+
+    def _finish_and_go(self, threads: list[threading.Thread]) -> None:
+        try:
+            self._guarded(lambda: self._finish(threads))
+        finally:
+            self._gone.set()
+
     def _finish(self, threads: list[threading.Thread]) -> None:
         """Wait for the handlers that run, then give back what is left."""
         with self._lock:
@@ -264,19 +305,18 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._exchange()
             unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
             self._taken.clear()
-            self._done += filter(self._let_go, unbegun)
+            self._done += filter(self._claim, unbegun)
         self._flush()
         give_up = time.monotonic() + self.grace
-        for thread in threads:
+        for thread in (*threads, *([self._minder] if self._minded else [])):
             while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
                 thread.join(STOP_CHECK_SECONDS / 5)
-                if self.time_limit:
-                    self._end_overdue(self.time_limit)
+                self._end_overdue()
                 self._flush()
         with self._lock:
             running = list(self._running.items())
             unfinished = [Done(run.place, lease.task, GivenBack()) for lease, run in running]
-            left = list(filter(self._let_go, unfinished))
+            left = list(filter(self._claim, unfinished))
             self._done += left
             while any(run.ended for run in list(self._running.values())):
                 self._lock.wait(STOP_CHECK_SECONDS / 50)  # its last word is on the way
@@ -286,11 +326,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         if left:
             log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
         self._flush()
+        self._forget(self._done)
         self._waiter.withdraw(watched(self._watches))
         self._waiter.close()
-
-    def _let_go(self, done: Done) -> bool:
-        return self.queues[done.place]._leases.let_go(done.task)
 
     # One thread
 
@@ -305,12 +343,14 @@ class Worker(WorkerFace[DPQ[Any]]):
         task = lease.task
         error: BaseException | None = None
         running = self._running
-        run = running[lease] = _Run(place, time.monotonic() if self.time_limit else 0.0)
+        run = running[lease] = _Run(place, time.monotonic(), task.time_limit or self.time_limit)
         if self._dozing:
             self._dozing = False
             self._news.set()
         try:
-            if self._hooked or self.time_limit:
+            if run.limit is not None:
+                self._see_to_minding()
+            if self._hooked or run.limit is not None:
                 run.context = self._context(place, lease)
                 self._tell(self._before, run.context)
             handler = self._find(task)
@@ -329,14 +369,19 @@ class Worker(WorkerFace[DPQ[Any]]):
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)
         run.ended = True
-        held = self.queues[place]._leases.let_go(task)
+        if self._tells_each:
+            self._say_ended(place, task, error, run.began)
+        ended = Done(place, task, error)
+        held = self._claim(ended)
         with self._lock:
             running.pop(lease, None)
             self.handled["done" if error is None else type(error).__name__] += 1
             if held:  # else the handler has settled it itself, or it is lost
-                self._done.append(Done(place, task, error))
+                self._done.append(ended)
+                if self._pausing:
+                    self._lock.notify_all()
                 if self.prefetch and isinstance(error, RateLimited):
-                    self._give_back_alike(self._done[-1])
+                    self._give_back_alike(ended)
             done: list[Done] = []
             if self._confirms:
                 done, self._done = self._done, done
@@ -352,7 +397,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             back = Done(taken.place, taken.lease.task, GivenBack())
             if not done.shuts(taken.place, back.task):
                 self._taken.append(taken)
-            elif self._let_go(back):
+            elif self._claim(back):
                 self._done.append(back)
 
     def _next(self) -> Taken | None:
@@ -423,7 +468,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         if not self._confirms:
             done, self._done = self._done, done
         place = self._turns.next()[0]
-        asked = settling(done, self._commands)
+        asked = self._settling(done)
         pop = self._commands[place].pop(self._low_water, self.visibility)
         read = self.queues[0]._begin_all([*(each.operation for each in asked), pop])
         self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
@@ -440,6 +485,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         if isinstance(batch, Exception):
             raise batch
         self._turns.asked(place, len(batch.tasks))
+        if batch.failed:
+            self.queues[place]._say_refused(batch)
+            self._look = True  # there may be more
         return self._hold(place, batch.tasks)
 
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
@@ -448,6 +496,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             try:
                 self._look_for_partitions(unseen)
             except RedisError as error:
+                done = self._settle(done)
                 self._wait_out(error)
                 return done
         if shuts_something(done):
@@ -458,7 +507,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             pop = self.queues[place]._commands.pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
-            asked = settling(done, self._commands)
+            asked = self._settling(done)
             operations = [*(each.operation for each in asked), pop]
             *settled, batch = self.queues[0]._drive_all(operations)
             done = self._unsettled(asked, settled)
@@ -510,8 +559,17 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _wait_out(self, error: RedisError, place: int | None = None) -> None:
         pause = self._wait_longer(error, place)
         self._look = True
-        if not self._stopping:
-            self._ended.wait(pause)
+        until = time.monotonic() + pause
+        settles = True
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            if self._done and settles:  # what has ended meanwhile does not wait
+                settles = self._flush()
+                continue
+            with self._lock:
+                self._pausing = True
+                if not (self._stopping or (self._done and settles)):
+                    self._lock.wait(left)
+                self._pausing = False
 
     def _sleep(self) -> None:
         """Wait for a wake-up, for a while."""
@@ -525,14 +583,13 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._sleeping = False
         self._look = self._look or due
 
-    def _flush(self) -> None:
-        """Settle what is done, without asking for more."""
+    def _flush(self) -> bool:
+        """Settle what is done, without asking for more; False when that is to be done once more."""
         with self._lock:
             done, self._done = self._done, []
-        if done:
-            self._settle_now(done)
+        return not done or self._settle_now(done)
 
-    def _settle_now(self, done: list[Done]) -> None:
+    def _settle_now(self, done: list[Done]) -> bool:
         with self._lock:
             self._confirming += 1
         try:
@@ -543,10 +600,11 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._confirming -= 1
                 self._done += done
                 self._lock.notify_all()
+        return not done
 
     def _settle(self, done: list[Done]) -> list[Done]:
         """What is to be settled once more."""
-        asked = settling(done, self._commands)
+        asked = self._settling(done)
         results = self.queues[0]._drive_all([each.operation for each in asked])
         return self._unsettled(asked, results)
 
@@ -562,6 +620,8 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _say(self, operations: Sequence[Steps[Any]]) -> None:
         try:
             self.queues[0]._drive_all(operations)
+            if self._on_beat:
+                self._on_beat()
         except Exception:  # a worker that cannot tell of itself works on
             log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
@@ -576,8 +636,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._news.wait(STOP_CHECK_SECONDS)
                 continue
             self._ended.wait(LATEST_ACK_SECONDS)
-            if self.time_limit:
-                self._end_overdue(self.time_limit)
+            self._end_overdue()
             with self._lock:
                 late = self._ahead and self._ahead[0].since < time.monotonic() - LATEST_ACK_SECONDS
                 if late and not self._exchanging:
@@ -588,12 +647,19 @@ class Worker(WorkerFace[DPQ[Any]]):
                     self._look = True  # those who wait for a task may wait for none
                     self._lock.notify_all()
 
-    def _end_overdue(self, limit: float) -> None:
-        latest = time.monotonic() - limit
+    def _see_to_minding(self) -> None:
+        """Begin to mind, if the worker has no time limit and one of its tasks has."""
+        with self._lock:
+            if self.time_limit is None and not self.prefetch and not self._minded:
+                self._minded = True
+                self._minder.start()
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
         for lease, run in list(self._running.items()):
-            if run.began <= latest:
+            if (limit := run.limit) is not None and run.began + limit <= now:
                 done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
-                if self._let_go(done):
+                if self._claim(done):
                     log.warning("%s: %s %s", self.name, lease.task.id, done.error)
                     run.overdue = done.error
                     if run.context:

@@ -23,7 +23,7 @@ from dpq._command import Steps, steps_of
 from dpq._crew_commands import BEAT_SECONDS
 from dpq._durable import CONFIRM_SECONDS
 from dpq._face import QueueFace
-from dpq._settling import Done, GivenBack, settling, shuts_something
+from dpq._settling import Done, GivenBack, shuts_something
 from dpq._wait import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq._wait_async import AsyncWaiter, sleep
 from dpq._work import (
@@ -87,8 +87,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         try:
             while not self._stopping:
                 await self._step()
-        except BaseException:
-            self._cut_short()
+        except BaseException as error:
+            self._end()
+            if not isinstance(
+                error, Exception
+            ):  # else handlers may end in their time, as in threads
+                self._cut_short()
             await asyncio.shield(asyncio.create_task(self._finish()))
             raise
         await self._finish()
@@ -132,6 +136,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._watches: list[Watch] = []
         self._look = True
         for queue in self.queues:
+            queue._require_open()
             await queue._ready()
 
     @contextmanager
@@ -180,11 +185,13 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         await _end_all(unfinished)
         await self._settle()
         await self._confirm()
+        self._forget(self._done)
         await self._waiter.withdraw(watched(self._watches))
         await self._waiter.aclose()
         self._gone.set()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
         self._beating.cancel()
+        self._sum_up()
 
     async def _confirm(self) -> None:
         """Wait with handlers that have ended, as long as they may: a call that is broken off may
@@ -200,8 +207,9 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     def _give_back(self, taken: Iterable[Taken]) -> int:
         """How many were held."""
-        held = [each for each in taken if self.queues[each.place]._leases.let_go(each.lease.task)]
-        self._done += (Done(place, lease.task, GivenBack()) for place, lease in held)
+        back = [Done(place, lease.task, GivenBack()) for place, lease in taken]
+        held = list(filter(self._claim, back))
+        self._done += held
         return len(held)
 
     # The loop
@@ -254,6 +262,9 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 break
             if isinstance(batch, Exception):
                 raise batch
+            if batch.failed:
+                self.queues[place]._say_refused(batch)
+                self._look = True  # there may be more
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
             self._turns.asked(place, len(batch.tasks))
@@ -289,7 +300,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         done: list[Done] = []
         if not (operations and self._confirms):
             done, self._done, self._done_since = self._done, done, math.inf
-        asked = settling(done, self._commands)
+        asked = self._settling(done)
         try:
             results = await self.queues[0]._drive_all(
                 [*(each.operation for each in asked), *operations]
@@ -303,9 +314,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._done_since = time.monotonic() + FIRST_PAUSE_SECONDS
         return results[-1] if results else None
 
-    async def _settle(self) -> None:
-        if self._done:
+    async def _settle(self) -> bool:
+        """Settle what is done; False when some of it is to be done once more."""
+        asked = {id(each.task) for each in self._done}
+        if asked:
             await self._exchange()
+        return asked.isdisjoint(id(each.task) for each in self._done)
 
     async def _all_gone(self) -> bool:
         counts = [steps_of(commands.stats()) for commands in self._commands]
@@ -313,9 +327,15 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _wait_out(self, error: RedisError, place: int | None = None) -> None:
         give_up = time.monotonic() + self._wait_longer(error, place)
+        settles = True
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
             if self._news.done():  # a handler has ended: no reason to ask sooner
                 self._news = asyncio.get_running_loop().create_future()
+            if self._done and settles:  # but it does not wait
+                settles = False
+                with suppress(RedisError):
+                    settles = await self._settle()
+                continue
             await asyncio.wait([self._news], timeout=left)
 
     # Telling the queues who works on them
@@ -331,6 +351,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _say(self, operations: Sequence[Steps[Any]]) -> None:
         try:
             await self.queues[0]._drive_all(operations)
+            if self._on_beat:
+                self._on_beat()
         except Exception:  # a worker that cannot tell of itself works on
             log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
@@ -358,6 +380,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         lease.lost = partial(_cancel_lost, context, handling)
         error: BaseException | None = None
         limit: asyncio.Timeout | None = None
+        seconds, began = task.time_limit or self.time_limit, time.monotonic()
         if not lease.alive:  # lost since it was to begin
             self._ended(handling)
             return
@@ -365,7 +388,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if self._hooked:
                 await self._tell_awaited(self._before, context)
             handler = self._find(task)
-            limit = asyncio.timeout(self.time_limit) if self.time_limit else None
+            limit = asyncio.timeout(seconds) if seconds else None
             async with limit or _UNLIMITED:
                 result = (
                     handler.call(task, context) if handler.takes_context else handler.call(task)
@@ -377,19 +400,22 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         except BaseException as raised:  # it says how the task goes on
             error = signal_of(raised)
             if isinstance(raised, TimeoutError) and limit and limit.expired():
-                error = TimeoutError(f"ran longer than {self.time_limit:g} s")
+                error = TimeoutError(f"ran longer than {seconds:g} s")
         try:
             for hook, what in self._hooks_at_end(context, error) if self._hooked else ():
                 await self._tell_awaited(hook, *what)
         finally:
             self.handled["done" if error is None else type(error).__name__] += 1
-            held = self.queues[place]._leases.let_go(task)
+            if self._tells_each:
+                self._say_ended(place, task, error, began)
+            ended = Done(place, task, error)
+            held = self._claim(ended)
             if error is not None and (held or isinstance(error, Exception)):
                 self._report(place, task, error)
             if held:  # else settled by its handler, or lost
-                self._done.append(Done(place, task, error))
+                self._done.append(ended)
                 if isinstance(error, RateLimited):
-                    self._give_back_alike(self._done[-1])
+                    self._give_back_alike(ended)
                 self._done_since = min(self._done_since, time.monotonic())
             try:
                 if held and self._confirms:

@@ -4,6 +4,7 @@ The one place of the package that reads the environment or configures logging. A
 calls the library and prints; data goes to stdout, talk to stderr.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Annotated
@@ -13,7 +14,7 @@ import typer
 import dpq
 from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
-from dpq.cli._shell import BareNumber, Program, log_to_stderr, tell_warnings
+from dpq.cli._shell import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 
@@ -103,6 +104,7 @@ app.add_typer(dead.app, name="dead", rich_help_panel="Change")
 _add = partial(app.command, rich_help_panel="Upkeep")
 _add()(change.promote)
 _add()(change.scripts)
+_add()(change.register)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
 _add()(demo.demo)
@@ -114,4 +116,5 @@ def main(args: Sequence[str] | None = None) -> None:
     Args:
         args: What follows the program's name; None takes it from the process.
     """
+    sys.excepthook = show_fault
     app(None if args is None else list(args), prog_name="dpq")

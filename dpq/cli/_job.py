@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, closing, nullcontext
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ class Job(NamedTuple):
         url: The server; None when nobody has named one.
         queues: Names; none when nobody has named one.
         settings: Keyword arguments of the worker.
+        on_beat: Called after each heartbeat that a server has taken.
     """
 
     target: str
@@ -35,6 +37,7 @@ class Job(NamedTuple):
     settings: dict[str, Any]
     drain: bool
     quiet: bool
+    on_beat: Callable[[], None] | None = None
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """The command of a child that does it; the URL, which may hold a password, is not in it."""
@@ -64,7 +67,6 @@ async def _work_async(job: Job, handlers: Any) -> int:
 
 
 def _ended(done: WorkerFace[Any]) -> int:
-    log.info("%s: handled %s", done.name, dict(done.handled) or "nothing")
     return FAILED if done.given_back else 0
 
 
@@ -126,6 +128,7 @@ def _give(handlers: Any, queue: Any) -> None:
 
 
 def _begin(made: WorkerFace[Any], job: Job) -> None:
+    made._on_beat = job.on_beat
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__
     log.info("%s: %s of %s on %s, %d at once", made.name, kind, job.target, names, made.concurrency)

@@ -1,5 +1,11 @@
-"""Several worker processes and the parent that looks after them. Knows no queue and no server."""
+"""Several worker processes and the parent that looks after them. Knows no queue and no server.
 
+A child writes lines into a pipe of its own, whose number it gets as `--report-to`: `beat`, when a
+server has taken its first heartbeat, and `said TEXT`, when an error ends it. The parent of children
+that all end without a beat gives up, and repeats the last error.
+"""
+
+import contextlib
 import logging
 import math
 import os
@@ -12,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from dpq.cli._shell import FAILED, USAGE
+from dpq.cli import _shell
+from dpq.cli._shell import FAILED, USAGE, Failed
 from dpq.policy import longer_pause
 
 log = logging.getLogger(__name__)
@@ -33,6 +40,15 @@ HEALTHY_SECONDS = 60.0
 SLACK_SECONDS = 5.0
 """What a child may need beyond its grace to end; after that it is told again, then killed."""
 
+MOST_STARTS = 4
+"""Starts of a child before the parent gives up, if no child at all has reached its first beat.
+
+The pauses between them are 3.5 s together: time for a server that is being restarted.
+"""
+
+MAX_REPORT_BYTES = 65_536
+"""Of one look into a pipe; a report has at most some 1000 characters."""
+
 CLEAN = (0, -signal.SIGTERM)  # it was told to end before it could listen
 
 
@@ -48,16 +64,55 @@ class Child:
         self.over = False
         self.replaced_since = math.inf  # told to make room for a new one
         self.told = 0  # how often
+        self.starts = 0
+        self.beaten = False  # one of its processes has reached its first beat
+        self.last_words = ""
         self._began = 0.0
+        self._reports: int | None = None  # the end of the pipe that the parent reads
 
     def start(self) -> None:
         """Start a process, in a group of its own: Ctrl-C is for the parent, which passes it on."""
         self._began = time.monotonic()
         self.replaced_since, self.told = math.inf, 0
-        self.process = subprocess.Popen(
-            self.command, stdin=subprocess.DEVNULL, env=self.environment, process_group=0
-        )
+        self.starts += 1
+        self.last_words = ""
+        self._close_reports()
+        self._reports, write = os.pipe()
+        os.set_blocking(self._reports, False)
+        try:
+            self.process = subprocess.Popen(
+                [*self.command, f"--report-to={write}"],
+                stdin=subprocess.DEVNULL,
+                env=self.environment,
+                process_group=0,
+                pass_fds=[write],
+            )
+        finally:
+            os.close(write)
         log.info("process %d: started", self.process.pid)
+
+    def read_reports(self) -> None:
+        """Note what the process has written into its pipe."""
+        if self._reports is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            for line in (
+                os.read(self._reports, MAX_REPORT_BYTES).decode(errors="replace").split("\n")
+            ):
+                kind, _, text = line.partition(" ")
+                self.beaten = self.beaten or kind == "beat"
+                self.last_words = text if kind == "said" else self.last_words
+
+    def ended(self) -> None:
+        """Note that the process has ended, after its last report."""
+        self.read_reports()
+        self._close_reports()
+        self.process = None
+
+    def _close_reports(self) -> None:
+        if self._reports is not None:
+            os.close(self._reports)
+            self._reports = None
 
     def tell(self, kill: bool = False) -> None:
         """Ask the process to end; the second time, at once."""
@@ -96,10 +151,15 @@ class Parent:
         self._signals = 0
         self._passed_on = 0
         self._code = 0
+        self._failure = ""
         self._pause = threading.Event()
 
     def run(self) -> int:
-        """Go on until all have ended; the exit code: 0 when all have ended cleanly."""
+        """Go on until all have ended; the exit code: 0 when all have ended cleanly.
+
+        Raises:
+            Failed: No child has reached its first beat, and one has been started too often.
+        """
         next_look = 0.0
         with self._listening():
             while not all(child.over for child in self._children):
@@ -110,6 +170,8 @@ class Parent:
                 for child in self._children:
                     self._look_after(child)
                 self._pause.wait(POLL_SECONDS)
+        if self._failure:
+            raise Failed(self._failure)
         return self._code
 
     @contextmanager
@@ -129,6 +191,7 @@ class Parent:
                 if child.process and child.process.poll() is None:  # the parent itself fails
                     child.tell(kill=True)
                     child.process.wait()
+                child.ended()
 
     def _pass_on(self) -> None:
         """Pass signals on: the first lets handlers finish, the second does not, a third kills."""
@@ -157,8 +220,11 @@ class Parent:
             child.over = child.over or self._signals > 0
             if not child.over and time.monotonic() >= child.start_at:
                 child.start()
-        elif (code := child.process.poll()) is not None:
-            pid, child.process = child.process.pid, None
+            return
+        code, pid = child.process.poll(), child.process.pid
+        child.read_reports()
+        if code is not None:
+            child.ended()
             self._ended(child, pid, code)
 
     def _ended(self, child: Child, pid: int, code: int) -> None:
@@ -178,6 +244,14 @@ class Parent:
         elif code == USAGE:  # the next one would say the same
             child.over, self._code = True, USAGE
             self._signals = max(1, self._signals)
+        elif child.starts >= MOST_STARTS and not any(each.beaten for each in self._children):
+            said = f"; it said: {child.last_words}" if child.last_words else ""
+            self._failure = (
+                f"{told} before its first heartbeat, as {child.starts} of them did one after the "
+                f"other{said}"
+            )
+            child.over = True
+            self._signals = max(1, self._signals)
         else:
             log.warning("%s, again in %.1f s", told, child.wait_longer())
 
@@ -187,8 +261,12 @@ def _how(code: int) -> str:
 
 
 def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:
-    """A child for each list of words behind `dpq`; `environment` is added to this process's."""
-    dpq = [sys.executable, "-m", "dpq"]
+    """A child for each list of words behind `dpq`; `environment` is added to this process's.
+
+    With `-P` no file of the current directory, as a redis.py, is imported instead of an installed
+    module. The handlers are found there all the same: `_target.load` sees to it.
+    """
+    dpq = [sys.executable, "-P", "-m", "dpq"]
     return [Child([*dpq, *each], {**os.environ, **environment}) for each in words]
 
 
@@ -202,3 +280,22 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="dpq-parent", daemon=True).start()
+
+
+def report_through(pipe: int) -> Callable[[], None]:
+    """Report to the parent what ends this process; return the function that reports a beat."""
+    os.set_inheritable(pipe, False)  # handlers may start programs of their own
+    os.set_blocking(pipe, False)
+    beaten = threading.Event()
+
+    def write(line: str) -> None:
+        with contextlib.suppress(OSError):  # the parent is gone
+            os.write(pipe, line.encode(errors="replace") + b"\n")
+
+    def beat() -> None:
+        if not beaten.is_set():
+            beaten.set()
+            write("beat")
+
+    _shell.on_failure = lambda text: write(f"said {text}")
+    return beat

@@ -13,26 +13,17 @@ import typer
 from dpq import Adaptive, RateLimit, Reserve
 from dpq.cli._options import number
 from dpq.errors import ConfigurationError
+from dpq.limits import read_rate
 
 T = TypeVar("T")
 
 SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 """Seconds of each unit that a window is shown in, the longest first; what is left is in ms."""
 
-TIME_UNITS = {
-    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
-    **{"m": 60.0, "min": 60.0, "minute": 60.0},
-    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
-}
-"""Seconds of each unit that a window may be said in; none is seconds."""
-
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_RATE = re.compile(rf"{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-
-_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds)"
-_SETTINGS = "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP]"
+_SETTINGS = "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS"
 _ONE_RATE = (
-    "--burst, --reserve and --adaptive go with exactly one RATE; of several, "
+    "--burst, --reserve, --adaptive and --slack go with exactly one RATE; of several, "
     "say it in the RATE itself, as in 5000/h,burst=1000,reserve=500:10"
 )
 
@@ -40,12 +31,12 @@ _ONE_RATE = (
 def rate(word: str) -> RateLimit:
     """Read `UNITS/TIME`, and behind commas what else holds for this window."""
     first, *settings = word.split(",")
-    found = _RATE.fullmatch(first)
-    if not found or found[3] not in TIME_UNITS:
-        _refuse(word, f"a rate reads {_READS}; the units of time are ms, s, m or min, h, d")
+    try:
+        window = read_rate(first)
+    except ConfigurationError as error:
+        raise typer.BadParameter(str(error)) from None
     more = dict(_setting(word, setting.strip()) for setting in settings)
-    per = float(found[2] or 1) * TIME_UNITS[found[3]]
-    return _made(word, lambda: RateLimit(number(found[1]), per, **more))
+    return _made(word, lambda: replace(window, **more))
 
 
 def _setting(word: str, setting: str) -> tuple[str, Any]:
@@ -77,10 +68,18 @@ def adaptive(word: str) -> Adaptive:
     return _made(word, lambda: Adaptive(*map(number, word.split(":"))))
 
 
+def slack(word: str) -> float:
+    """Read a number of seconds; RateLimit knows its bounds."""
+    if not re.fullmatch(_NUMBER, word):
+        _refuse(word, "slack is a number of seconds, as in 0.1")
+    return number(word)
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "burst": burst,
     "reserve": reserve,
     "adaptive": adaptive,
+    "slack": slack,
 }
 
 
@@ -115,6 +114,8 @@ def rate_text(window: RateLimit) -> str:
     if learns := window.adaptive:
         text += f",adaptive={learns.floor:.15g}:{learns.ceiling:.15g}"
         text += f":{learns.step:.15g}" if learns.step != 1 else ""
+    if window.slack is not None:
+        text += f",slack={window.slack:.15g}"
     return text
 
 

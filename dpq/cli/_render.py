@@ -1,4 +1,4 @@
-"""Tasks and counts as rich tables. Text from the queue goes in without control characters."""
+"""Tasks and counts as rich tables. Text from the queue goes in as `shown` has it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dpq import DeadTask, LimitState, QueueStats, Task
-from dpq._arguments import one_line
+from dpq._arguments import MAX_TEXT_CHARACTERS
+from dpq._shown import shown
 from dpq.cli._rates import per_text, rate_text
 from dpq.limits import EVERY_GROUP
 
@@ -25,7 +26,7 @@ def _table(
 ) -> Table:
     """An empty table; `numbers` names the columns that stand to the right, `wraps` those that give
     way where it is narrow, on more lines."""
-    whole = Text(title, no_wrap=True, overflow="ignore")  # however narrow the table is
+    whole = Text(shown(title), no_wrap=True, overflow="ignore")  # however narrow the table is
     made = Table(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
     for name in columns:
         side: Literal["left", "right"] = "right" if name in numbers else "left"
@@ -43,7 +44,9 @@ def _cells(values: Iterable[object]) -> Iterable[str]:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:%Y-%m-%d %H:%M:%S}Z" if isinstance(value, datetime) else one_line(value)
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S}Z"
+    return shown(str(value)[:MAX_TEXT_CHARACTERS])
 
 
 def _json(payload: Any) -> str:
@@ -133,12 +136,16 @@ def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: flo
     return made
 
 
-def all_queues(found: dict[str, QueueStats]) -> Table:
-    """The states of many queues, one on each line."""
+def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
+    """The states of many queues, one on each line, or why they cannot be told."""
     numbers = (*STATES, "pushed", "acked")
-    made = _table("queues", "queue", *numbers, numbers=numbers)
-    for name, stats in found.items():
-        made.add_row(*_cells([name, *(getattr(stats, field) for field in numbers)]))
+    errors = ("error",) if any(isinstance(told, Exception) for told in found.values()) else ()
+    made = _table("queues", "queue", *numbers, *errors, numbers=numbers, wraps=errors)
+    for name, told in found.items():
+        if isinstance(told, Exception):
+            made.add_row(*_cells([name, *("-" for _ in numbers), told]))
+        else:
+            made.add_row(*_cells([name, *(getattr(told, field) for field in numbers)]))
     return made
 
 
@@ -159,7 +166,7 @@ def scope_name(group: str | None) -> str:
     """What a limit is about, in words."""
     if group is None:
         return "the queue"
-    return "every group" if group == EVERY_GROUP else f"group {one_line(group)}"
+    return "every group" if group == EVERY_GROUP else f"group {shown(group)}"
 
 
 def limit_table(title: str, states: Sequence[LimitState]) -> Table:
@@ -195,6 +202,8 @@ def _rates(state: LimitState) -> list[str]:
     texts = [rate_text(window).replace(",", ", ") for window in state.windows]
     if state.rate is not None:
         texts[0] += f" (now {per_text(round(state.rate, 2), state.windows[0].per)})"
+    if state.slack and texts:
+        texts[0] += f" (slack {state.slack:.15g} s learned)"
     if state.default:
         texts = [f"{text} (of every group)" for text in texts]
     return texts

@@ -8,6 +8,8 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Callable
+from types import TracebackType
 from typing import Any, NoReturn
 
 import typer
@@ -16,6 +18,7 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
+from dpq._shown import shown, shown_json
 from dpq._url import mask
 from dpq.errors import ConfigurationError, DPQError
 
@@ -29,6 +32,9 @@ FOREVER = "inf"
 
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
+on_failure: Callable[[str], None] | None = None
+"""Is given the text of an error that ends the program, besides the person at the terminal."""
+
 errors = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
@@ -36,19 +42,42 @@ class Failed(Exception):
     """The command failed for a reason that its message tells; exit code 1."""
 
 
+def at_terminal() -> bool:
+    """Say whether a person reads what goes to stdout."""
+    return sys.stdout.isatty()
+
+
 def talk(text: str) -> None:
     """Say something to the person at the terminal."""
-    errors.print(text)
+    errors.print(shown(text, lines=True))
+
+
+def say(*texts: object) -> None:
+    """Write texts as one line to stdout, with a tab between them; they may be stored ones."""
+    print(*map(shown, texts), sep="\t")
 
 
 def emit(value: Any) -> None:
-    """Write one value as one line of JSON; NaN and the infinities as the queue stores them."""
-    sys.stdout.buffer.write(to_json(value, inf_nan_mode="constants") + b"\n")
+    """Write one value as one line of JSON; NaN and the infinities as the queue stores them.
+
+    At a terminal, characters that would steer it are escaped: JSON that means the same.
+    """
+    line = to_json(value, inf_nan_mode="constants")
+    if at_terminal():
+        line = shown_json(line.decode()).encode()
+    sys.stdout.buffer.write(line + b"\n")
+
+
+def show_fault(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """Show an error that nobody has expected: a `sys.excepthook`."""
+    talk("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def tables() -> Console:
     """A console on stdout that takes texts as they are and never wraps what is piped."""
-    width = None if sys.stdout.isatty() else TABLE_WIDTH
+    width = None if at_terminal() else TABLE_WIDTH
     return Console(markup=False, highlight=False, emoji=False, width=width)
 
 
@@ -72,6 +101,10 @@ def tell_warnings(ctx: typer.Context) -> None:
 class Program(TyperGroup):
     """Turns every error into one clear line, with the password in the URL masked."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `-v` behind the command as before it."""
+        return super().parse_args(ctx, loud_first(args, _takers(self)))
+
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
@@ -90,13 +123,42 @@ class Program(TyperGroup):
         return result
 
 
+def _takers(command: Any) -> set[str]:
+    """The options of a command, and of all below it, that take a value."""
+    own = {
+        name
+        for option in command.params
+        if not (getattr(option, "is_flag", False) or getattr(option, "count", False))
+        for name in option.opts
+        if name.startswith("-")
+    }
+    return own.union(*(_takers(each) for each in getattr(command, "commands", {}).values()))
+
+
+def loud_first(args: list[str], takers: set[str]) -> list[str]:
+    """Put every `-v` to the front: but not what is a value, nor what is behind `--`."""
+    end = args.index("--") if "--" in args else len(args)
+    loud: list[str] = []
+    rest: list[str] = []
+    for position, word in enumerate(args):
+        before = args[position - 1] if position else ""
+        value = before in takers and before not in BareNumber.bare
+        said = word == "--verbose" or (word[:2] == "-v" and set(word[1:]) == {"v"})
+        (loud if said and position < end and not value else rest).append(word)
+    return loud + rest
+
+
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
     told = " ".join(str(error).split()) or type(error).__name__
     lines = [f"error: {told}"]
     if ctx.params.get("verbose"):
         lines = [*traceback.format_exception(error), *lines]
     url = str(ctx.params.get("url"))
-    talk("".join(lines).replace(url, mask(url)))
+    if ":" in url:  # else it has no place for a password, and may be a part of any text
+        lines = [line.replace(url, mask(url)) for line in lines]
+    talk("".join(lines))
+    if on_failure:
+        on_failure(lines[-1].removeprefix("error: "))
     raise typer.Exit(code) from error
 
 

@@ -1,5 +1,6 @@
 """Commands that change stored tasks or the whole queue: update, cancel, pause, purge and more."""
 
+import os
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from dpq import DPQ, TaskState
 from dpq._commands import UPKEEP_BATCH
-from dpq._scripts import script, script_names
+from dpq._loading import load_scripts
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -20,6 +21,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._shell import talk
 from dpq.connect import open_url
+from dpq.queue import forget_queues
 
 
 def update(
@@ -32,12 +34,16 @@ def update(
             metavar="SECONDS", help="Ready so many seconds from now.", show_default="unchanged"
         ),
     ] = None,
+    cost: Annotated[
+        int | None,
+        typer.Option(metavar="UNITS", help="Of every limit.", show_default="unchanged"),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Change a live task in place; of a running one only the priority, for its return."""
+    """Change a live task in place; of a running one priority and cost, for its return."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.update(task_id, key=key, priority=priority, delay=delay)
+        q.update(task_id, key=key, priority=priority, delay=delay, cost=cost)
     talk(f"updated {task_id or key}")
 
 
@@ -113,6 +119,32 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
 def scripts(url: Url = DEFAULT_URL) -> None:
     """Load every script into the server, for users without EVAL; prints how many."""
     with closing(open_url(url)) as opened:
-        for name in script_names():
-            opened.client.script_load(script(name).text)
-    print(len(script_names()))
+        print(load_scripts(opened.client))
+
+
+def register(
+    remove: Annotated[
+        bool,
+        typer.Option("--remove", help="Take the names out of the list; what is stored stays."),
+    ] = False,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Queues; else that of --queue.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Make queues known to the scheduler and to `dpq queues`, for producers who may not do it.
+
+    A queue that is not there yet is made, without tasks. A name that is taken out comes back when
+    a client opens its queue that may write the list; a name without a queue goes by itself where a
+    scheduler runs.
+    """
+    with closing(open_url(url)) as opened:
+        for name in names or [queue]:
+            if remove:
+                known = forget_queues(opened.client, [os.fsencode(name)])
+                talk(f"{name!r} is no longer known" if known else f"{name!r} was not known")
+            else:
+                with DPQ[Any](opened.client, name) as q:
+                    q.register()
+                talk(f"registered {name!r}")

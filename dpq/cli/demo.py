@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 import dpq
+from dpq.server import find_binary
 
 _PACKAGE = Path(dpq.__file__).parent
 
@@ -19,7 +20,7 @@ def demo(
             min=1,
             help="Pages that one host serves in any second; the other one serves three quarters.",
         ),
-    ] = 12,
+    ] = 20,
     modules: Annotated[
         int | None,
         typer.Option(min=1, help="Pages at most.", show_default="all that can be reached"),
@@ -28,7 +29,8 @@ def demo(
         Path | None, typer.Option(metavar="PATH", help="Write the comparison here, as a PNG.")
     ] = None,
 ) -> None:
-    """Crawl the standard library under two hosts' limits, in three ways, and compare them."""
+    """Crawl the standard library under two hosts' limits, in four ways, and compare them."""
+    find_binary()  # says in one line what is missing; the plot libraries may be
     places = (_PACKAGE / "examples", _PACKAGE.parent / "examples")  # of the wheel, of a checkout
     crawler = next(path for place in places if (path := place / "crawler.py").exists())
     command = [sys.executable, str(crawler), "--rate", str(rate)]

@@ -8,7 +8,7 @@ import typer
 from dpq import DPQ, Problem, ServerWarning
 from dpq._problems import explain
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
-from dpq.cli._shell import Failed, emit, talk
+from dpq.cli._shell import Failed, emit, say, talk
 from dpq.queue import inspect_server
 
 
@@ -59,7 +59,7 @@ def _tell(problem: Problem, json: bool, *, mended: bool) -> None:
     if json:
         emit(problem.model_dump() | {"meaning": meaning, "way_out": way_out, "mended": mended})
         return
-    print("mended:" if mended else "problem:", problem.kind, problem.subject)
-    print("  " + meaning)
+    say(f"{'mended:' if mended else 'problem:'} {problem.kind} {problem.subject}")
+    say(f"  {meaning}")
     if not mended:
-        print("  " + way_out)
+        say(f"  {way_out}")

@@ -85,6 +85,15 @@ def set_limit(
             show_default="fixed",
         ),
     ] = None,
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            parser=_rates.slack,
+            help="Room for the way to the host: the window of the one RATE is so much longer.",
+            show_default="learned from 429s",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -100,7 +109,9 @@ def set_limit(
     dpq limit set 5/s --adaptive 1:20          learned, between 1/s and 20/s
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
-    windows = _rates.with_options(rates or [], burst=burst, reserve=reserve, adaptive=adaptive)
+    windows = _rates.with_options(
+        rates or [], burst=burst, reserve=reserve, adaptive=adaptive, slack=slack
+    )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
         q.set_limit(windows, group=scope, concurrency=concurrency)

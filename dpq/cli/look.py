@@ -8,23 +8,34 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from dpq import DPQ, TaskState, known_queues
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, TaskId, Url
+from dpq import DPQ, TaskState
+from dpq._arguments import one_line
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
 from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
-from dpq.cli._shell import Failed, emit, tables, talk
+from dpq.cli._shell import Failed, emit, say, tables, talk
 from dpq.connect import open_url
+from dpq.queue import all_names, ask_queues
 
 
 def peek(
     count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most.")] = 10,
     state: Annotated[TaskState, typer.Option(help="Which tasks.")] = TaskState.READY,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Go on behind this task.", show_default="from the first one"
+        ),
+    ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Show the first tasks of one state, best or soonest first, without taking them."""
     with DPQ[Any].from_url(url, queue) as q:
-        show_tasks(queue, state, q.peek(count, state), json)
+        tasks = q.peek(count, state, after=after)
+    show_tasks(queue, state, tasks, json)
+    if tasks and len(tasks) == count:
+        talk(f"the next ones: dpq peek -n {count} --state {state} --after={tasks[-1].id}")
 
 
 def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> None:
@@ -39,16 +50,21 @@ def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> No
         talk(f"no task is {state} in {queue!r}")
 
 
-def get(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
+def get(
+    task_id: AnyTaskId = None,
+    key: Key = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
     """Show one task, in whatever state it is, as one line of JSON."""
     with DPQ[Any].from_url(url, queue) as q:
-        emit(q.get(task_id).model_dump())
+        emit(q.get(task_id, key=key).model_dump())
 
 
 def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Say in one sentence why a task is not running, or until when it runs."""
     with DPQ[Any].from_url(url, queue) as q:
-        print(q.why(task_id))
+        say(q.why(task_id))
 
 
 def stats(
@@ -99,16 +115,24 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
 
 
 def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
-    """Show all queues that the server knows, and how many tasks each has."""
+    """Show all queues that the server knows, and how many tasks each has.
+
+    One that cannot be looked at has its error in its row, and the end is 1.
+    """
     opened = open_url(url)
     with closing(opened):
-        found = {name: DPQ(opened.client, name).stats() for name in known_queues(opened.client)}
+        names = all_names(opened.client)
+        found = dict(ask_queues(opened.client, names, lambda q: q._commands.stats()))
+    errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("no queue is known here")
     elif not json:
         tables().print(all_queues(found))
-    for name, stats in found.items() if json else ():
-        emit({"queue": name, **stats.model_dump()})
+    for name, answer in found.items() if json else ():
+        said = {"error": one_line(answer)} if name in errors else answer.model_dump()
+        emit({"queue": name, **said})
+    if errors:
+        raise Failed(f"{len(errors)} of {len(found)} queues cannot be looked at")
 
 
 def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
@@ -116,7 +140,7 @@ def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUE
     with DPQ[Any].from_url(url, queue) as q:
         problems = q.check()
     for problem in problems:
-        emit(problem) if json else print(problem.kind, problem.subject, problem.detail, sep="\t")
+        emit(problem) if json else say(problem.kind, problem.subject, problem.detail)
     if problems:
         raise Failed(f"{len(problems)} problems in {queue!r}")
     talk(f"no problems in {queue!r}")

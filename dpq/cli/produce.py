@@ -15,6 +15,7 @@ from dpq import DPQ, Push
 from dpq._face import DEFAULT_MAX_ATTEMPTS
 from dpq.cli._lines import push_lines
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
+from dpq.cli._shell import talk
 
 
 class Duplicate(StrEnum):
@@ -45,7 +46,7 @@ def push(
             "--full",
             help="Each line is an object with push's arguments: payload, and if need be priority, "
             "delay, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
-            "timezone. The options are defaults.",
+            "timezone, visibility, time_limit. The options are defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -91,6 +92,18 @@ def push(
     timezone: Annotated[
         str, typer.Option(metavar="ZONE", help="Of --cron, as in Europe/Berlin.")
     ] = "UTC",
+    visibility: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Of each of its leases.", show_default="as consumers say"
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Of its handler in a worker.", show_default="the worker's"
+        ),
+    ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -111,6 +124,7 @@ def push(
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
     options |= {"expires_in": expires_in, "cost": cost}
     options |= {"every": every, "cron": cron, "timezone": timezone}
+    options |= {"visibility": visibility, "time_limit": time_limit}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,
@@ -119,6 +133,15 @@ def push(
             push_lines(q, stream, partial(_full_push if full else _push, options))
         else:
             print(q.push(_value(payload), **options))
+    _tell_of_throw_away(url)
+
+
+def _tell_of_throw_away(url: str) -> None:
+    if url.partition("?")[0] == "embedded:":
+        talk(
+            "warning: the server of embedded: ends with this command, and the queue with it; "
+            "embedded:./queue keeps it"
+        )
 
 
 def _source(payload: str | None, file: Path | None, full: bool) -> AbstractContextManager[BinaryIO]:

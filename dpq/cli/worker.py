@@ -7,16 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, known_queues
+from dpq._arguments import one_line
 from dpq._work import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 from dpq.cli._job import Job, work
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
-from dpq.cli._processes import Parent, children, end_with
+from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import crew_table
-from dpq.cli._shell import emit, tables, talk
+from dpq.cli._shell import Failed, emit, tables, talk
 from dpq.connect import open_url
 from dpq.errors import ConfigurationError
+from dpq.queue import all_names, ask_queues
 
 MAX_PROCESSES = 256
 
@@ -81,6 +82,7 @@ def worker(
         bool, typer.Option("--quiet", "-q", help="No progress, and warnings only.")
     ] = False,
     child_of: Annotated[int | None, typer.Option(hidden=True)] = None,
+    report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run handlers of tasks until SIGTERM or Ctrl-C.
@@ -101,7 +103,8 @@ def worker(
         "grace": grace,
     }
     names = _named_queues(ctx, queue)
-    job = Job(target, url if named(ctx, "url") else None, names, settings, drain, quiet)
+    on_beat = None if report_to is None else report_through(report_to)
+    job = Job(target, url if named(ctx, "url") else None, names, settings, drain, quiet, on_beat)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:
@@ -141,15 +144,22 @@ def workers(
 ) -> None:
     """Show who works on the queues: of all that are known, unless some are named.
 
-    A worker tells of itself every 10 seconds. One that died is shown for up to a minute.
+    A worker tells of itself every 10 seconds. One that died is shown for up to a minute. A queue
+    that cannot be looked at is told with its error, and the end is 1.
     """
     opened = open_url(url)
     with closing(opened):
-        names = _named_queues(ctx, queue)
+        names = [name.encode() for name in _named_queues(ctx, queue)]
         if not queue:
-            names = list(dict.fromkeys([*names, *known_queues(opened.client), DEFAULT_QUEUE]))
-        found = [told for name in names for told in DPQ(opened.client, name).workers()]
-    _show(found, json)
+            names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
+        answers = dict(ask_queues(opened.client, names, lambda q: q._commands.workers()))
+    errors = {name: told for name, told in answers.items() if isinstance(told, Exception)}
+    _show([told for name in answers if name not in errors for told in answers[name]], json)
+    for name, error in errors.items():
+        said = {"queue": name, "error": one_line(error)}
+        emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
+    if errors:
+        raise Failed(f"{len(errors)} of {len(answers)} queues cannot be looked at")
 
 
 def _show(found: Sequence[Any], json: bool) -> None:
