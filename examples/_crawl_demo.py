@@ -1,10 +1,13 @@
-"""The demo around crawler.py: three ways to crawl the same pages under the same limits."""
+"""The demo around crawler.py: four ways to crawl the same pages under the same limits."""
 
 import argparse
+import os
 import platform
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +19,7 @@ import crawler
 from _crawl_report import Check, Figures, Least
 from _crawl_view import view
 from _crawl_watch import CONSUMERS, Fleet, Record, Way, open_queue
-from _stdlib_site import HOSTS, Library, read_library, serve
+from _stdlib_site import HOSTS, Library, Site, read_library, serve
 from rich.console import Console
 from rich.text import Text
 
@@ -32,6 +35,13 @@ WAYS = (
         other.describe_original,
     ),
     Way(
+        "FIFO + limits",
+        "a group and a limit for each host; no priorities",
+        other.consume_fifo_with_limits,
+        other.describe_fifo_with_limits,
+        has_limits=True,
+    ),
+    Way(
         "DPQ's limits",
         "priorities; a group and a limit for each host",
         crawler.consume,
@@ -40,7 +50,9 @@ WAYS = (
         is_killed=True,
     ),
 )
-PATIENCE_S = 60.0  # on top of three times what the limits alone take
+PATIENCE_S = 60.0  # without a word from any consumer
+TRIES = 20  # by each consumer, to measure the way to the site
+LEAST_SLACK_S, MOST_SLACK_S = 0.01, 0.25
 
 
 class Crawl(NamedTuple):
@@ -49,6 +61,7 @@ class Crawl(NamedTuple):
     figures: Figures
     least: Least
     checks: dict[str, Check]
+    machine: str
 
 
 def main() -> int:
@@ -84,13 +97,13 @@ def main() -> int:
 def parse() -> argparse.Namespace:
     """Read the options."""
     parser = argparse.ArgumentParser(
-        prog="crawler.py", description="Crawl the standard library under limits, in three ways."
+        prog="crawler.py", description="Crawl the standard library under limits, in four ways."
     )
     parser.add_argument("--url", default="embedded:", help="the Redis server [%(default)s]")
     parser.add_argument(
         "--rate",
         type=int,
-        default=12,
+        default=20,
         help="pages that the host of top-level modules serves in any second; the host of "
         "submodules serves three quarters of it [%(default)s]",
     )
@@ -117,8 +130,6 @@ def run(
         stack.callback(signal.signal, signal.SIGINT, signal.getsignal(signal.SIGINT))
         site = stack.enter_context(serve(library, rates))
         q = stack.enter_context(open_queue(url))
-        if way.has_limits:
-            crawler.set_limits(q, {host.netloc: host.rate for host in site.hosts.values()})
         starts = [name for name in START if name in library.pages] + library.broken
         q.push_many(way.describe(site.link(name)) for name in starts)
         q.pause()  # until all consumers have started
@@ -130,9 +141,13 @@ def run(
         with view(console, q, site, record) as show_how:
             while fleet.is_starting and fleet.step() and not interrupted:
                 show_how()
+            ways = measure(site)
+            slack = min(max(2 * (ways[-1] - ways[0]), LEAST_SLACK_S), MOST_SLACK_S)
+            if way.has_limits:
+                hosts = site.hosts.values()
+                crawler.set_limits(q, {host.netloc: host.rate for host in hosts}, slack)
             q.resume()
-            patience = record.seconds + 3 * bound.seconds + PATIENCE_S
-            while not interrupted and fleet.step() and record.seconds < patience:
+            while not interrupted and fleet.step() and record.silence < PATIENCE_S:
                 show_how()
         checks = {
             "modules": report.check_modules(q, library, record),
@@ -140,8 +155,33 @@ def run(
         }
         if way.is_killed:
             checks["recovered"] = report.check_recovered(record)
-        crawl = Crawl(report.figures(way.name, site.log, library), bound, checks)
+        figures = report.figures(way.name, site.log, library)
+        crawl = Crawl(figures, bound, checks, describe_machine(ways, slack, record))
     return None if interrupted else crawl
+
+
+def measure(site: Site) -> list[float]:
+    """Ask for a page that costs nothing, as many at once as consumers do: the sorted seconds."""
+
+    def ask(host: str) -> float:
+        began = time.monotonic()
+        with crawler.http.open(host, timeout=60) as answer:
+            answer.read()
+        return time.monotonic() - began
+
+    urls = [host.url for host in site.hosts.values()]
+    with ThreadPoolExecutor(CONSUMERS) as pool:
+        return sorted(pool.map(ask, (urls[n % len(urls)] for n in range(CONSUMERS * TRIES))))
+
+
+def describe_machine(ways: Sequence[float], slack: float, record: Record) -> str:
+    """Say what the machine did: that decides the times, and most of what is answered 429."""
+    load = f", load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return (
+        f"{os.cpu_count()} processors{load}; before the crawl a request took "
+        f"{1000 * ways[0]:.0f} to {1000 * ways[-1]:.0f} ms, so the limits got a slack of "
+        f"{1000 * slack:.0f} ms; timers were up to {1000 * record.latest_s:.0f} ms late"
+    )
 
 
 def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path | None) -> int:
@@ -150,17 +190,16 @@ def show(console: Console, crawls: Sequence[Crawl], library: Library, png: Path 
     Returns:
         The exit status: 1 when a check failed.
     """
-    *others, (limits, bound, checks) = crawls
+    *others, (limits, bound, checks, machine) = crawls
     ways = [crawl.figures for crawl in crawls]
     for crawl in others:
         for name, check in crawl.checks.items():
             if not check.passed:
                 checks[f"{crawl.figures.name}: {name}"] = check
     checks["order"] = Check(None, report.describe_order(limits, ways[0], library))
-    told = f"; the queue was told so many in {crawler.SECOND_S} s, for the jitter of the way"
-    checks["limit"] = Check(None, report.describe_limit(limits, bound) + told)
-    checks["429s"] = report.check_429s(limits, bound)
-    checks["time"] = report.check_least(limits, bound)
+    checks["limit"] = Check(None, report.describe_limit(limits, bound))
+    checks["time"] = Check(None, report.describe_time(limits, bound))
+    checks["machine"] = Check(None, machine)
     console.print()
     passed = report.print_checks(console, checks)
     console.print(report.compare(ways, bound))

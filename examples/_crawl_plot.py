@@ -5,10 +5,13 @@ from pathlib import Path
 
 from _crawl_report import Figures, Least
 
-INSTALL = "pip install 'delayed-priority-queue[demo]'"
+INSTALL = "pip install 'matplotlib>=3.9' 'plotext>=6'"
 COLUMNS, ROWS = 80, 20
-LETTERS = "FSL"  # how the terminal plot draws the ways: with one of the letters of their names
-COLORS = {"terminal": ("red", "orange", "green"), "png": ("#c0392b", "#e08e0b", "#1e8449")}
+LETTERS = "FS+L"  # how the terminal plot draws the ways: with one of the letters of their names
+COLORS = {
+    "terminal": ("red", "orange", "blue", "green"),
+    "png": ("#c0392b", "#e08e0b", "#5b7fb0", "#1e8449"),
+}
 
 
 def draw(crawls: Sequence[Figures], bound: Least, width: int, *, colors: bool) -> str:
@@ -53,32 +56,49 @@ def save(crawls: Sequence[Figures], bound: Least, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(13, 4.6), layout="constrained")
+    figure = Figure(figsize=(12, 5.2), layout="constrained")
     FigureCanvasAgg(figure)  # draws without a display
-    pages, wasted, top = figure.subplots(1, 3, width_ratios=(5, 3, 4))
-    figure.suptitle(
-        "Three ways to crawl the same modules under the same limits: "
-        + ", ".join(f"{host} {rate}/s" for host, rate in bound.rates.items())
-    )
-    moments = [bound.seconds * step / 200 for step in range(201)]
+    figure.suptitle(headline(crawls), fontsize=15, fontweight="bold")
+    pages, wasted, top = figure.subplots(1, 3, width_ratios=(5, 4, 4))
+    moments = [bound.seconds * step / 500 for step in range(501)]
     least = [bound.at(moment) for moment in moments]
-    pages.plot(moments, least, color="black", linestyle=":", label="physical least", zorder=3)
+    pages.step(
+        moments, least, where="post", color="black", linestyle=":", label="physical least", zorder=3
+    )
     for crawl, color in zip(crawls, COLORS["png"], strict=True):
         for axes, times in ((pages, crawl.pages), (top, crawl.top)):
             steps = range(1, len(times) + 1)
-            axes.step(times, steps, where="post", color=color, label=crawl.name)
-    pages.set(title="Pages fetched", xlabel="seconds", ylim=0)
+            axes.step(times, steps, where="post", color=color, label=crawl.name, linewidth=1.8)
+    hosts = " and ".join(f"{rate}" for rate in bound.rates.values())
+    pages.set(
+        title=f"{len(crawls[-1].pages)} pages, from two hosts that\nallow {hosts} in any second",
+        xlabel="seconds",
+        ylabel="pages fetched",
+        ylim=0,
+        xlim=0,
+    )
     pages.legend(loc="lower right")
     wanted = max(len(crawl.top) for crawl in crawls)
-    top.set(title=f"Of the {wanted} most referenced modules", xlabel="seconds", ylim=0, xlim=0)
-    top.legend(loc="lower right")
-    bars = wasted.bar(
-        [crawl.name for crawl in crawls], [crawl.limited for crawl in crawls], color=COLORS["png"]
+    top.set(title=f"The {wanted} pages that\nmost others link to", xlabel="seconds", ylim=0, xlim=0)
+    names = [crawl.name for crawl in reversed(crawls)]
+    bars = wasted.barh(
+        names,
+        [crawl.limited for crawl in reversed(crawls)],
+        color=tuple(reversed(COLORS["png"])),
     )
-    texts = [f"{crawl.limited} of {crawl.requests}" for crawl in crawls]
-    wasted.bar_label(bars, texts)
-    wasted.set(title="Requests wasted in 429s")
-    wasted.margins(y=0.1)
+    texts = [f"{crawl.limited} of {crawl.requests}" for crawl in reversed(crawls)]
+    wasted.bar_label(bars, texts, padding=4)
+    wasted.set(title="Requests wasted:\nanswered 429, too many requests", xlabel="requests")
+    wasted.margins(x=0.35)
     for axes in (pages, wasted, top):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=110, format="png")
+    figure.savefig(path, dpi=90, format="png")
+
+
+def headline(crawls: Sequence[Figures]) -> str:
+    """Say in a sentence what the crawls have shown: the last one beside those without limits."""
+    fifo, hides, _, ours = crawls
+    text = f"DPQ: {ours.limited} requests wasted, not {fifo.limited} or {hides.limited}"
+    if ours.top and fifo.top:
+        text += f"; what matters most after {ours.top[-1]:.0f} s, not {fifo.top[-1]:.0f}"
+    return text

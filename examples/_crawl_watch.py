@@ -69,6 +69,8 @@ class Record:
         killed: What the killed consumer held, and when it was killed.
         fate: What became of that task since.
         crashed: Consumers that ended with an error of their own.
+        heard: When the last event came.
+        latest_s: How late a timer of this process was, at most: what the machine did meanwhile.
     """
 
     pages: int
@@ -79,10 +81,13 @@ class Record:
     killed: Event | None = None
     fate: list[Event] = field(default_factory=list)
     crashed: list[int] = field(default_factory=list)
+    heard: float = field(default_factory=time.monotonic)
+    latest_s: float = 0.0
 
     def add(self, event: Event) -> None:
         """Take note of an event."""
         self.latest[event.consumer] = event
+        self.heard = time.monotonic()
         if event.what == "acknowledged":
             self.acknowledged.append(event)
         elif event.what == "buried":
@@ -94,6 +99,11 @@ class Record:
     def settled(self) -> int:
         """Pages that need no further request."""
         return len(self.acknowledged) + len(self.buried)
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last event."""
+        return time.monotonic() - self.heard
 
     @property
     def seconds(self) -> float:
@@ -161,6 +171,8 @@ class Fleet:
                 self._record.add(event)
                 if self._is_time_to_kill(event):
                     self._kill(event)
+                    until = time.monotonic()  # that took its time
+        self._record.latest_s = max(self._record.latest_s, time.monotonic() - until)
         return bool(self._pipes)
 
     def _ended(self, number: int) -> None:

@@ -17,7 +17,7 @@ async def small_site(*rates: int) -> AsyncIterator[list[str]]:
     with Retry-After, in whole seconds.
     """
     async with AsyncExitStack() as stack:
-        hosts = []
+        hosts: list[str] = []
         for rate in rates:
             server = await asyncio.start_server(Host(rate).talk, "127.0.0.1", 0)
             port = server.sockets[0].getsockname()[1]

@@ -4,7 +4,8 @@ Every page is read from the real source files. `GET /asyncio.events` answers wit
 the module's docstring, its number of lines and links to the modules that it imports. A module that
 is written in C has a page without links; one that this Python does not carry is a 404; one that
 does not parse is a 422 with the parser's words; and what is beyond the limit of its host is a 429
-with Retry-After, in whole seconds.
+with Retry-After, in whole seconds. Until then the host is closed, and a request that does not wait
+makes the closing twice as long, as hosts do. `GET /` costs nothing: it is there to measure the way.
 
 One host has the modules of the top level, the other one the submodules; imports lead to both.
 """
@@ -28,6 +29,8 @@ from typing import NamedTuple
 STDLIB = Path(sysconfig.get_path("stdlib"))
 EXTENSIONS = Path(sysconfig.get_config_var("DESTSHARED") or STDLIB / "lib-dynload")
 HOSTS = ("modules", "submodules")
+UNDER_WAY_S = 0.25  # what arrives so soon after a 429 was sent before it
+MOST_CLOSING_S = 2  # of a closing that is ignored; else it is 1
 UNPARSABLE = ("lib2to3/tests/data/*.py", "test/tokenizedata/bad*.py", "test/bad*.py")
 
 
@@ -164,7 +167,19 @@ class Host:
         self.rate = rate
         self.url = ""
         self.recent: deque[float] = deque(maxlen=rate)
+        self.closed_at = self.closed_until = 0.0
         self.lock = threading.Lock()
+
+    def wait(self, now: float) -> int:
+        """Return the seconds of Retry-After; 0 when the request may be answered."""
+        if now >= self.closed_until:
+            if len(self.recent) < self.rate or self.recent[0] + 1 <= now:
+                self.recent.append(now)
+                return 0
+            self.closed_at, self.closed_until = now, now + 1
+        elif now - self.closed_at > UNDER_WAY_S:
+            self.closed_until = self.closed_at + MOST_CLOSING_S
+        return math.ceil(self.closed_until - now)
 
     @property
     def netloc(self) -> str:
@@ -197,12 +212,13 @@ class Site:
     def answer(self, name: str, module: str) -> tuple[int, dict[str, str], str]:
         """Return the status, headers and body with which a host answers."""
         host = self.hosts[name]
+        if not module:
+            return 200, {}, name
         with host.lock:
             now = time.monotonic()
-            if len(host.recent) == host.rate and (wait := host.recent[0] + 1 - now) > 0:
+            if wait := host.wait(now):
                 self.log.append(Answer(now, name, module, 429))
-                return 429, {"Retry-After": str(math.ceil(wait))}, "over the limit"
-            host.recent.append(now)
+                return 429, {"Retry-After": str(wait)}, "over the limit"
             page = self.library.pages.get(module) or read_page(module)
             self.log.append(Answer(now, name, module, page.status))
         if page.status != 200:

@@ -1,6 +1,7 @@
 """Take pages over HTTP and push them, each in the group of its host; scraper.py fetches them.
 
-python examples/api.py [redis://localhost:6379]     or embedded:./pages, which both can share
+python examples/api.py [redis://localhost:6379]
+python examples/scraper.py embedded:./pages     the same server: without a URL it is this one
 
 curl localhost:8000/pages --json '{"url": "https://example.com/best", "priority": 9}'
 curl localhost:8000/pages/ID
@@ -13,7 +14,6 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import uvicorn
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -21,7 +21,7 @@ from pydantic import BaseModel, HttpUrl
 
 from dpq import AsyncDPQ, TaskNotFoundError
 
-URL = (sys.argv[1:] or ["embedded:"])[0]
+URL = (sys.argv[1:] or ["embedded:./pages"])[0]
 
 
 class Page(BaseModel):
@@ -36,7 +36,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, AsyncDPQ]]:
 
 
 def queue(request: Request) -> AsyncDPQ:
-    return request.state.q
+    q: AsyncDPQ = request.state.q
+    return q
 
 
 Queue = Annotated[AsyncDPQ, Depends(queue)]
@@ -46,9 +47,8 @@ app = FastAPI(lifespan=lifespan)
 @app.post("/pages", status_code=202)
 async def push(page: Page, q: Queue) -> dict[str, str]:
     url = str(page.url)
-    host = urlsplit(url).netloc
     task_id = await q.push(
-        {"url": url}, page.priority, group=host, key=url, on_duplicate="raise_priority"
+        {"url": url}, page.priority, group=page.url.host, key=url, on_duplicate="raise_priority"
     )
     return {"id": task_id}
 
@@ -58,7 +58,7 @@ async def show(task_id: str, q: Queue) -> dict[str, str]:
     try:
         task, why = await q.get(task_id), await q.why(task_id)
     except TaskNotFoundError:
-        raise HTTPException(404, "fetched already, or never pushed") from None
+        raise HTTPException(404, "fetched already, given up, or never pushed") from None
     return {"state": task.state, "why": why}
 
 

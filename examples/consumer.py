@@ -1,14 +1,12 @@
 """Work through what producer.py pushed, at most four tasks a second, until Ctrl-C.
 
-python examples/consumer.py [redis://localhost:6379]
+python examples/consumer.py [redis://localhost:6379]     or embedded:./queue, as for producer.py
 """
 
 import os
 import sys
 import time
 from contextlib import suppress
-
-from redis import Redis
 
 from dpq import DPQ, RateLimited, Task
 
@@ -23,8 +21,7 @@ def process(task: Task) -> None:
     recent[:] = [*recent[1:], time.monotonic()]
 
 
-q = DPQ(redis=Redis.from_url(URL), queue_name="my_queue")
-with suppress(KeyboardInterrupt):
+with suppress(KeyboardInterrupt), DPQ.from_url(URL, "my_queue") as q:
     while True:
         task, on_success, set_visibility = q.pop(timeout=5)
         if task is None:
@@ -32,7 +29,13 @@ with suppress(KeyboardInterrupt):
             continue
         try:
             process(task)
+        except RateLimited as limit:
+            set_visibility(limit.retry_after)  # uncounted; raised in q.lease() it closes for all
+        except Exception as error:
+            q.fail(task, error)  # a failed attempt: again after a while, in the end a dead letter
+        except BaseException:
+            q.release(task)  # Ctrl-C: back at once, uncounted
+            raise
+        else:
             on_success()
             print(f"done: {task.payload['body']}, priority {task.priority}", flush=True)
-        except RateLimited as limit:
-            set_visibility(limit.retry_after)

@@ -3,21 +3,20 @@
 python examples/crawler.py [--url redis://...] [--modules N] [--rate N] [--plot FILE.png]
 
 This file is all that a crawler needs; the rest starts it as three processes, kills one of them
-half-way, and lets two other ways crawl the same pages, to compare (_crawl_demo.py).
+half-way, and lets three other ways crawl the same pages, to compare (_crawl_demo.py).
 """
 
 import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from urllib.error import HTTPError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from dpq import DPQ, LeaseLostError, Push, RateLimited, Task, TaskNotFoundError
 
 LEASE_S = 3  # a page takes milliseconds; the task of a killed consumer is back after this time
-SECOND_S = 1.02  # a host counts arrivals: on the way two requests may come closer together
 http = build_opener(ProxyHandler({}))  # loopback needs no proxy
 
 Tell = Callable[[str, Task[str]], None]
@@ -28,10 +27,13 @@ class BrokenPageError(Exception):
     """The site has no such module, or its source does not parse: asking again would not help."""
 
 
-def set_limits(q: DPQ[str], rates: dict[str, int]) -> None:
-    """Write down what each host allows, in pages a second: all consumers obey at once."""
+def set_limits(q: DPQ[str], rates: dict[str, int], slack: float | None = None) -> None:
+    """Write down what each host allows, in pages a second: all consumers obey at once.
+
+    `slack` is by how many seconds the times on the way to a host differ; None: 429s will tell.
+    """
     for host, rate in rates.items():
-        q.set_limit(rate, per=SECOND_S, group=host)
+        q.set_limit(rate, per=1, group=host, slack=slack)
 
 
 def consume(url: str, queue_name: str, tell: Tell) -> None:
@@ -40,7 +42,8 @@ def consume(url: str, queue_name: str, tell: Tell) -> None:
         while q.size():
             # A 429 leaves `visit` as RateLimited: the lease gives the task back, uncounted, and
             # closes its host for all consumers. They go on with the other host.
-            with suppress(LeaseLostError, TaskNotFoundError), q.lease(timeout=1) as task:
+            # Another error of the site is a failed attempt: the page comes again after a while.
+            with suppress(LeaseLostError, TaskNotFoundError, URLError), q.lease(timeout=1) as task:
                 if task:
                     visit(q, task, describe, tell)
 
@@ -79,12 +82,16 @@ def visit(q: DPQ[str], task: Task[str], describe: Callable[..., Push[str]], tell
 def fetch(page: str) -> list[str]:
     """Ask the site which pages a page links to."""
     try:
-        with http.open(page, timeout=10) as answer:
-            return json.load(answer)["links"]
+        with http.open(page, timeout=60) as answer:
+            links: list[str] = json.load(answer)["links"]
+            return links
     except HTTPError as error:
         with error:
-            limit = RateLimited.from_headers(error.code, error.headers)
-            raise limit or BrokenPageError(error.read().decode()) from None
+            if limit := RateLimited.from_headers(error.code, error.headers):
+                raise limit from None
+            if error.code >= 500:  # the site's own trouble passes
+                raise
+            raise BrokenPageError(error.read().decode()) from None
 
 
 def follow(

@@ -1,13 +1,11 @@
 """Run functions by name, later: `execute_later` of the reference documents, in three lines.
 
-python examples/execute_later.py [redis://localhost:6379]
+python examples/execute_later.py [redis://localhost:6379]     or embedded:./queue
 """
 
 import os
 import sys
 from typing import Any
-
-from redis import Redis
 
 from dpq import DPQ, Tasks, Worker
 
@@ -26,8 +24,9 @@ def execute_later(queue: DPQ, name: str, args: list[Any], delay: float = 0) -> s
     return task_id
 
 
-q = DPQ(redis=Redis.from_url(URL), queue_name="later")
-for delay, args in [(0.2, ["Ada", 2]), (0.1, ["Grace"]), (0, ["Barbara"])]:
+q = DPQ.from_url(URL, "later")
+calls: list[tuple[float, list[Any]]] = [(0.2, ["Ada", 2]), (0.1, ["Grace"]), (0, ["Barbara"])]
+for delay, args in calls:
     print(f"in {delay} s: {execute_later(q, 'greet', args, delay)}", flush=True)
 
 Worker(q, tasks).run(until_empty=True)

@@ -27,12 +27,12 @@ async def fetch(http: AsyncClient, task: Task[dict[str, str]]) -> None:
     response.raise_for_status()  # any other error is a failed attempt: again, after a while
 
 
-def complain(context: Context, error: Exception) -> None:
+def complain(context: Context, error: BaseException) -> None:
     print(f"failed: {context.task.payload['url']}: {error!r}", flush=True)
 
 
 async def push_pages(q: AsyncDPQ, known: str, strict: str) -> None:
-    await q.set_limit(12, per=1.1, group=known)  # 1.1, not 1: on the way calls may come closer
+    await q.set_limit(12, per=1, slack=0.1, group=known)  # slack: on the way calls may come closer
     pages = [(known, n) for n in range(1, 13)] + [(strict, n) for n in range(1, 4)]
     await q.push_many(Push({"url": f"http://{host}/{n}"}, n, group=host) for host, n in pages)
     await q.push({"url": f"http://{known}/missing"}, group=known)
