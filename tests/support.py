@@ -3,6 +3,7 @@
 import contextlib
 import os
 import time
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,15 @@ from typing import Any
 from redis import Redis, SSLConnection
 
 from dpq._durable import WAITAOF_SINCE
-from dpq.server import Binary
+from dpq.server import Binary, find_all_binaries
 
-PATIENCE_S = 30
-"""Generous: nothing here takes a second on an idle machine."""
+SERVERS = {
+    f"{binary.family}-{binary.version.rpartition('.')[0]}": binary for binary in find_all_binaries()
+}
+"""The servers of this run by their names in test ids; conftest.py keeps the one of `--server`."""
+
+PATIENCE_S = 120
+"""Generous: nothing here takes a second on an idle machine, and some of it 20 s at a load of 20."""
 
 
 def wait_for(condition: Callable[[], object], seen: Callable[[], object]) -> None:
@@ -55,3 +61,18 @@ def processes(needle: str) -> list[str]:
             if needle in line:
                 found.append(f"{path.parent.name} {line}")
     return found
+
+
+DIRECTIONS = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+MARKS = {"\u061c", "\u200e", "\u200f"}
+
+
+def steers(text: str) -> list[str]:
+    """The characters of a text that steer a terminal, by what Unicode says of them."""
+    return [
+        c
+        for c in text
+        if unicodedata.category(c) in ("Cc", "Zl", "Zp", "Cs")
+        or unicodedata.bidirectional(c) in DIRECTIONS
+        or c in MARKS
+    ]

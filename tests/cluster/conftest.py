@@ -1,6 +1,6 @@
 """A cluster of three masters and three replicas for all tests here; whoever breaks it, heals it.
 
-On the first server found; with the soak's settings on each.
+On the first server of the run (`--server`).
 """
 
 import gc
@@ -9,13 +9,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 from redis import RedisCluster
 from topology import Cluster
 
 from dpq import DPQ
-from dpq.server import find_all_binaries
+from dpq.server import find_binary
 
 UNCLOSED = "ignore:unclosed Connection:ResourceWarning"
 """redis-py's asyncio client closes what it has open to a node that it no longer knows in a task of
@@ -40,10 +39,9 @@ def _collected() -> Iterator[None]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cluster" in metafunc.fixturenames:
-        soak = hypothesis.settings.get_current_profile_name() == "soak"
-        binaries = find_all_binaries()[: None if soak else 1]
-        names = [f"{binary.family}-{binary.version}" for binary in binaries]
-        metafunc.parametrize("cluster", binaries, ids=names, indirect=True, scope="session")
+        binary = find_binary()
+        name = f"{binary.family}-{binary.version}"
+        metafunc.parametrize("cluster", [binary], ids=[name], indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

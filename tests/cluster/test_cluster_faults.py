@@ -27,7 +27,7 @@ from dpq import DPQ, AsyncDPQ, LeaseLostError, Push, Worker, _nodes
 
 SOAK = settings.get_current_profile_name() == "soak"
 
-soak = pytest.mark.skipif(not SOAK, reason="make soak-tests")
+soak = pytest.mark.skipif(not SOAK, reason="make test-all")
 
 IMPATIENT = "?socket_timeout=1"
 

@@ -18,7 +18,7 @@ from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
 from dpq._partitions import home_of, tags_of
 from dpq.testing import assert_conserved
 
-LONG = 60.0
+LONG = 150.0
 SOON = 0.05
 
 

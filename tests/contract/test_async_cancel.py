@@ -18,7 +18,7 @@ from support import address_of
 
 from dpq import AsyncDPQ, Push, RateLimited, Task, _wait
 
-PATIENCE = 30.0  # seconds until a test gives up
+PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}

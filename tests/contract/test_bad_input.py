@@ -155,7 +155,7 @@ REFUSED: list[tuple[Call, Any, str]] = [
     ],
     (lambda q, t: q.set_limit(5), 5, "per is missing"),
     (lambda q, t: q.set_limit([5]), 5, "RateLimit"),
-    (lambda q, t: q.set_limit("10/s"), "1", "RateLimit"),
+    (lambda q, t: q.set_limit("ten/s"), "ten/s", "UNITS/TIME"),
     (lambda q, t: q.set_limit([RateLimit(1, 1)] * 9), 9, "at most 8"),
     (lambda q, t: q.set_limit(1, 1, adaptive=5), 5, "Adaptive"),
     (lambda q, t: q.set_limit(1, 1, reserve=5), 5, "Reserve"),
@@ -370,7 +370,7 @@ def test_an_update_that_cannot_be_is_refused(q: DPQ[Any], running: Any, unchange
     """A delay for a running task, and an update of nothing, are refused."""
     with pytest.raises(ConfigurationError, match=f"{running.id} is running"):
         q.update(running.id, delay=5)
-    with pytest.raises(ConfigurationError, match="give priority, delay or both"):
+    with pytest.raises(ConfigurationError, match="give priority, delay or cost"):
         q.update(running.id)
 
 

@@ -1,16 +1,18 @@
 """What a review found could go wrong: each fault is one test."""
 
+import inspect
 import math
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field, field_validator
 from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from dpq import DPQ, Backoff, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
+from dpq import DPQ, AsyncDPQ, Backoff, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
 from dpq._keys import key_of
 from dpq.errors import ConfigurationError
 
@@ -72,12 +74,12 @@ def test_too_deep_to_be_read_back_is_refused(q: DPQ[Any]) -> None:
 
 
 def test_a_validator_that_raises_anything(redis: Redis, queue_name: str) -> None:
-    """A task whose validator raises a KeyError is a dead letter; the others are served."""
-    plain = DPQ(redis, queue_name)
+    """A task whose validator raises a KeyError has failed an attempt; the others are served."""
+    plain = DPQ(redis, queue_name, default_max_attempts=1)
     plain.push_many(Push(payload={"data": {"need": n} if n else {}}) for n in range(4))
     typed: DPQ[Strange] = DPQ(redis, queue_name, payload_type=Strange)
     assert [task.payload.data["need"] for task in typed.pop_many(10)] == [1, 2, 3]
-    assert [task.reason.startswith("payload: ") for task in plain.dead.list()] == [True]
+    assert [task.last_error for task in plain.dead.list()] == ["KeyError: 'need'"]
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
@@ -167,17 +169,43 @@ def test_what_is_no_push_and_no_task_is_refused(q: DPQ[Any]) -> None:
     assert q.size() == 0
 
 
-def test_every_argument_can_be_read(redis: Redis, queue_name: str) -> None:
-    """What a queue was made with can be asked of it, and not be set."""
-    backoff = Backoff(base=1)
-    q: DPQ[Any] = DPQ(redis, queue_name, backoff=backoff, max_payload_bytes=99)
-    read = (q.redis, q.queue_name, q.backoff, q.max_payload_bytes, q.payload_type)
-    assert read == (redis, queue_name, backoff, 99, Any)
-    read = (q.default_visibility, q.default_max_attempts, q.order, q.aging, q.dead_max_tasks)
-    assert read == (30.0, 10, "fifo", 0.0, 100_000)
-    assert (q.dead_max_age, bool(q), repr(q)) == (7_776_000.0, True, f"DPQ({queue_name!r})")
-    with pytest.raises(AttributeError):
-        q.order = "lifo"
+ANOTHER: dict[str, Any] = {
+    "payload_type": int,
+    "default_visibility": 7.5,
+    "default_max_attempts": 3,
+    "order": "lifo",
+    "aging": 0.5,
+    "fairness": "round_robin",
+    "backoff": Backoff(base=1),
+    "max_payload_bytes": 99,
+    "dead_max_tasks": 17,
+    "dead_max_age": 60.5,
+    "durability": "replica",
+    "partitions": 3,
+    "ask": 5,
+}
+"""For each argument of a queue a value that is not its default."""
+
+NOT_READ = {"self", "redis", "queue_name", "clock"}  # the clock is for tests
+
+
+@pytest.mark.parametrize("kind", [DPQ, AsyncDPQ])
+def test_every_argument_can_be_read(redis: Redis, queue_name: str, kind: Any) -> None:
+    """What a queue was made with can be asked of it, and not be set; so can its defaults."""
+    client = redis if kind is DPQ else AsyncRedis(host="localhost", port=1)  # it asks nobody
+    arguments = inspect.signature(kind.__init__).parameters
+    assert ANOTHER.keys() == arguments.keys() - NOT_READ
+    plain = kind(client, queue_name)
+    assert (plain.redis, plain.queue_name) == (client, queue_name)
+    assert (bool(plain), repr(plain)) == (True, f"{kind.__name__}({queue_name!r})")
+    for name, value in ANOTHER.items():
+        q = kind(client, f"{queue_name}-{name}", **{name: value})
+        assert getattr(q, name) == value, name
+        assert getattr(plain, name) != value, name
+        default = arguments[name].default
+        assert default is None or getattr(plain, name) == default, name
+        with pytest.raises(AttributeError):
+            setattr(q, name, getattr(plain, name))
 
 
 def test_a_callers_client_that_reaches_nobody_is_named(tmp_path: Any) -> None:

@@ -28,10 +28,10 @@ def test_the_readme_example_works_word_for_word(redis: Redis, clock: Any) -> Non
 
     q: DPQ[Any] = DPQ(redis=Redis(), queue_name="my_queue")
     try:
-        q.push({"body": "hello"}, priority=17, delay=0.05)
+        q.push({"body": "hello"}, priority=17, delay=1)
         assert q.pop() == (None, None, None)
 
-        task, on_success, set_visibility = q.pop(timeout=10)
+        task, on_success, set_visibility = q.pop(timeout=60)
         process(task.payload)
         on_success()
 

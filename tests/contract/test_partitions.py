@@ -42,8 +42,8 @@ from dpq.queue import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 
 engines = pytest.mark.fakeredis
-PATIENCE = 30.0
-LONG = 60.0
+PATIENCE = 120.0
+LONG = 150.0
 SOON = 0.05
 
 Make = Callable[..., DPQ[Any]]
@@ -147,6 +147,23 @@ def test_a_key_is_unique_where_its_group_is(make: Make) -> None:
     assert len(q) == 0
     with pytest.raises(TaskNotFoundError):
         q.cancel(key="k")
+
+
+@engines
+def test_pages_of_peek_follow_each_other(make: Make) -> None:
+    """`after` goes on behind the last one in the order of all partitions, and none comes twice."""
+    q = make()
+    q.push_many(Push(n, priority=n % 7) for n in range(40))
+    in_order = [task.id for task in q.peek(100)]
+    seen: list[str] = []
+    while page := q.peek(9, after=seen[-1] if seen else None):
+        seen += [task.id for task in page]
+        assert len(seen) <= 40
+    assert seen == in_order
+    gone = in_order[5]
+    q.cancel(gone)
+    with pytest.raises(TaskNotFoundError, match="cannot peek after task"):
+        q.peek(5, after=gone)
 
 
 @engines

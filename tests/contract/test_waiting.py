@@ -18,12 +18,14 @@ from typing import Any
 
 import pytest
 from redis import Redis
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from dpq import DPQ, Push, Task, _wait
 from dpq.server import Server
 
-PATIENCE = 20.0  # seconds until a test gives up
-LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
+PATIENCE = 120.0  # seconds until a test gives up
+LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
 SOON = 0.3  # seconds until something is due
 
 engines = pytest.mark.fakeredis
@@ -429,22 +431,26 @@ def directory() -> Iterator[str]:
 def test_a_waiter_outlives_a_restart_of_the_server(
     server: Server, queue_name: str, directory: str, start: Any
 ) -> None:
-    """The server is killed under a waiter and comes back with its data: the wait goes on."""
-    with Server.join(directory, server.binary) as first:
-        q: DPQ[Any] = DPQ.from_url(first.url, queue_name)
-        with Redis.from_url(first.url) as redis:
-            popped = start(q.pop, timeout=LONG)
-            try:
-                wait_for_waiters(redis, 1)
-                os.kill(first.pid, signal.SIGKILL)
-                with Server.join(directory, server.binary) as second:
-                    assert (second.url, second.pid != first.pid) == (first.url, True)
-                    wait_for_waiters(redis, 1)
-                    assert not popped.done()
-                    DPQ(redis, queue_name).push("a")
-                    assert the_task(popped).payload == "a"
-            finally:
-                q.close()
+    """The server is killed under a waiter and comes back with its data: the wait goes on.
+
+    A call tries again for as long as its client does: here, for as long as the server may take.
+    """
+    patient = Retry(ConstantBackoff(0.05), round(PATIENCE / 0.05))
+    with (
+        Server.join(directory, server.binary) as first,
+        Redis.from_url(first.url) as redis,
+        Redis.from_url(first.url, retry=patient) as client,
+        DPQ[Any](client, queue_name) as q,
+    ):
+        popped = start(q.pop, timeout=LONG)
+        wait_for_waiters(redis, 1)
+        os.kill(first.pid, signal.SIGKILL)
+        with Server.join(directory, server.binary) as second:
+            assert (second.url, second.pid != first.pid) == (first.url, True)
+            wait_for_waiters(redis, 1)
+            assert not popped.done()
+            DPQ(redis, queue_name).push("a")
+            assert the_task(popped).payload == "a"
 
 
 def test_a_waiters_thread_may_be_any(waiting: DPQ[Any], redis: Redis) -> None:

@@ -20,8 +20,8 @@ from dpq._keys import key_of
 from dpq._nodes import Nodes
 from dpq._wait import Marker, Waiter
 
-PATIENCE = 20.0  # seconds until a test gives up
-LONG = 25.0  # seconds of a wait that ends by itself when a test has given up
+PATIENCE = 120.0  # seconds until a test gives up
+LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
 SOON = 0.1  # seconds until the next unit
 
 Pop = Callable[..., "Future[Any]"]
@@ -324,6 +324,21 @@ def test_one_that_gives_up_hands_on_its_moment(
     other = waits()
     assert watcher.result(PATIENCE).task is None
     assert the_task(other).payload == 1
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_one_that_gives_up_leaves_its_moment(
+    q: DPQ[Any], redis: Redis, waits: Pop, scope: str | None
+) -> None:
+    """It stands in the marker then: the next one is told of it, and need not find it itself."""
+    q.set_limit(1, 4.9, group=scope)
+    fill(q, 2)
+    assert q.pop().task is not None
+    popped = server_seconds(redis)
+    assert waits(SOON).result(PATIENCE).task is None
+    left = redis.zscore(key_of(q.queue_name, "wake"), "e")
+    assert left is not None
+    assert left / 1000 < popped + 5
 
 
 def test_one_that_is_served_otherwise_hands_on_its_moment(q: DPQ[Any], waits: Pop) -> None:

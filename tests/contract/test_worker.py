@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from dpq import (
     Push,
     RateLimited,
     Reject,
+    Release,
     Retry,
     Task,
     Tasks,
@@ -37,7 +39,7 @@ from dpq import (
 )
 from dpq.server import Server
 
-PATIENCE = 20.0  # seconds until a test gives up
+PATIENCE = 120.0  # seconds until a test gives up
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
 
 engines = pytest.mark.fakeredis
@@ -506,6 +508,35 @@ def test_retry_waits_as_long_as_it_says(q: DPQ[Any]) -> None:
 
 
 @engines
+def test_release_gives_back_uncounted(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """`Release(delay)` is no failed attempt: nothing is counted, logged or told to `on_error`."""
+    task_id = q.push("a")
+    told: list[Any] = []
+    worker = run_once(q, raising(Release(50)), on_error=lambda *what: told.append(what))
+    task = q.get(task_id)
+    assert (task.attempt, task.deferrals, task.last_error) == (1, 0, None)
+    assert 40 < (q.next_event() or 0) <= 50
+    assert (worker.handled, told, caplog.text) == ({"Release": 1}, [], "")
+
+
+@engines
+def test_a_handler_that_is_to_stop_can_give_back(q: DPQ[Any]) -> None:
+    """A stop loses nothing of a handler that releases: its task is ready at once, uncounted."""
+    q.push("a")
+
+    def handler(task: Task[Any], context: Context[DPQ[Any]]) -> None:
+        worker.stop()
+        wait_for(lambda: context.stopping, lambda: "the handler is not told to stop")
+        raise Release
+
+    worker = Worker(q, handler)
+    assert (worker.run(), worker.given_back) == (1, 0)
+    task = q.pop().task
+    assert task is not None
+    assert (task.attempt, task.deliveries) == (1, 2)
+
+
+@engines
 def test_reject_buries(q: DPQ[Any]) -> None:
     """`Reject(reason)` is the last word on a task."""
     q.push("a")
@@ -773,6 +804,53 @@ def test_an_interrupt_ends_the_worker(q: DPQ[Any], gate: Gate) -> None:
     assert worker.stopping
     assert q.stats().ready == 1
     gate.open()
+
+
+def test_time_limits_of_the_program_leave_nothing_behind(
+    q: DPQ[Any], gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What signal handlers raise in the main thread, also while the worker ends, reaches the caller
+    of `run`; what runs and what was fetched ahead goes back, uncounted, and is extended no more."""
+    q.push_many(Push(payload=n) for n in range(4))
+    worker = Worker(q, gate, concurrency=1, prefetch=3, grace=PATIENCE)
+    limits: list[TimeLimit] = []
+
+    def limit(*_: object) -> None:
+        limits.append(TimeLimit("the caller's own"))
+        raise limits[-1]
+
+    def interrupt() -> None:
+        gate.wait_for(1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_for(lambda: limits and worker.stopping, lambda: limits)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    monkeypatch.setattr(worker, "_finish", partial(late, worker._finish, limits))
+    before = signal.signal(signal.SIGUSR1, limit)
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    try:
+        with pytest.raises(TimeLimit) as raised:
+            worker.run()
+        interrupter.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert raised.value in limits
+    stats = q.stats()
+    assert (stats.ready, stats.invisible, stats.dead) == (4, 0, 0)
+    assert q._leases._held == {}
+    assert {task.attempt for task in q.peek(4)} == {1}
+    gate.open()
+
+
+class TimeLimit(Exception):
+    """The caller's own time limit, as those of RQ and Celery are."""
+
+
+def late(finish: Callable[[Any], None], limits: list[Any], threads: Any) -> None:
+    """Go on with the end of a worker when the second limit has struck."""
+    wait_for(lambda: len(limits) > 1, lambda: limits)
+    finish(threads)
 
 
 # Draining
@@ -1175,3 +1253,75 @@ def test_a_storm_of_429_stays_within_the_limits(q: DPQ[Any], start: Start) -> No
         times.sort()
         assert all(b - a >= 0.499 for a, b in zip(times, times[10:], strict=False)), times
     assert q.check() == []
+
+
+# What a single task says
+
+
+@engines
+@pytest.mark.parametrize("options", [{}, {"time_limit": 1000}], ids=repr)
+def test_a_task_has_a_time_limit_of_its_own(make: Make, start: Start, options: Any) -> None:
+    """It holds without a limit of the worker, and before one; the others run on."""
+    q = make(backoff=Backoff(base=100, jitter=0))
+    task_id = q.push("slow", priority=9, time_limit=0.1)
+    q.push("quick")
+    end = threading.Event()
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == "slow":
+            end.wait(PATIENCE)
+
+    worker = Worker(q, handler, **options)
+    running = start(worker)
+    wait_for(lambda: q.get(task_id).attempt == 2, lambda: f"{q.get(task_id)}")
+    assert q.get(task_id).last_error == "TimeoutError: ran longer than 0.1 s"
+    end.set()
+    wait_for(lambda: q.stats().acked == 1, lambda: f"{q.stats()}")
+    worker.stop()
+    running.result(PATIENCE)
+
+
+@engines
+def test_a_worker_says_each_task_and_sums_up(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG a line for each handler that ends; at INFO one for the run; never a payload."""
+    ids = [q.push("secret"), q.push("secret", max_attempts=1)]
+    caplog.set_level(logging.DEBUG, logger="dpq")
+
+    def handler(task: Task[Any]) -> None:
+        if task.id == ids[1]:
+            raise Reject("no")
+
+    worker = Worker(q, handler, name="w")
+    worker.drain()
+    lines = [record.getMessage() for record in caplog.records]
+    each = [line for line in lines if line.startswith(f"{q.queue_name}: task") and " in " in line]
+    assert [line.split(" in ")[0] for line in each] == [
+        f"{q.queue_name}: task {ids[0]}, attempt 1 of 10: done",
+        f"{q.queue_name}: task {ids[1]}, attempt 1 of 1: Reject",
+    ]
+    [summary] = [line for line in lines if line.startswith("w: handled")]
+    assert summary.startswith("w: handled 2 in ")
+    assert summary.endswith(" s: 1 done, 1 Reject; gave back 0")
+    assert "secret" not in caplog.text
+
+
+def test_a_closed_queue_says_so(server: Server, redis: Redis, queue_name: str) -> None:
+    """One that has opened its client, whatever is called, and also a worker's run; another object
+    goes on."""
+    q = DPQ.from_url(server.url, queue_name)
+    task_id = q.push("a")
+    q.close()
+    for call in (
+        lambda: q.push("b"),
+        lambda: q.pop(),
+        lambda: q.stats(),
+        lambda: q.get(task_id),
+        lambda: next(q.leases()),
+        lambda: Worker(q, print).drain(),
+    ):
+        with pytest.raises(ConfigurationError, match=f"queue '{queue_name}' is closed"):
+            call()
+    q.close()
+    with DPQ[Any](redis, queue_name) as other:
+        assert other.pop().task is not None
+        other.drop()

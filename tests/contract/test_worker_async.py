@@ -31,6 +31,7 @@ from dpq import (
     Push,
     RateLimited,
     Reject,
+    Release,
     Retry,
     Task,
     Tasks,
@@ -39,7 +40,7 @@ from dpq import (
 )
 from dpq.server import Server
 
-PATIENCE = 20.0  # seconds until a test gives up
+PATIENCE = 120.0  # seconds until a test gives up
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
 
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
@@ -273,6 +274,29 @@ def test_it_holds_what_it_runs(play: Any, prefetch: int) -> None:
 
 
 @engines
+@pytest.mark.parametrize("prefetch", [0, 6])
+def test_no_more_handlers_run_than_may(play: Any, prefetch: int) -> None:
+    """At most `concurrency` handlers run at once, however many tasks are there to be run."""
+    running, seen = 0, []
+
+    async def handler(task: Task[Any]) -> None:
+        nonlocal running
+        running += 1
+        seen.append(running)
+        for _ in range(task.payload % 3 + 1):
+            await asyncio.sleep(0)
+        running -= 1
+
+    async def scene(q: Queue) -> None:
+        await q.push_many(Push(n) for n in range(30))
+        await AsyncWorker(q, handler, concurrency=3, prefetch=prefetch).drain()
+
+    play(scene)
+    assert len(seen) == 30
+    assert max(seen) == 3
+
+
+@engines
 def test_prefetched_tasks_go_back_uncounted(play: Any) -> None:
     """What has not begun at a stop is as it was: the same order, the same attempt."""
 
@@ -435,6 +459,11 @@ def test_how_a_handler_ends_says_what_becomes_of_its_task(play: Any) -> None:
         await run_once(q, Retry(50, reason="not yet"))
         task = await q.get(again)
         assert (task.attempt, task.last_error) == (2, "not yet")
+
+        back = await q.push("b", priority=8)
+        await run_once(q, Release(50))
+        task = await q.get(back)
+        assert (task.attempt, task.deferrals, task.last_error) == (1, 0, None)
 
         limited = await q.push("c", priority=7, group="g")
         await run_once(q, RateLimited(100))
@@ -1199,5 +1228,40 @@ def test_a_storm_of_429_stays_within_the_limits(play: Any) -> None:
             times.sort()
             assert all(b - a >= 0.499 for a, b in zip(times, times[10:], strict=False)), times
         assert await q.check() == []
+
+    play(scene)
+
+
+@engines
+@pytest.mark.parametrize("options", [{}, {"time_limit": 1000}], ids=repr)
+def test_a_task_has_a_time_limit_of_its_own(play: Any, options: Any) -> None:
+    """It holds without a limit of the worker, and before one."""
+
+    async def scene(q: Queue) -> None:
+        task_id = await q.push("slow", time_limit=0.1)
+
+        async def handler(task: Task[Any]) -> None:
+            worker.stop()
+            await asyncio.sleep(PATIENCE)
+
+        worker = AsyncWorker(q, handler, **options)
+        await worker.run()
+        task = await q.get(task_id)
+        assert (task.attempt, task.last_error) == (2, "TimeoutError: ran longer than 0.1 s")
+
+    play(scene, backoff=Backoff(base=100, jitter=0))
+
+
+def test_a_closed_queue_says_so(play: Any, server: Server) -> None:
+    """As the blocking one does."""
+
+    async def scene(q: Queue) -> None:
+        other = AsyncDPQ.from_url(server.url, q.queue_name)
+        await other.push("a")
+        await other.close()
+        for call in (other.push("b"), other.pop(), other.stats(), other.size(), other.drop()):
+            with pytest.raises(ConfigurationError, match="is closed"):
+                await call
+        assert (await q.pop()).task is not None
 
     play(scene)

@@ -28,7 +28,7 @@ from dpq import (
     _wait,
 )
 
-SOON = 20.0
+SOON = 50.0
 """Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""
 
 Drain = Callable[..., Any]

@@ -21,14 +21,16 @@ import pytest
 import typer
 from redis import Redis
 from rich.console import Console
+from rich.text import Text
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
-from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState
-from dpq._keys import key_of
+from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
+from dpq._keys import REGISTRY, key_of
 from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
+from dpq.cli._shell import loud_first
 from dpq.server import Server
 
 Run = Callable[..., Result]
@@ -110,14 +112,24 @@ def told(result: Result) -> str:
 
 def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> None:
     """Every option of push reaches the task, and stdout is its id alone."""
-    result = run(
-        *("push", '{"a": [1, null]}', "--priority", 2**53 + 1, "--delay", 100, "--group", "g"),
-        *("--key", "k", "--max-attempts", 3, "--expires-in", 500, "--cost", 7),
-    )
+    options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}
+    options |= {"--key": "k", "--max-attempts": 3, "--expires-in": 500, "--cost": 7}
+    options |= {"--visibility": 90, "--time-limit": 2.5}
+    (push,) = (command for words, command in commands() if words == ("push",))
+    known = {option.opts[-1] for option in push.params if option.param_type_name == "option"}
+    where = {"--url", "--queue", "--partitions", "--file", "--full"}
+    elsewhere = {"--on-duplicate", "--every", "--cron", "--timezone"}  # tests of their own
+    assert known - where - elsewhere == options.keys()
+
+    result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
     task = q.get(result.stdout.strip())
+    enqueued, expires = q.redis.hget(key_of(q.queue_name, "meta"), task.id).split()[10:12]
+    assert int(expires) - int(enqueued) == 500_000
+    assert (task.visible_until - task.enqueued_at).total_seconds() == 100
     assert result.stdout == f"{task.id}\n"
     assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
     assert (task.group, task.key, task.max_attempts, task.cost) == ("g", "k", 3, 7)
+    assert (task.visibility, task.time_limit) == (90, 2.5)
 
 
 @pytest.mark.parametrize(
@@ -367,6 +379,25 @@ def test_a_holder_settles_its_delivery(
         assert task.reason == "broken"
 
 
+def test_an_ack_of_what_is_gone_meanwhile_says_so(
+    run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else takes the task away between the look and the ack: nothing was finished here."""
+    q.push(1)
+    task = q.pop().task
+    look = DPQ.get
+
+    def look_and_lose(self: DPQ, task_id: str) -> Any:
+        found = look(self, task_id)
+        q.cancel(task_id)
+        return found
+
+    monkeypatch.setattr(DPQ, "get", look_and_lose)
+    result = run("ack", task.id, task.token, code=1)
+    assert "is gone" in told(result)
+    assert "finished" not in told(result).replace("finished or cancelled", "")
+
+
 @pytest.mark.parametrize("action", ["ack", "fail", "release", "rate-limited", "bury", "extend"])
 def test_a_stale_token_or_a_lost_task_changes_nothing(run: Run, q: DPQ, action: str) -> None:
     """With an old token or an unknown id a command fails, in one line, and changes nothing."""
@@ -488,6 +519,82 @@ def test_queues_lists_all_known(run: Run, url: str, q: DPQ) -> None:
         other.drop()
 
 
+@pytest.fixture
+def odd_queues(q: DPQ) -> Iterator[list[str]]:
+    """Queues that cannot be looked at, each for another reason; beside one that can."""
+    q.push(1)
+    newer, unreadable, broken = (f"{q.queue_name}-{n}" for n in range(3))
+    for each in (newer, unreadable, broken):
+        with DPQ(q.redis, each) as other:
+            other.push(1)
+    q.redis.hset(key_of(newer, "conf"), "format", 99)
+    q.redis.hset(key_of(unreadable, "conf"), "partitions", "many")
+    q.redis.delete(key_of(broken, "delayed"), key_of(broken, "workers"))
+    q.redis.set(key_of(broken, "delayed"), "x")
+    q.redis.set(key_of(broken, "workers"), "x")
+    q.redis.sadd(REGISTRY, "a{b", b"\xff")
+    yield [newer, unreadable, broken, "a{b", "\\xff"]
+    q.redis.srem(REGISTRY, "a{b", b"\xff", newer, unreadable, broken)
+    q.redis.delete(*(key for each in (newer, unreadable, broken) for key in keys(q.redis, each)))
+
+
+def keys(redis: Redis, name: str) -> list[bytes]:
+    return redis.keys(f"dpq:{{{name}}}:*")
+
+
+@pytest.mark.parametrize("command", ["queues", "workers"])
+def test_a_queue_that_cannot_be_looked_at_hides_no_other(
+    run: Run, q: DPQ, odd_queues: list[str], command: str
+) -> None:
+    """Each queue has its answer or its error, on a line of its own; with an error the end is 1."""
+    q._run(q._commands.beat("w", "bees", "host", 1, 2, 3, 4.0))
+    result = run(command, "--json", code=1)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    errors = {line["queue"]: line["error"] for line in lines if "error" in line}
+    assert sorted(errors) == sorted(odd_queues)
+    assert "format 99" in errors[odd_queues[0]]
+    assert "partitions" in errors[odd_queues[1]]
+    assert "WRONGTYPE" in errors[odd_queues[2]]
+    if command == "queues":
+        assert [line["ready"] for line in lines if line["queue"] == q.queue_name] == [1]
+    else:
+        assert [line["queues"] for line in lines if "error" not in line] == [[q.queue_name]]
+    shown = run(command, code=1)
+    assert "5 of " in shown.stderr
+    for name in (*odd_queues, q.queue_name if command == "queues" else "bees"):
+        assert name in shown.stdout + shown.stderr
+
+
+def test_many_queues_over_one_connection(run: Run, q: DPQ, url: str) -> None:
+    """However many queues there are: one connection for all, and one look at the server."""
+    q.push(1)
+    others = [DPQ(q.redis, f"{q.queue_name}-{n}") for n in range(30)]
+    for other in others:
+        other.push(1)
+    for command in ("queues", "workers"):
+        q.redis.config_resetstat()
+        run(command)
+        assert q.redis.info("stats")["total_connections_received"] <= 3
+        assert q.redis.info("commandstats")["cmdstat_info"]["calls"] <= 3  # of this test two
+    for other in others:
+        other.drop()
+        other.close()
+
+
+def test_register(run: Run, q: DPQ, name: str) -> None:
+    """A queue is made and known before anybody pushes; its name can be taken out again."""
+    second = f"{name} of a name with spaces"
+    assert run("register").stderr == f"registered {name!r}\n"
+    run("register", name, second)
+    assert {name, second} <= set(known_queues(q.redis))
+    assert q.stats().ready == 0
+    q.push(1)
+    assert "no longer" in run("register", "--remove", name, second, "a{b").stderr
+    assert not {name, second} & set(known_queues(q.redis))
+    assert q.size() == 1
+    DPQ(q.redis, second).drop()
+
+
 def test_check_tells_problems(run: Run, q: DPQ) -> None:
     """A sound queue is 0 and silence on stdout; a damaged one is 1 and a line for each problem."""
     task_id = q.push(1)
@@ -527,10 +634,21 @@ def test_a_paused_queue_gives_nothing_until_resume(run: Run, q: DPQ) -> None:
         run("release", *line_of(one(run("pop"))))
 
 
-@pytest.mark.parametrize(
-    "words",
-    [("purge",), ("purge", "--drop"), ("dead", "purge", "--all"), ("purge", "--state", "ready")],
-)
+DELETING = [
+    ("purge",),
+    ("purge", "--drop"),
+    ("dead", "purge", "--all"),
+    ("purge", "--state", "ready"),
+]
+
+
+def test_all_that_ask_for_yes_are_tried() -> None:
+    """Each command that has --yes is among those that the test below tries without it."""
+    asking = {words for words, command in commands() if "yes" in {p.name for p in command.params}}
+    assert asking == {words[: 1 + (words[0] == "dead")] for words in DELETING}
+
+
+@pytest.mark.parametrize("words", DELETING)
 def test_nothing_is_deleted_without_yes(run: Run, q: DPQ, words: tuple[str, ...]) -> None:
     """Without --yes a deleting command is wrong usage, says so, and deletes nothing."""
     bury(q)
@@ -630,6 +748,8 @@ WORDS = {
     "3/500ms": RateLimit(3, 0.5),
     "1000000/90s": RateLimit(1_000_000, 90),
     "10/s,burst=5": RateLimit(10, 1, 5),
+    "10/s,slack=0.05": RateLimit(10, 1, slack=0.05),
+    "10/s,burst=5,slack=0": RateLimit(10, 1, 5, slack=0),
     "5/s,adaptive=1:20": RateLimit(5, 1, adaptive=Adaptive(1, 20)),
     "5/s,adaptive=0.5:20:2.5": RateLimit(5, 1, adaptive=Adaptive(0.5, 20, 2.5)),
     "9/s,burst=5,reserve=4:-1.5": RateLimit(9, 1, 5, Reserve(4, -1.5)),
@@ -903,32 +1023,46 @@ def test_a_bad_argument_is_wrong_usage(url: str, words: tuple[str, ...]) -> None
     assert "Traceback" not in result.stderr
 
 
-def commands() -> list[list[str]]:
-    top = "push pop ack fail release rate-limited bury extend peek get why stats queues check"
-    top += " worker workers"
-    more = "update cancel pause resume purge promote scripts scheduler doctor"
-    nested = {
-        "limit": "set list clear",
-        "group": "list show close open",
-        "dead": "list replay purge",
-    }
-    words = [[word] for word in f"{top} {more}".split()]
-    return [
-        *words,
-        *([name] for name in nested),
-        *([name, word] for name, below in nested.items() for word in below.split()),
-    ]
+def commands(
+    group: Any = None, words: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that the program has, and every group of commands, with its words."""
+    group = group or typer.main.get_command(app)
+    for name, command in group.commands.items():
+        yield (*words, name), command
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
 
 
-@pytest.mark.parametrize("words", commands(), ids=" ".join)
-def test_every_command_explains_itself(words: list[str]) -> None:
-    """--help names what the command does, its options, their defaults and environment variables."""
-    result = CliRunner().invoke(app, [*words, "--help"])
+def plain(markup: str) -> str:
+    """A help as it is shown, in one line."""
+    return " ".join(Text.from_markup(markup).plain.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [pytest.param(*each, id=" ".join(each[0])) for each in commands()],
+)
+def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> None:
+    """--help says what the command and each of its options do, and names what else sets them."""
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "10000"})
     assert result.exit_code == 0
-    assert "Usage: " in result.stdout
-    if words not in (["limit"], ["group"], ["dead"]):
-        assert "DPQ_URL" in result.stdout
-        assert "redis://localhost:6379/0" in result.stdout
+    shown = " ".join(re.sub("[│╭╮╰╯─]", " ", result.stdout).split())
+    assert "Usage: " in shown
+    assert plain(command.help.split("\n\n")[0]) in shown
+    for option in command.params:
+        if getattr(option, "hidden", False):  # the program gives it to itself
+            continue
+        assert plain(option.help) in shown, option.name
+        assert option.param_type_name == "argument" or option.opts[-1] in shown
+        if option.envvar:
+            assert f"[env var: {option.envvar}]" in shown
+        if option.default not in (None, False, ()) and option.show_default is True:
+            default = getattr(option.default, "value", option.default)
+            assert f"[default: {default}]" in shown, option.name
+    if not hasattr(command, "commands") and words != ("demo",):  # which has a server of its own
+        assert {"DPQ_URL"} <= {option.envvar for option in command.params}
+        assert "[default: redis://localhost:6379/0]" in shown
 
 
 def test_the_help_is_enough_to_start() -> None:
@@ -1035,3 +1169,76 @@ def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
     )
     assert f"The same as a picture: {png}" in done.stdout
     assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+# Ways out, and what is said on the way
+
+
+def test_a_missing_server_names_the_way_out() -> None:
+    """A refused connection says how to do without a Redis, and does not show a traceback."""
+    result = CliRunner().invoke(app, ["--url", "redis://127.0.0.1:1", "stats"])
+    assert result.exit_code == 1
+    assert "no Redis here?" in result.stderr
+    assert "--url embedded:./queue" in result.stderr
+
+
+def test_a_throw_away_queue_is_told(q: DPQ) -> None:
+    """A push into `embedded:` warns that the queue ends with the command; others do not."""
+    result = CliRunner().invoke(app, ["push", "--url", "embedded:", "1"])
+    assert result.exit_code == 0
+    assert "ends with this command" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "first", "rest"),
+    [
+        (["stats", "-v"], ["-v"], ["stats"]),
+        (["worker", "m:t", "--drain", "-vv"], ["-vv"], ["worker", "m:t", "--drain"]),
+        (["-v", "stats", "--verbose"], ["-v", "--verbose"], ["stats"]),
+        (["fail", "id", "1", "--error", "-v"], [], ["fail", "id", "1", "--error", "-v"]),
+        (["pop", "--wait", "-v"], ["-v"], ["pop", "--wait"]),
+        (["push", "--", "-v"], [], ["push", "--", "-v"]),
+        (["get", "-vx"], [], ["get", "-vx"]),
+    ],
+)
+def test_verbose_may_stand_behind_the_command(
+    words: list[str], first: list[str], rest: list[str]
+) -> None:
+    """Wherever it stands; but what is the value of an option, or behind `--`, is none."""
+    assert loud_first(words, {"--error", "--wait"}) == first + rest
+
+
+def test_verbose_behind_a_command_is_heard(run: Run) -> None:
+    """A command takes it without a usage error, nested ones too."""
+    run("stats", "-v")
+    run("limit", "list", "-vv")
+
+
+def test_a_key_and_a_cost_on_the_command_line(run: Run, q: DPQ) -> None:
+    """`get --key` shows the task, `update --cost` changes what it takes of limits."""
+    task_id = q.push("a", key="k")
+    run("update", "--key", "k", "--cost", "5")
+    shown = json.loads(run("get", "--key", "k").stdout)
+    assert (shown["id"], shown["cost"]) == (task_id, 5)
+
+
+def test_peek_pages_on(run: Run, q: DPQ) -> None:
+    """Each full page names the command of the next one."""
+    ids = [q.push(n, priority=-n) for n in range(5)]
+    first = run("peek", "-n", "2", "--json")
+    [after] = re.findall(r"--after=(\S+)", first.stderr)
+    second = run("peek", "-n", "3", f"--after={after}", "--json")
+    seen = [json.loads(line)["id"] for line in (first.stdout + second.stdout).splitlines()]
+    assert seen == ids
+    [after] = re.findall(r"--after=(\S+)", second.stderr)
+    assert "no task is ready" in run("peek", f"--after={after}").stderr
+
+
+def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to install, before anything is begun."""
+    monkeypatch.setattr("dpq.server._candidates", lambda: iter(()))
+    monkeypatch.delenv("DPQ_REDIS_SERVER", raising=False)
+    result = CliRunner().invoke(app, ["demo"])
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert "pip install" in result.stderr

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -19,9 +20,16 @@ from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 from dpq import DPQ, ConfigurationError, Worker
-from dpq.cli import app
-from dpq.cli._processes import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Child
+from dpq.cli import _processes, app
+from dpq.cli._processes import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    MOST_STARTS,
+    Child,
+    Parent,
+)
 from dpq.cli._reload import SourceWatch, sources_of
+from dpq.cli._shell import Failed
 from dpq.cli._target import is_async, load
 from dpq.server import Server
 
@@ -341,7 +349,7 @@ def test_the_first_signal_lets_handlers_finish(
     assert process.stderr
     wait_for(lambda: f"{number.name}, stopping" in process.stderr.readline(), lambda: "")
     (here / "go").touch()
-    assert "handled {'done': 1}" in told(process)
+    assert re.search(r"handled 1 in [0-9.]+ s: 1 done; gave back 0", told(process))
     assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
 
 
@@ -450,6 +458,81 @@ def test_the_pause_grows_and_begins_anew() -> None:
     assert pauses[-2:] == [LONGEST_PAUSE_SECONDS] * 2
     child._began -= 100
     assert child.wait_longer() == FIRST_PAUSE_SECONDS
+
+
+def test_files_of_the_current_directory_are_not_run_instead(
+    url: str, q: DPQ, here: Path, name: str
+) -> None:
+    """A redis.py, queue.py or dpq.py beside the handlers is neither imported nor run by a child."""
+    for each in ("redis", "queue", "dpq", "typer", "threading"):
+        (here / f"{each}.py").write_text(f"open('{each} was run', 'w'); raise SystemExit(0)")
+    named(q, "plain")
+    command = [sys.executable, "-P", "-m", "dpq", "worker", "shop:until_told", "--reload"]
+    with subprocess.Popen(
+        [*command, "--processes=1", "--queue", name, "--url", url],
+        cwd=here,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            wait_for(lambda: (here / "begun").exists() or process.poll() is not None, q.stats)
+            (here / "go").touch()
+            wait_for(lambda: q.stats().acked or process.poll() is not None, q.stats)
+            process.terminate()
+            told(process)
+        finally:
+            process.kill()
+    assert q.stats().acked == 1
+    assert not list(here.glob("* was run"))
+
+
+def run_parent(monkeypatch: pytest.MonkeyPatch, *made: Child) -> int:
+    """Look after children, without a pause between two starts."""
+    monkeypatch.setattr(_processes, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(_processes, "LONGEST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(_processes, "POLL_SECONDS", 0.001)
+    return Parent(made, grace=1).run()
+
+
+def child(code: str) -> Child:
+    """A place for a process that runs code, and may `report`."""
+    report = "import os, sys\ndef report(line): os.write(int(sys.argv[1].split('=')[1]), line)\n"
+    return Child([sys.executable, "-S", "-c", report + code], os.environ)
+
+
+def test_children_that_never_begin_end_the_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a few starts without a beat the parent fails, and repeats what the child said."""
+    dying = child("report(b'said no such user\\n')\nsys.exit(1)")
+    waiting = child("import time; time.sleep(600)")
+    with pytest.raises(Failed, match=r"ended with 1 before its first heartbeat, .*no such user"):
+        run_parent(monkeypatch, dying, waiting)
+    assert (dying.starts, waiting.starts) == (MOST_STARTS, 1)
+    assert waiting.process is None  # it was told to end, too
+
+
+def test_one_that_says_nothing_is_told_by_how_it_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child that a signal kills before its first beat counts as well."""
+    with pytest.raises(Failed, match=r"died by SIGKILL before .*after the other$"):
+        run_parent(monkeypatch, child("os.kill(os.getpid(), 9)"))
+
+
+def test_one_beat_is_enough_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where a child has worked, it or another may die any number of times: work goes on."""
+    path = str(tmp_path / "starts")
+    dying = f"report(b'beat\\n')\nsys.exit(open({path!r}, 'a').write('x') and "
+    dying += f"os.stat({path!r}).st_size < {MOST_STARTS + 2})"
+    made = child(dying)
+    assert run_parent(monkeypatch, made) == 0
+    assert made.starts > MOST_STARTS + 1
+
+
+def test_a_worker_without_a_server_ends_with_its_error(start: Start, tmp_path: Path) -> None:
+    """`dpq worker --processes` fails as the single process does, and says why in its last line."""
+    process = start("shop:plain", "--processes", 1, "--url", f"unix://{tmp_path}/no", where=False)
+    last = told(process, code=1).rstrip().splitlines()[-1]
+    assert last.startswith("error: process ")
+    assert re.search(r"before its first heartbeat, as 4 .* said: .*Error 2 connecting to /", last)
 
 
 def test_a_password_is_in_no_command_line(start: Start, url: str, q: DPQ, name: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ
+from dpq import DPQ, Backoff, Worker
 from dpq.cli import app
 from dpq.server import Server
 
@@ -33,19 +33,29 @@ class NoMorePages(BaseException):
 
 
 class Host:
-    """Stands in for `requests.get`: a 429 first, then a page, then the reader has seen enough."""
+    """Stands in for `requests`: a 429, an error, a page; then the reader has seen enough."""
+
+    RequestException = ConnectionAbortedError
 
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def get(self, url: str) -> SimpleNamespace:
+    def get(self, url: str, timeout: float) -> SimpleNamespace:
         """Answer like the host of the documents."""
         self.asked.append(url)
         if len(self.asked) == 1:
             return SimpleNamespace(status_code=429, headers={"Retry-After-Ms": "30"}, text="")
-        if len(self.asked) == 3:
+        if len(self.asked) == 4:
             raise NoMorePages
-        return SimpleNamespace(status_code=200, headers={}, text="a page")
+        if len(self.asked) == 2:
+            return SimpleNamespace(status_code=500, headers={}, raise_for_status=self.broken)
+        return SimpleNamespace(
+            status_code=200, headers={}, text="a page", raise_for_status=lambda: None
+        )
+
+    def broken(self) -> None:
+        """Raise as requests does for an answer that is no page."""
+        raise self.RequestException("500 Server Error")
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -90,17 +100,20 @@ def run(code: str, names: dict[str, Any], url: str) -> None:
 
 
 @pytest.mark.parametrize("text", [GUIDE, section(README, "Limits")], ids=["guide", "readme"])
-def test_the_program_asks_as_it_says(text, url, host, session, capsys):
-    """The scraper's ten lines defer at a 429, uncounted, ask again, and go on in priority order."""
+def test_the_program_asks_as_it_says(text, url, host, session, capsys, monkeypatch):
+    """The scraper's ten lines defer at a 429, uncounted, ask again after an error, and go on in
+    priority order; whatever ends them, no page is lost."""
+    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.01)
     program = blocks(text, "python")[0]
     with pytest.raises(NoMorePages):
         run(program, session, url)
     best, rest = "https://api.example/best", "https://api.example/rest"
-    assert host.asked == [best, best, rest]
+    assert host.asked == [best, best, best, rest]
     assert capsys.readouterr().out == "a page\n"
     [left] = session["q"].peek(state="waiting")  # interrupted: back, behind the limit
     assert (left.key, left.attempt, left.deferrals) == ("/rest", 1, 0)
-    assert session["q"].stats().deferred == 1
+    stats = session["q"].stats()
+    assert (stats.deferred, stats.failed, stats.acked) == (1, 1, 1)
     [limit] = [state for state in session["q"].limits() if state.group == "api.example"]
     assert (limit.windows[0].rate, limit.waiting, limit.in_flight) == (10, 1, 0)
 
@@ -168,7 +181,7 @@ def test_every_command_of_the_guide_runs(url, session):
         words = [task_id if word == "ID" else word for word in words]
         result = CliRunner().invoke(app, words, env={"DPQ_URL": url, "DPQ_QUEUE": "shell"})
         assert (name, result.exit_code) == ("dpq", 0), f"{line}: {result.output}"
-    assert {state.group for state in queue.limits()} == {None, "*", "shop.example"}
+    assert {state.group for state in queue.limits()} == {None, "*", "shop.example", "far.example"}
 
 
 def test_every_block_of_named_tasks_runs(url, session, capsys):
@@ -202,6 +215,29 @@ def test_every_block_of_workers_runs(url, session, capsys):
     assert "unknown task 'cuont'" in printed
     assert "'not by this program'" in printed
     assert "fetched https://api.example/\n" in printed
+
+
+def test_a_worker_of_the_guide_that_is_stopped_loses_no_page(url, session):
+    """The guide's long handler gives its task back when its worker is to stop: nothing of it is
+    gone, no attempt is counted, and it begins anew."""
+    for code in blocks(WORKERS, "python")[:2]:
+        run(code, session, url)
+    mails, printed = session["mails"], []
+    mails.push({"task": "count", "pages": 10})
+    worker = Worker(mails, {"count": session["count"]})
+
+    def shown(*words: Any) -> None:
+        printed.append(words)
+        if len(printed) == 4:
+            worker.stop()
+
+    session["print"] = shown
+    worker.run()
+    assert len(printed) == 4
+    [left] = mails.peek()
+    assert (left.payload["task"], left.attempt, left.deliveries) == ("count", 1, 1)
+    Worker(mails, {"count": session["count"]}).drain()
+    assert printed[4:] == [("page", page) for page in range(10)]
 
 
 def test_the_block_of_scaling_runs(url, session, capsys):

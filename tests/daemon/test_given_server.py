@@ -55,8 +55,11 @@ def test_what_is_left_or_gone_is_told(somebodys: Server, client: Redis) -> None:
 
 def test_a_server_that_does_not_answer_is_told() -> None:
     """A URL that leads nowhere, or is none, ends the run before any test."""
-    for url in ("unix:///nonexistent/s.sock", "nonsense"):
-        with pytest.raises(pytest.UsageError, match=url):
+    for url, why in (
+        ("unix:///nonexistent/s.sock", "/nonexistent/s.sock"),
+        ("nonsense", "redis://"),
+    ):
+        with pytest.raises(pytest.UsageError, match=why):
             Given.open(options(), url)
 
 

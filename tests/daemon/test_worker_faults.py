@@ -1,7 +1,7 @@
 """Workers under faults, with real processes: what a fault does to tasks, and nothing else does.
 
 Leases are long here unless it is said: none runs out because a machine is slow, so a redelivery has
-another reason, which the test knows. `make soak-tests` runs the long versions.
+another reason, which the test knows. `make test-all` runs the long versions.
 """
 
 import os
@@ -27,7 +27,7 @@ from support import PATIENCE_S, wait_for
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, TaskState, Worker
 from dpq._commands import Commands
 from dpq._leases import Leases
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server, find_binary
 from dpq.testing import assert_conserved, crash, let_leases_expire
 
 LONG_S = 600.0
@@ -35,7 +35,7 @@ LONG_S = 600.0
 
 SOAK = settings.get_current_profile_name() == "soak"
 
-soak = pytest.mark.skipif(not SOAK, reason="make soak-tests")
+soak = pytest.mark.skipif(not SOAK, reason="make test-all")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,7 @@ def crew(all_hands: Crew) -> Iterator[Crew]:
 @pytest.fixture
 def first_url(start_server: Callable[[str], Server]) -> str:
     """The server that DPQ itself would choose."""
-    first = find_all_binaries()[0]
+    first = find_binary()
     return start_server(f"{first.family}-{first.version.rpartition('.')[0]}").url
 
 

@@ -21,7 +21,7 @@ from dpq.server import find_binary
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 
 SOAK = settings.get_current_profile_name() == "soak"
-soak = pytest.mark.skipif(not SOAK, reason="make soak-tests")
+soak = pytest.mark.skipif(not SOAK, reason="make test-all")
 waitaof = pytest.mark.skipif(not has_waitaof(find_binary()), reason="no WAITAOF")
 
 AOF = {"appendonly": "yes"}

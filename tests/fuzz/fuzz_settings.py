@@ -1,4 +1,4 @@
-"""The fuzzers' settings: seconds in the suite, always the same; long with `make soak-tests`."""
+"""The fuzzers' settings: seconds in the suite, always the same; long with `make test-all`."""
 
 from hypothesis import HealthCheck, Phase, settings
 

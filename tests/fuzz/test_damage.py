@@ -29,6 +29,7 @@ from dpq import (
     known_queues,
 )
 from dpq._keys import PARTS, REGISTRY, key_of
+from dpq.limits import read_rules
 from dpq.server import Server
 from dpq.testing import Clock
 
@@ -274,6 +275,68 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
     assert not left, (what, q.check())
     assert isinstance(q.check(), list)
     q.stats()
+
+
+def is_readable(text: bytes) -> bool:
+    """Is it a limit, though perhaps another one?"""
+    try:
+        return bool(read_rules(text.decode()))
+    except (ValueError, LookupError, TypeError):
+        return False
+
+
+UNREADABLE = odd_bytes.filter(lambda text: not is_readable(text))
+
+settings_damages = st.one_of(
+    st.tuples(st.just("empty"), st.sampled_from(["conf", "limits"]), st.none(), st.none()),
+    st.tuples(st.just("lose"), st.sampled_from(["conf", "limits"]), st.integers(0, 40), st.none()),
+    st.tuples(
+        st.just("field"), st.sampled_from(["conf", "limits"]), st.integers(0, 40), UNREADABLE
+    ),
+    st.tuples(
+        st.just("new field"), st.sampled_from(["conf", "limits", "stats"]), odd_bytes, UNREADABLE
+    ),
+    st.tuples(st.just("type"), st.sampled_from(["conf", "limits"]), st.none(), odd_bytes),
+)
+"""One thing that happens to what people have set; what was granted is left as it is."""
+
+CALLS = ["check", "repair", "limits", "promote", "stats", "push", "anew", "resume", "groups"]
+
+
+@examples(80)
+@given(
+    st.sampled_from([None, "g", "*"]),
+    st.integers(0, 2),
+    settings_damages,
+    st.lists(st.sampled_from(CALLS), max_size=4),
+)
+@example(None, 1, ("empty", "conf", None, None), [])
+@example("g", 2, ("lose", "limits", 0, None), ["push", "repair"])
+def test_no_damage_of_settings_opens_a_limit(redis, scope, before, what, calls):
+    """Of two that may run in a minute never more do; a repair mends it, or says what it cannot."""
+    redis.flushall()
+    clock = Clock(NOW)
+    q: DPQ[Any] = DPQ(redis, NAME, clock=clock, default_visibility=1000)
+    q.set_limit(2, 60, 2, group=scope)
+    q.push_many([Push(n, group="g") for n in range(20)])
+    granted = len(q.pop_many(before)) if before else 0
+    gate = redis.hget(key_of(NAME, "conf"), "queue_gate")
+    damage(redis, *what)
+    lost = gate != redis.hget(key_of(NAME, "conf"), "queue_gate") if what[0] != "type" else True
+    if lost and what[0] in ("lose", "field", "new field"):
+        return  # the gate itself, which is no setting
+    for call in [*calls, "pop"]:
+        user: DPQ[Any] = DPQ(redis, NAME, clock=clock) if call == "anew" else q
+        if call == "push":
+            make(lambda: q.push(1, group="g"))
+        elif call not in ("anew", "pop"):
+            make(getattr(user, call))
+        clock.advance(3)
+        granted += len(make(lambda user=user: user.pop_many(20)) or [])
+        assert granted <= 2, make(q.check)
+    make(q.repair)
+    left = make(q.check) or []  # another format refuses it
+    assert {problem.kind for problem in left} <= {"limit cannot be read"}
 
 
 odd_numbers = st.one_of(

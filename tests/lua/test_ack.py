@@ -198,14 +198,15 @@ def test_of_a_task_that_runs_again_later(q, clock, probe, pause, state):
 
 
 def test_of_a_task_that_runs_again_in_lifo(q, clock, probe):
-    """In a LIFO queue a task that runs again comes before its equals."""
+    """In a LIFO queue a task that runs again comes before its equals, and after newer ones."""
     lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock)
     lifo.push("old", key="k")
     task = lifo.pop().task
     lifo.push("equal")
     lifo.push("new", key="k", on_duplicate="rerun")
     lifo.ack(task)
-    assert probe.drain() == ["new", "equal"]
+    lifo.push("newest")
+    assert probe.drain() == ["newest", "new", "equal"]
 
 
 @pytest.mark.parametrize("state", LEAVING)

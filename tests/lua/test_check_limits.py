@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from damage import LIMIT_DAMAGES, LONG, fill_limits
+from damage import LIMIT_DAMAGES, LONG, SETTINGS_DAMAGES, fill_limits, fill_settings
 
 from dpq import Problem, Push
 
@@ -22,6 +22,16 @@ def test_finds(q, probe, ids, plant: Callable):
     """Planted damage is reported with its kind, subject and detail, and nothing else is."""
     expected = plant(probe, ids)
     assert {(found.kind, found.subject, found.detail) for found in q.check()} == expected
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("plant", SETTINGS_DAMAGES, ids=lambda plant: plant.__name__)
+def test_finds_lost_settings(q, clock, probe, plant: Callable):
+    """Each setting and each limit that is lost, or cannot be read, is named, and nothing else."""
+    ids = fill_settings(probe, clock)
+    assert q.check() == []
+    expected = plant(probe, ids)
+    assert {(found.kind, found.subject) for found in q.check()} == expected
 
 
 def test_sound(q, clock, probe, ids):

@@ -2,8 +2,11 @@
 
 import math
 import random
+from collections import Counter
 
 import pytest
+
+from dpq import Push, RateLimit
 
 
 @pytest.fixture
@@ -69,6 +72,50 @@ def test_open_by_hand(q, probe, group):
     assert [task.payload for task in q.peek()] == ["g0"]
     assert probe.woken()
     assert "closed" not in probe.stored()
+
+
+@pytest.mark.parametrize("windows", [[(1, 10, 3)], [(2, 1, 2), (5, 60, 4)], [(0.5, 1, 1)]])
+@pytest.mark.parametrize("granted", [1, 2])
+@pytest.mark.parametrize("retry_after", [0.5, 60])
+def test_open_after_a_429(q, clock, probe, windows, granted, retry_after):
+    """Opened by hand, a group is where it would be without the 429: what was granted counts.
+
+    (Without a slack that is said it would have learned one from the 429.)
+    """
+    for group in ("429", "twin"):
+        q.set_limit([RateLimit(*window, slack=0) for window in windows], group=group)
+    q.push_many(Push(payload=n, group=group) for n in range(6) for group in ("429", "twin"))
+    for _ in range(granted):
+        q.pop_many(2)  # one of each group, as far as their limits let them
+    held = {task.group: task for task in q.peek(9, "invisible")}
+    q.rate_limited(held["429"], retry_after)
+    q.release(held["twin"])
+    assert not q.group("429").open
+    clock.advance(0.25)
+    q.delay_group("429", 0)
+    states = [q.group(group) for group in ("429", "twin")]
+    assert states[0].units_left == states[1].units_left
+    for _ in range(8):
+        counts = Counter(task.group for task in q.pop_many(12))
+        assert counts["429"] == counts["twin"]
+        clock.advance(0.5)
+
+
+def test_open_after_a_429_under_another_limit(q, clock, probe):
+    """It opens at the moment that is shown, which the end of the closing no longer puts off."""
+    q.set_limit(RateLimit(0.5, 1, 3, slack=0), group="g")
+    q.push_many(Push(n, group="g") for n in range(9))
+    task, *_ = q.pop_many(3, visibility=1000)
+    q.rate_limited(task, 0.25)
+    q.set_limit(RateLimit(1, 1, slack=0), group="g")
+    q.delay_group("g", 0)
+    shown = q.group("g").opens_at
+    assert q.next_event() == 2.0
+    clock.advance(1.999)
+    assert q.group("g").opens_at == shown
+    assert q.pop().task is None
+    clock.advance(0.001)
+    assert q.pop().task
 
 
 def test_open_what_is_open(q, probe, group):

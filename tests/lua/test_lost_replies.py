@@ -4,12 +4,14 @@ A proxy between client and server lets a script run, swallows its reply and cuts
 client sends the call again. It does so once, on DPQ's own connection, or twice, by the client too.
 """
 
+import ast
 import contextlib
+import inspect
 import select
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from redis import Redis
@@ -19,6 +21,7 @@ from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
 from dpq._keys import REGISTRY
+from dpq._registry import Sieve
 from dpq._scripts import script, script_names
 
 
@@ -136,6 +139,20 @@ def times(request) -> int:
 @pytest.fixture
 def lose(proxy, times):
     return lambda name: proxy.losing(name, times)
+
+
+def test_absent(server, q, lossy, lose):
+    """A look is safe to repeat: what is there stays, and only a name without anything goes."""
+    q.push("x")
+    q.redis.sadd(REGISTRY, q.queue_name)
+    with lose("absent"):
+        assert lossy._drive(Sieve().is_queue(q.queue_name)) is True
+    assert q.redis.sismember(REGISTRY, q.queue_name)
+    q.drop()
+    q.redis.sadd(REGISTRY, q.queue_name)
+    with lose("absent"):
+        assert lossy._drive(Sieve().is_queue(q.queue_name)) is False
+    assert not q.redis.sismember(REGISTRY, q.queue_name)
 
 
 def test_ack(server, q, probe, lossy, lose):
@@ -466,11 +483,10 @@ def test_repair_limits(server, q, probe, lossy, lose):
     """What the first call has mended is mended, and not named."""
     q.set_limit(1, 10, group="g")
     q.push("x", group="g")
-    probe.redis.hset(probe.key("gates"), "g", "nonsense")
+    probe.redis.hdel(probe.key("conf"), "gated")
     with lose("repair_limits"):
         assert lossy.repair() == []
-    assert q.pop().task is None
-    assert q.next_event() == 10
+    assert probe.redis.hexists(probe.key("conf"), "gated")
 
 
 def test_replay(server, q, probe, lossy, lose):
@@ -571,10 +587,20 @@ def test_why(server, q, lossy, lose):
         assert lossy.why(task_id) == "it is ready: next"
 
 
+def replies_lost_by(test: Callable[..., None]) -> set[str]:
+    """The scripts whose replies a test here loses, by what it says to `lose` or `losing`."""
+    tree = ast.parse(inspect.getsource(test))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    names = [(getattr(c.func, "id", "") or getattr(c.func, "attr", ""), c.args[:1]) for c in calls]
+    return {ast.literal_eval(args[0]) for name, args in names if name in ("lose", "losing")}
+
+
 @pytest.mark.parametrize("name", script_names())
 def test_no_script_is_left_out(name):
-    """Each script has its test here."""
-    assert f"test_{name}" in globals()
+    """Each script has its test here, which loses its reply, and looks at something then."""
+    test = globals()[f"test_{name}"]
+    assert name in replies_lost_by(test)
+    assert "assert" in inspect.getsource(test)
 
 
 class OtherClient(Redis):

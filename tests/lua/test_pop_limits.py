@@ -868,7 +868,7 @@ def close_some(q, clock, names):
 @pytest.mark.parametrize("also", [None, defer_some, close_some])
 def test_gates_of_groups_that_are_gone_do_not_pile_up(server, q, clock, probe, also):
     """Of thousands of groups, each seen once, only about those of the last windows are kept."""
-    q.set_limit(10, 1, group="*")
+    q.set_limit(10, 1, group="*", slack=0)
     most = 0
     for step in range(30):
         names = [f"{step}-{i}" for i in range(100)]

@@ -119,14 +119,6 @@ def test_many_of_nothing(q, probe):
     assert "seq" not in probe.stored()
 
 
-def test_many_by_bytes(q):
-    """A batch of push_many ends where its payloads pass the bound; all tasks come in."""
-    queue = DPQ(q.redis, q.queue_name, max_payload_bytes=3 * 1024 * 1024)
-    body = "x" * (2 * 1024 * 1024)
-    queue.push_many(Push(payload=[i, body]) for i in range(3))
-    assert [queue.pop().task.payload[0] for _ in range(3)] == [0, 1, 2]
-
-
 @pytest.mark.parametrize("refused", ["error", "other group"])
 def test_batch_is_atomic(q, probe, refused):
     """When one push of a batch is refused, nothing of that batch is written."""

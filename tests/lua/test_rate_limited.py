@@ -527,7 +527,7 @@ def test_groups_probe_by_themselves(q, clock):
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_no_burst_after_opening(q, clock, scope):
     """When it opens the limit's own pace holds: no burst of everything that has waited."""
-    q.set_limit(4, 1, burst=5, group="g" if scope == "group" else None)
+    q.set_limit(4, 1, burst=5, group="g" if scope == "group" else None, slack=0)
     q.push_many(Push(payload=i, group="g") for i in range(9))
     close(q, scope)
     clock.advance(2)
@@ -546,7 +546,7 @@ def test_no_burst_after_opening(q, clock, scope):
 
 def test_a_rest_after_opening(q, clock):
     """The burst is earned again by resting, unit by unit."""
-    q.set_limit(4, 1, burst=3, group="g")
+    q.set_limit(4, 1, burst=3, group="g", slack=0)
     q.push_many(Push(payload=i, group="g") for i in range(9))
     close(q)
     clock.advance(10)
@@ -559,7 +559,7 @@ def test_a_rest_after_opening(q, clock):
 
 def test_the_bound_over_a_closing(q, clock):
     """What was granted before a short closing still counts after it."""
-    q.set_limit(1, 100, burst=3, group="g")
+    q.set_limit(1, 100, burst=3, group="g", slack=0)
     q.push_many(Push(payload=i, group="g") for i in range(9))
     tasks = [take(q) for _ in range(3)]
     q.rate_limited(tasks[0], 5)
@@ -571,7 +571,8 @@ def test_the_bound_over_a_closing(q, clock):
 
 def test_every_window_is_kept_from_a_burst(q, clock):
     """With several windows each begins with one unit after the closing."""
-    q.set_limit([RateLimit(10, 1, burst=5), RateLimit(10, 100, burst=5)], group="g")
+    windows = [RateLimit(10, per, burst=5, slack=0) for per in (1, 100)]
+    q.set_limit(windows, group="g")
     q.push_many(Push(payload=i, group="g") for i in range(9))
     close(q)
     clock.advance(10)

@@ -120,6 +120,21 @@ def test_place(q, clock, probe):
     assert [task.payload for task in q.pop_many(2)] == ["other", "recurring"]
 
 
+@pytest.mark.parametrize("verb", ["ack", "fail"])
+def test_place_in_lifo(q, clock, probe, verb):
+    """In a LIFO queue it stands before equals from before its return, and behind later ones."""
+    lifo = type(q)(q.redis, q.queue_name, order="lifo", clock=clock, default_max_attempts=1)
+    lifo.push("recurring", every=10)
+    task = lifo.pop().task
+    lifo.push("before", delay=10)
+    getattr(lifo, verb)(task)
+    lifo.push("after", delay=10)
+    at(clock, 10)
+    lifo.push("after that")
+    payloads = [task.payload for task in lifo.pop_many(4)]
+    assert payloads == ["after that", "after", "recurring", "before"]
+
+
 def test_old_token(q, clock, probe):
     """After its ack a delivery is over: nothing more can be done with it; a retry is harmless."""
     q.push("x", every=60)

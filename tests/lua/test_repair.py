@@ -7,7 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from damage import DAMAGES, LIMIT_DAMAGES, LONG, fill, fill_limits
+from damage import (
+    DAMAGES,
+    LIMIT_DAMAGES,
+    LONG,
+    SETTINGS_DAMAGES,
+    fill,
+    fill_limits,
+    fill_settings,
+)
 
 from dpq import DPQ, Push, TaskState
 from dpq._commands import REPAIRED_PARTS
@@ -63,6 +71,19 @@ def test_mends_limits(server, q, clock, probe, plant: Callable):
     assert shown(q) == before
 
 
+@pytest.mark.parametrize("plant", SETTINGS_DAMAGES, ids=lambda plant: plant.__name__)
+def test_mends_settings(server, q, clock, probe, plant: Callable):
+    """Lost settings and limits are named and are what they were; no task is touched."""
+    ids = fill_settings(probe, clock)
+    people_set = {part: probe.redis.hgetall(probe.key(part)) for part in ("conf", "limits")}
+    expected = plant(probe, ids)
+    before = shown(q)
+    assert expected <= mended(probe)
+    assert shown(q) == before
+    for part, fields in people_set.items():
+        assert fields.items() <= probe.redis.hgetall(probe.key(part)).items()
+
+
 def test_sound_queue(q, probe, clock):
     """A repair of a sound queue names nothing and changes nothing."""
     fill(q)
@@ -99,7 +120,7 @@ def test_keys_of_another_type(q, probe):
             tasks = q.pop_many(9)
             assert (tasks[0].id, tasks[-1].payload) == (first, "last"), part
             limited = {state.group for state in q.groups() if state.windows}
-            assert limited == (set() if part == "limits" else {"open"})
+            assert limited == {"open"}, part
         q.drop()
 
 

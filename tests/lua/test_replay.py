@@ -115,7 +115,19 @@ def test_fences_the_last_holder(q, clock, probe):
     q.bury(task, "r")
     q.dead.replay()
     again = probe.pop()
-    assert again.token > task.token
+    before = probe.stored()
+    for act in (
+        lambda: q.ack(task),
+        lambda: q.extend(task, 1),
+        lambda: q.release(task),
+        lambda: q.fail(task),
+        lambda: q.bury(task, "r"),
+        lambda: q.set_visibility(task, 1),
+        lambda: q.rate_limited(task, 1),
+    ):
+        with pytest.raises(LeaseLostError):
+            act()
+    assert probe.stored() == before
     assert q.ack(again) is True
 
 

@@ -47,7 +47,7 @@ def test_pages(q, clock, probe):
     for name in names:
         probe.redis.zadd(probe.key("closed"), {name: clock.ms + 1000})
         probe.redis.hset(probe.key("limits"), f"group:{name}", "1")
-    probe.redis.hset(probe.key("conf"), "next_event", clock.ms)
+    probe.redis.hset(probe.key("conf"), mapping={"next_event": clock.ms, "gated": 1})
     found, calls = walk(probe, "closed")
     assert {name.decode() for name in found} == names
     assert calls > 1

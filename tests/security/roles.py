@@ -26,11 +26,18 @@ from dpq import (
     Worker,
     known_queues,
 )
-from dpq._keys import key_of
+from dpq._keys import REGISTRY, key_of
+from dpq._loading import load_scripts, scripts_there
 from dpq.testing import Clock
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
 LINES = dict(re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE))
+MORE = {
+    reason: " ".join(added.replace("\\|", "|").split())
+    for reason, added in re.findall(r"^\| ([^|`]+) \| `([~+(].*?)` \| [a-z]", PAGE, re.MULTILINE)
+}
+LOADS = {role for role, line in LINES.items() if "+script|load" in line}
+"""Who may load the scripts that a server has forgotten."""
 
 
 def words_of(role: str, queue_name: str, version: str, *, partitions: bool = False) -> list[str]:
@@ -45,6 +52,11 @@ def words_of(role: str, queue_name: str, version: str, *, partitions: bool = Fal
     line = LINES[role]
     if partitions:
         line = re.sub(r"(~dpq:\{emails)(\}\S*)", r"\1\2 \1{*\2", line)
+    return in_words(line, queue_name, version)
+
+
+def in_words(line: str, queue_name: str, version: str) -> list[str]:
+    """The rules of a text of the page; a selector is one word."""
     if version.startswith("6."):
         line = re.sub(r"[()]", "", line)
     return re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
@@ -203,6 +215,11 @@ def scheduler(stage: Stage) -> None:
             owner.ack_many(owner.pop_many(100))
             clock.advance(3600)
             upkeep.promote()
+    with DPQ(stage.user, stage.name + "-2") as other:
+        other.register()
+    DPQ(stage.root, stage.name + "-2").drop()
+    stage.root.sadd(REGISTRY, "a{b", stage.name + "-3")
+    stage.root.script_flush()
     daemon = Scheduler(stage.user)
     assert stage.name in known_queues(stage.user)
     thread = threading.Thread(target=daemon.run)
@@ -212,6 +229,8 @@ def scheduler(stage: Stage) -> None:
         id_ = owner.push(1, delay=0.1)
         wait_for(lambda: owner.get(id_).state == "ready", owner.stats)
     wait_for(lambda: stage.root.info("clients")["blocked_clients"], daemon._queues.keys)
+    wait_for(lambda: stage.root.scard(REGISTRY) <= 1, lambda: known_queues(stage.root))
+    wait_for(lambda: scripts_there(stage.root), daemon._queues.keys)
     daemon.stop()
     thread.join(PATIENCE_S)
 
@@ -277,6 +296,7 @@ def _each(stage: Stage) -> list[Any]:
 
 def administrator(stage: Stage) -> None:
     """All of it, and the verbs that change a whole queue."""
+    load_scripts(stage.user)
     producer(stage)
     stage.owner().drop()
     scheduler(stage)
@@ -356,6 +376,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "dead.purge": lambda q, t: q.dead.purge(),
     "purge": lambda q, t: q.purge(),
     "drop": lambda q, t: q.drop(),
+    "register": lambda q, t: q.register(),
 }
 
 

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,16 +16,24 @@ import pytest
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from support import wait_for
+from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, Push, Scheduler, Worker
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncWorker,
+    ConfigurationError,
+    Push,
+    Scheduler,
+    Worker,
+    _wait,
+    _wait_async,
+)
 from dpq._url import mask
 from dpq.cli import app
 from dpq.connect import open_url
-from dpq.server import Server, find_all_binaries
-
-BINARIES = {f"{b.family}-{b.version.rpartition('.')[0]}": b for b in find_all_binaries()}
+from dpq.server import Server
 
 SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
 
@@ -100,7 +109,7 @@ class Tls(NamedTuple):
         return f"{self.base}?{self.certificates.query(**more)}"
 
 
-@pytest.fixture(scope="module", params=list(BINARIES))
+@pytest.fixture(scope="module", params=list(SERVERS))
 def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[Tls]:
     port = free_port()
     words = ["--bind", "127.0.0.1", "--tls-port", str(port)]
@@ -108,7 +117,7 @@ def tls(request: pytest.FixtureRequest, certificates: Certificates) -> Iterator[
     words += ["--tls-cert-file", certificates.path("server.pem")]
     words += ["--tls-key-file", certificates.path("server.key")]
     try:
-        server = Server.start(BINARIES[request.param], extra_args=words)
+        server = Server.start(SERVERS[request.param], extra_args=words)
     except ConfigurationError as error:
         told = str(error)
         assert "tls" in told.lower(), told
@@ -176,6 +185,34 @@ def test_asyncio_works_over_tls(tls, queue_name):
             return popped.task.payload, sorted(seen)
 
     assert asyncio.run(scene()) == ({"n": 1}, list(range(20)))
+
+
+@pytest.mark.parametrize("shell", ["threads", "asyncio"])
+def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, shell, monkeypatch):
+    """Without CLIENT UNBLOCK one side ends the connection, and sees the server end the other."""
+    monkeypatch.setattr(_wait, "HUNG_UP_SECONDS", 60.0)
+    monkeypatch.setattr(_wait_async, "HUNG_UP_SECONDS", 60.0)
+    began = time.monotonic()
+    with Redis.from_url(tls.server.url) as root:
+        root.execute_command(
+            "ACL", "SETUSER", "waits", "on", f">{SECRET}", "~*", "+@all", "-client"
+        )
+    url = tls.url().replace("rediss://", f"rediss://waits:{SECRET}@")
+
+    async def main() -> None:
+        async with AsyncDPQ.from_url(url, queue_name) as q:
+            for n in range(3):
+                await q.push(n, delay=0.1)
+                assert (await q.pop(timeout=20)).task.payload == n
+
+    if shell == "asyncio":
+        asyncio.run(main())
+    with DPQ.from_url(url, queue_name) as q:
+        for n in range(3):
+            q.push(n, delay=0.1)
+            assert q.pop(timeout=20).task.payload == n
+        q.drop()
+    assert time.monotonic() < began + 60  # else nobody has seen an end
 
 
 def test_a_worker_works_over_tls(tls, queue_name):
@@ -346,7 +383,7 @@ def test_sentinels(tls, sentinel, queue_name):
         assert SECRET not in told
 
 
-@pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make soak-tests")
+@pytest.mark.skipif(settings.get_current_profile_name() != "soak", reason="make test-all")
 def test_a_cluster(tls: Tls) -> None:
     """`rediss+cluster://`: calls, and waits for several slots at once, in both shells."""
     binary, words = tls.server.binary, tls.words

@@ -1,6 +1,6 @@
 """Clients that ask Sentinels for the master work, and find the next one by themselves.
 
-On the first server found; with the soak's settings on each.
+On the first server of the run (`--server`).
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from redis import Redis
 from redis.asyncio import sentinel as aio_sentinel
 from redis.exceptions import RedisError, ResponseError
 from redis.sentinel import Sentinel
-from support import PATIENCE_S, wait_for
+from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, _wait, _wait_async
 from dpq._wait import Waiter
 from dpq._wait_async import AsyncWaiter
 from dpq.connect import open_url
-from dpq.server import Binary, Server, find_all_binaries
+from dpq.server import Binary, Server, find_binary
 
 LONGEST_S = 5.0
 """From when the Sentinels name another master until everybody goes on."""
@@ -39,9 +39,9 @@ def long() -> bool:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "group" in metafunc.fixturenames:
-        binaries = find_all_binaries()[: None if long() else 1]
-        names = [f"{binary.family}-{binary.version}" for binary in binaries]
-        metafunc.parametrize("group", binaries, ids=names, indirect=True, scope="module")
+        binary = find_binary()
+        name = f"{binary.family}-{binary.version}"
+        metafunc.parametrize("group", [binary], ids=[name], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def push_at_last(q: DPQ, payload: str) -> None:
     wait_for(pushed, lambda: "no master")
 
 
-@pytest.mark.parametrize("binary", find_all_binaries(), ids=lambda one: one.version)
+@pytest.mark.parametrize("binary", SERVERS.values(), ids=lambda one: one.version)
 def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
     """READONLY ends a connection: the next call looks anew for the server, as does a waiter."""
     found: list[Any] = []
@@ -251,7 +251,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.1)
     for module in (_wait, _wait_async):
         monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.1)
-    node = Node(find_all_binaries()[0])
+    node = Node(find_binary())
     url = f"redis://127.0.0.1:{node.port}?socket_connect_timeout=0.05"
 
     async def wait() -> Any:

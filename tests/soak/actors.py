@@ -7,22 +7,31 @@ does it writes into its ledger. Must not judge anything.
 import asyncio
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from redis import Redis
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 from soak.ledger import Ledger
 from soak.plan import (
     BACKLOG,
+    BACKOFF,
     CONFIRMED,
     LIMITED,
+    PARTED,
+    POISON,
     PRODUCERS,
+    QUEUES,
+    QUIET,
+    QUIET_DELAY_S,
+    QUIET_GAP_S,
+    QUIET_TIMEOUT_S,
     SHARES,
-    STEPPED,
     STRICT,
     TASKS,
     THREADS,
@@ -41,11 +50,14 @@ from dpq import (
     Task,
     Worker,
 )
-from dpq._settling import Done, Settling
+from dpq._settling import Done, GivenBack, Settling
 from dpq.scheduler import run_daemon
 
 PAUSE_S = 0.05
 """After a fault of the server."""
+
+SLOW_S = 0.1
+"""What takes so much longer than it should is written down: the judge of lateness allows for it."""
 
 
 class Stop:
@@ -73,13 +85,45 @@ def note_starving(plan: Plan, name: str) -> None:
         while True:
             since = time.time()
             time.sleep(PAUSE_S)
-            if (now := time.time()) > since + PAUSE_S + plan.visibility / 10:
-                ledger.note("fault", "late", since, now, name)
+            over = time.time() - since - PAUSE_S
+            if over > SLOW_S:
+                ledger.note("fault", "slow", since, time.time(), name)
+            if over > plan.visibility / 10:
+                ledger.note("fault", "late", since, time.time(), name)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
+def take_pulse(plan: Plan, name: str) -> None:
+    """Write down when the server was slow to answer, whoever is to blame."""
+    stop, ledger = Stop(), Ledger(plan.ledgers / name)
+    with Redis.from_url(plan.url, retry=Retry(NoBackoff(), 0)) as redis:
+        while not stop.within(PAUSE_S):
+            since = time.time()
+            with suppress(RedisError):
+                redis.ping()
+            if (now := time.time()) > since + SLOW_S:
+                ledger.note("fault", "slow", since, now, name)
+
+
 # Producers
+
+
+def produce_quietly(plan: Plan, name: str) -> None:
+    """Push into the quiet queue: mostly one task, now or delayed, and then nothing for a while."""
+    stop, ledger, chance = Stop(), Ledger(plan.ledgers / name), random.Random(f"{plan.seed} {name}")
+    with DPQ.from_url(plan.url, QUIET, **plan.settings(QUIET)) as queue:
+        number = 0
+        while not stop.told:
+            alone = chance.random() < 0.8
+            for _ in range(1 if alone else 5):
+                push = _push(chance, {"": 1.0}, name, number)
+                delay = chance.choice((0.0, QUIET_DELAY_S))
+                push = push._replace(delay=delay if alone else push.delay)
+                _push_until_known(stop, ledger, queue, name, number, [push])
+                number += 1
+                stop.within(PAUSE_S)
+            stop.within(push.delay + QUIET_GAP_S)
 
 
 def produce(plan: Plan, name: str) -> None:
@@ -89,7 +133,8 @@ def produce(plan: Plan, name: str) -> None:
     with DPQ.from_url(plan.url, STRICT, **plan.settings(STRICT), **durability) as first:
         queues = [first] + [
             DPQ(first.redis, queue, **plan.settings(queue), **durability)
-            for queue in (LIMITED, STEPPED)
+            for queue in SHARES
+            if queue != STRICT
         ]
         room = dict.fromkeys(SHARES, 0)
         number, looked, pause = 0, 0.0, 0.0
@@ -104,7 +149,7 @@ def produce(plan: Plan, name: str) -> None:
             if room[queue.queue_name] <= count:
                 continue
             room[queue.queue_name] -= count
-            groups = plan.groups() if queue.queue_name == LIMITED else {"": 1.0}
+            groups = plan.groups(queue.queue_name)
             pushes = [_push(chance, groups, name, number + i) for i in range(count)]
             _push_until_known(stop, ledger, queue, name, number, pushes)
             number += count
@@ -172,10 +217,14 @@ class Book:
         assert task.visible_until
         until = round(task.visible_until.timestamp() * 1000)
         self._ledger.note(
-            *("held", self.queue, task.id, task.token, task.deliveries, task.priority),
+            *("held", self.queue, task.id, task.token, task.deliveries),
+            *(task.attempt, task.deferrals, task.priority),
             *(round(task.enqueued_at.timestamp() * 1000), until - self._lease_ms, until),
             *(task.group or "-", task.cost, task.payload["p"], task.payload["n"], time.time()),
         )
+
+    def gives(self, task: Task[Any], how: str, seconds: float) -> None:
+        self._ledger.note("gives", self.queue, task.id, task.token, how, seconds, time.time())
 
     def mark(self, what: str, task: Task[Any]) -> None:
         self._ledger.note(what, self.queue, task.id, task.token, time.time())
@@ -204,28 +253,34 @@ class Book:
     # For workers
 
     def note_what_is_held(self, leases: Any) -> None:
-        """Write down each task that reaches the process, prefetched or not."""
-        hold = leases.hold
+        """Write down each task that reaches the process, prefetched or not.
+
+        Once: a lease is held again when its end could not be sent.
+        """
+        hold, noted = leases.hold, set[tuple[str, int]]()
 
         def hold_and_note(task: Task[Any], *rest: Any) -> Any:
-            self.held(task)
+            if (task.id, task.token) not in noted:
+                noted.add((task.id, task.token))
+                self.held(task)
             return hold(task, *rest)
 
         leases.hold = hold_and_note
 
-    def note_what_is_asked(self, kind: type) -> None:
-        """Write down each ack that a worker of this kind is about to send."""
-        module: Any = sys.modules[kind.__module__]
-        settling = module.settling
+    def note_what_is_asked(self, worker: Any) -> None:
+        """Write down each end of a delivery that a worker is about to send."""
+        settling = worker._settling
 
-        def ask(done: Sequence[Done], commands: Any) -> Any:
+        def ask(done: Sequence[Done]) -> Any:
             for each in done:
                 self._sent.setdefault((each.task.id, each.task.token), time.time())
                 if each.error is None:
                     self.mark("asks", each.task)
-            return settling(done, commands)
+                else:
+                    self.gives(each.task, *_how(each.task, each.error)[:2])
+            return settling(done)
 
-        module.settling = ask
+        worker._settling = ask
 
     def note_what_is_settled(self, worker: Any) -> None:
         """Write down each answer to what has settled a task."""
@@ -242,7 +297,8 @@ class Book:
                         if each.error is None and answer.task_ids.count(id_) == ids.count(id_):
                             self.mark("refused", each.task)
                     elif not isinstance(answer, Exception):
-                        self.settled(each.task, type(each.error).__name__, each.error)
+                        how = "acked" if each.error is None else _how(each.task, each.error)[0]
+                        self.settled(each.task, how, each.error)
             again: list[Done] = unsettled(asked, results)
             return again
 
@@ -250,25 +306,42 @@ class Book:
 
     def settled(self, task: Task[Any], how: str, error: Any = None) -> None:
         sent = self._sent.pop((task.id, task.token), 0.0)
-        if isinstance(error, RateLimited):
-            self.end(task, "limited", sent, error.retry_after, error.scope)
-        else:
-            self.end(task, {"Reject": "buried", "ValueError": "fail"}.get(how, how), sent)
+        self.end(task, how, sent, *([] if error is None else _how(task, error)[1:]))
 
-    def work(self) -> float:
-        """Seconds that a handler is to take, before it calls `verdict`."""
+    def work(self, *, extended: bool = False) -> float:
+        """Seconds that a handler is to take, before it calls `verdict`.
+
+        Some take longer than a lease, if that is extended meanwhile.
+        """
+        if extended and self.queue in (STRICT, QUIET) and self.chance.random() < 0.01:
+            return 1.3 * self._plan.visibility
         mean = self._plan.work_seconds(self.queue)
         return min(self.chance.expovariate(1 / mean), self._longest)
 
-    def verdict(self) -> None:
+    def poisoned(self, task: Task[Any]) -> bool:
+        """Whether it fails whoever has it."""
+        return self.queue == QUIET and task.payload["n"] % POISON == 0
+
+    def verdict(self, task: Task[Any]) -> None:
         """End a handler in one of the ways in which handlers end."""
-        chance = self.chance.random()
+        chance = 1 if self.poisoned(task) else self.chance.random()
         if self.queue == LIMITED and chance < 0.01:
             raise _too_many(self.chance)
-        if chance > 0.99:
+        if chance > (0.8 if self.queue == QUIET else 0.99):
             raise ValueError("a handler that fails")
-        if chance > 0.988:
+        if chance > (0.79 if self.queue == QUIET else 0.988):
             raise Reject("a handler that gives up")
+
+
+def _how(task: Task[Any], error: BaseException) -> tuple[str, float, str]:
+    """What a worker does of a handler that ends so: the verb, its seconds, and its scope."""
+    if isinstance(error, RateLimited):
+        return "limited", error.retry_after or 0, error.scope
+    if isinstance(error, Reject):
+        return "buried", 0, "-"
+    if isinstance(error, GivenBack):
+        return "release", 0, "-"
+    return "fail", BACKOFF.delay(task.attempt, 0), "-"
 
 
 def _too_many(chance: random.Random) -> RateLimited:
@@ -279,15 +352,15 @@ def _too_many(chance: random.Random) -> RateLimited:
 def work(plan: Plan, name: str, queue: str) -> None:
     """A `Worker`, with threads and tasks taken ahead."""
     book = Book(plan, name, queue)
-    book.note_what_is_asked(Worker)
 
     def handle(task: Task[Any]) -> None:
-        time.sleep(book.work())
-        book.verdict()
+        time.sleep(book.work(extended=True))
+        book.verdict(task)
 
     with DPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
         book.note_what_is_held(q._leases)
         worker = Worker(q, handle, concurrency=THREADS, prefetch=book.chance.choice((0, 5)))
+        book.note_what_is_asked(worker)
         book.note_what_is_settled(worker)
         _through_outages(worker.run)
 
@@ -295,16 +368,16 @@ def work(plan: Plan, name: str, queue: str) -> None:
 def work_async(plan: Plan, name: str, queue: str) -> None:
     """An `AsyncWorker`."""
     book = Book(plan, name, queue)
-    book.note_what_is_asked(AsyncWorker)
 
     async def handle(task: Task[Any]) -> None:
-        await asyncio.sleep(book.work())
-        book.verdict()
+        await asyncio.sleep(book.work(extended=True))
+        book.verdict(task)
 
     async def run() -> None:
         async with AsyncDPQ.from_url(plan.url, queue, **plan.settings(queue)) as q:
             book.note_what_is_held(q._leases)
             worker = AsyncWorker(q, handle, concurrency=TASKS, prefetch=book.chance.choice((0, 5)))
+            book.note_what_is_asked(worker)
             book.note_what_is_settled(worker)
             await worker.run()
 
@@ -338,27 +411,33 @@ def pop_and_settle(plan: Plan, name: str, queue: str) -> None:
                 stop.within(PAUSE_S)
 
 
+def _timeout(queue: str) -> float:
+    return QUIET_TIMEOUT_S if queue == QUIET else 0.5
+
+
 def _lease(stop: Stop, book: Book, q: DPQ[Any]) -> None:
-    fails, book.answer = book.chance.random() < 0.02, None
+    chance, book.answer = book.chance.random(), None
     with suppress(LeaseLostError):
         try:
-            with q.lease(timeout=0.5) as task:
+            with q.lease(timeout=_timeout(q.queue_name)) as task:
                 if task is None:
                     return
                 book.held(task)
-                stop.within(book.work())
+                fails = chance < 0.02 or book.poisoned(task)
+                stop.within(book.work(extended=True))
                 sent = time.time()
                 if fails:
+                    book.gives(task, "fail", BACKOFF.delay(task.attempt, 0))
                     raise ValueError("a body that fails")  # noqa: TRY301 - lease() is to see it
         except ValueError:
-            book.end(task, "fail", sent)
+            book.end(task, "fail", sent, BACKOFF.delay(task.attempt, 0))
         else:
             if book.answer is not None:  # else the lease was known to be lost: it did not ask
                 book.end(task, "acked" if book.answer else "gone", sent)
 
 
 def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
-    popped = q.pop(timeout=0.5)
+    popped = q.pop(timeout=_timeout(q.queue_name))
     if popped.task is None:
         return
     task, chance = popped.task, book.chance
@@ -366,8 +445,11 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
     stop.within(book.work())
     how = chance.choices(
         ("acked", "set_visibility", "fail", "release", "over", "buried", "limited"),
-        (88, 3, 3, 3, 0.3, 0.3, 1 if q.queue_name == LIMITED else 0),
+        (88, 3, 3, 3, 0.3, 0.3, 1 if q.queue_name == LIMITED else 0)
+        if q.queue_name != QUIET
+        else (55, 15, 15, 15, 0, 0, 0),
     )[0]
+    how = "fail" if book.poisoned(task) else how
     delay = round(chance.random(), 3)
     if how == "over":
         book.mark("over", task)
@@ -382,6 +464,9 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
         "buried": lambda: q.bury(task, "a loop that gives up"),
         "limited": lambda: q.rate_limited(task, limit.retry_after, limit.scope),
     }
+    seconds = {"limited": limit.retry_after, "acked": 0, "buried": 0}.get(how, delay)
+    if how != "acked":
+        book.gives(task, how, seconds)
     sent, unsure = time.time(), False
     while True:
         try:
@@ -398,22 +483,22 @@ def _pop(stop: Stop, book: Book, q: DPQ[Any], visibility: float) -> None:
         how = "gone"
     elif how == "acked" and unsure:
         how = "acked?"
-    if how == "limited":
-        book.end(task, how, 0.0 if unsure else sent, limit.retry_after, limit.scope)
-    else:
-        book.end(task, how, sent, delay if how in ("set_visibility", "fail", "release") else 0)
+    scope = limit.scope if how == "limited" else "-"
+    book.end(task, how, 0.0 if unsure and how == "limited" else sent, seconds, scope)
 
 
 def schedule(plan: Plan, name: str) -> None:
     """The daemon, for the queues that go by the server's clock."""
-    run_daemon(plan.url, [STRICT, LIMITED])
+    run_daemon(plan.url, [STRICT, LIMITED, PARTED])
 
 
 ROLES: dict[str, tuple[Callable[..., None], tuple[str, ...]]] = {
     **{f"producer-{n}": (produce, ()) for n in range(PRODUCERS)},
+    "producer-quiet": (produce_quietly, ()),
     "scheduler": (schedule, ()),
-    **{f"worker-{q}": (work, (q,)) for q in SHARES},
-    **{f"async-{q}": (work_async, (q,)) for q in SHARES},
-    **{f"plain-{q}": (pop_and_settle, (q,)) for q in SHARES},
+    "pulse": (take_pulse, ()),
+    **{f"worker-{q}": (work, (q,)) for q in QUEUES},
+    **{f"async-{q}": (work_async, (q,)) for q in QUEUES},
+    **{f"plain-{q}": (pop_and_settle, (q,)) for q in QUEUES},
 }
 """Role -> what it runs, and with which queue."""

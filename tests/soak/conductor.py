@@ -27,9 +27,15 @@ from soak.plan import (
     CREW,
     CREW_SIZE,
     GROUP_LIMITS,
+    LANE,
+    LANE_LIMIT,
     LIMITED,
+    NARROW,
+    NARROW_SIZE,
+    PARTED,
+    PARTITIONS,
     QUEUE_LIMIT,
-    SHARES,
+    QUEUES,
     STEPPED,
     STEPPED_LIMIT,
     STRICT,
@@ -38,8 +44,9 @@ from soak.plan import (
 )
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
-from dpq import DPQ, Problem, Push, TaskState
+from dpq import DPQ, DeadTask, Problem, Push, TaskState
 from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
+from dpq._partitions import tags_of
 from dpq._scripts import script, script_names
 from dpq.server import Binary
 
@@ -53,6 +60,9 @@ LOOK_S = 1.0
 """How often somebody looks what limits hold back."""
 
 TICK_S = 0.05
+
+CALM_SHARE, LONGEST_CALM_S = 0.25, 30.0
+"""A run begins without faults: what comes late then has no excuse."""
 
 TOO_MANY = 10
 """Failures, after which going on would tell nothing new."""
@@ -87,7 +97,7 @@ class Outcome:
         began, loaded, ended: Seconds of this machine's clock; the load ended at `loaded`.
         failed: What went wrong with processes and servers, in words.
         totals: By queue, its running totals.
-        stored, dead: By queue, the ids that were left, and those among the dead letters.
+        stored, dead: By queue, the ids that were left, and the dead letters by their ids.
         problems: By queue, what check() found.
         left_keys: Keys that should not be there.
         memory: Of the master, used_memory without the buffers of connections, and
@@ -103,7 +113,7 @@ class Outcome:
     failed: list[str] = field(default_factory=list)
     totals: dict[str, dict[str, Any]] = field(default_factory=dict)
     stored: dict[str, set[str]] = field(default_factory=dict)
-    dead: dict[str, set[str]] = field(default_factory=dict)
+    dead: dict[str, dict[str, DeadTask[Any]]] = field(default_factory=dict)
     problems: dict[str, list[Problem]] = field(default_factory=dict)
     left_keys: list[str] = field(default_factory=list)
     memory: list[tuple[int, int]] = field(default_factory=list)
@@ -148,7 +158,7 @@ class Conductor:
         try:
             self._pair.start()
             self._client = Redis.from_url(self.plan.url)
-            self._queues = {q: DPQ(self._client, q, **self.plan.settings(q)) for q in SHARES}
+            self._queues = {q: DPQ(self._client, q, **self.plan.settings(q)) for q in QUEUES}
             self._set_up()
             outcome.memory.append(self._used_memory())
             for role in ROLES:
@@ -261,8 +271,9 @@ class Conductor:
         """Deal fault after fault until the time is over, but each kind once in any case."""
         deck: list[str] = []
         size = sum(KINDS.values())
-        gap = min(10.0, (end - time.time()) / (len(KINDS) + 1))
-        due = time.time() + gap
+        calm = min(LONGEST_CALM_S, CALM_SHARE * self._seconds)
+        gap = min(10.0, (end - time.time() - calm) / (len(KINDS) + 1))
+        due = time.time() + calm + gap
         said = looked = tick = time.time()
         dealt: set[str] = set()
         while (now := time.time()) < end or len(dealt) < len(KINDS):
@@ -388,13 +399,16 @@ class Conductor:
         for queue in self._queues.values():  # so that all is there that stays
             queue.push({"p": "conductor", "n": 0})
             queue.ack(queue.pop().task)
-        strict = self._queues[STRICT]
-        strict.push_many([Push({"p": "conductor", "n": 0})] * 1000)
-        strict.ack_many(strict.pop_many(1000))
+        parted = self._queues[PARTED]
+        parted.set_limit([LANE_LIMIT], group=LANE)
+        parted.set_limit(concurrency=NARROW_SIZE, group=NARROW)
+        for queue, number in ((self._queues[STRICT], 1000), (parted, 60)):
+            queue.push_many([Push({"p": "conductor", "n": 0})] * number)
+            queue.ack_many(queue.pop_many(number))
 
     def _look_at_limits(self) -> None:
         with suppress(RedisError):
-            for queue in (LIMITED, STEPPED):
+            for queue in (LIMITED, STEPPED, PARTED):
                 for state in self._queues[queue].limits():
                     scope = scope_of(queue, state.group)
                     self.outcome.looks[scope] += 1
@@ -449,14 +463,15 @@ class Conductor:
                 if state != TaskState.DEAD
                 for task in queue.peek(10**9, state)
             }
-            outcome.dead[name] = {task.id for task in queue.peek(10**9, TaskState.DEAD)}
+            outcome.dead[name] = {task.id: task for task in queue.dead.list(10**9)}
             outcome.problems[name] = queue.check()
             outcome.totals[name] = queue.stats().model_dump()
             queue.dead.purge()
-        allowed = {key_of(name, part) for name in SHARES for part in LEFT_BY_DESIGN}
+        tags = [*QUEUES, *tags_of(PARTED, PARTITIONS)]
+        allowed = {key_of(tag, part) for tag in tags for part in LEFT_BY_DESIGN}
         every = {key.decode() for key in self._pair.master.client.keys("*")}
         shared = {REGISTRY, REGISTRY_TICK, FENCE}
-        known = {key_of(name, part) for name in SHARES for part in PARTS}
+        known = {key_of(tag, part) for tag in tags for part in PARTS}
         outcome.left_keys = sorted((every & known) - allowed) + sorted(every - known - shared)
         outcome.memory.append(self._used_memory())
 
@@ -496,6 +511,3 @@ def _how(status: int) -> str:
 
 def _short_temporary() -> str:
     return tempfile.gettempdir() if len(tempfile.gettempdir()) < 40 else "/tmp"  # noqa: S108
-
-
-assert set(SHARES) == {STRICT, LIMITED, STEPPED}

@@ -13,21 +13,30 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
-from soak.ledger import Books, End, Fault, Held, Pushed
+from soak.ledger import Books, End, Fault, Given, Held, Pushed
 from soak.plan import (
     CONFIRMED,
     CREW,
     CREW_SIZE,
     GROUP_LIMITS,
+    LANE,
+    LANE_LIMIT,
     LIMITED,
+    NARROW,
+    NARROW_SIZE,
+    PARTED,
+    PARTITIONS,
     QUEUE_LIMIT,
+    QUIET,
+    QUIET_ATTEMPTS,
     STEPPED,
     STEPPED_LIMIT,
     STRICT,
     scope_of,
 )
 
-from dpq import RateLimit
+from dpq import DeadTask, RateLimit
+from dpq._partitions import place_of
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
@@ -38,8 +47,30 @@ ACKED = ("acked", "acked?")
 SETTLED = (*ACKED, "gone", "buried")
 """What a delivery ends with that does not come back; in doubt whether by this call: `?`, `gone`."""
 
+RETURNED = ("release", "set_visibility", "fail", "limited")
+"""What a delivery ends with that comes back after the seconds that were said."""
+
+DEFERRED = ("set_visibility", "limited")
+
 SLACK_S = 0.002
 """Two clocks are compared, each cut to the millisecond."""
+
+LATE_S = 0.5
+"""Seconds that a due task of the quiet queue may wait for consumers that do nothing else: far more
+than a wake-up takes on an idle machine (0.01 s), far less than a lost one costs (3.5 to 5 s)."""
+
+STALLS = 4
+"""How many times the longest stall that any process has seen meanwhile a task may wait, beyond
+that: a push, the server, a waiter and its pop may each have met one. Four that are too short to be
+written down (actors.py: 0.1 s) are within `LATE_S`."""
+
+AFTER_OUTAGE_S = 4.0
+"""Seconds after a fault of the server in which consumers may still be coming back: a worker
+pauses for up to 1.6 s after the fifth fault in a row."""
+
+AFTER_DEATH_S = 6.5
+"""The same after a waiter was killed or stopped: one that dies may take a wake-up with it, which
+costs 5 s (dpq/_wait.py)."""
 
 
 class Finding(NamedTuple):
@@ -130,7 +161,7 @@ class Judge:
     """Looks at the ledgers of one run."""
 
     def __init__(
-        self, books: Books, stored: dict[str, set[str]], dead: dict[str, set[str]]
+        self, books: Books, stored: dict[str, set[str]], dead: dict[str, dict[str, DeadTask[Any]]]
     ) -> None:
         self.verdict = Verdict()
         self._books, self._stored, self._dead = books, stored, dead
@@ -150,6 +181,9 @@ class Judge:
         self._pushes: dict[tuple[str, str], Pushed] = {
             (push.queue, push.id): push for push in books.pushed
         }
+        self._gives: dict[tuple[str, str, int], Given] = {}  # for the first time
+        for given in books.gives:
+            self._gives.setdefault((given.queue, given.id, given.token), given)
         self._over = {(mark.queue, mark.id, mark.token) for mark in books.over}
         self._refused = {(mark.queue, mark.id, mark.token) for mark in books.refused}
         self._asked: dict[tuple[str, str, int], float] = {}  # when for the first time
@@ -161,6 +195,8 @@ class Judge:
         self._of_task: dict[tuple[str, str], list[Delivery]] = defaultdict(list)
         for each in self._deliveries:
             self._of_task[each.held.queue, each.held.id].append(each)
+        for deliveries in self._of_task.values():
+            deliveries.sort(key=lambda each: (each.life, each.held.token, each.moment))
 
     def judge(self) -> Verdict:
         """Look at everything."""
@@ -168,6 +204,10 @@ class Judge:
         self._nothing_lost()
         self._tokens()
         self._redeliveries()
+        self._early()
+        self._late()
+        self._attempts()
+        self._dead_too_soon()
         self._order()
         self._limits()
         self._closings()
@@ -272,10 +312,10 @@ class Judge:
 
     def _tokens(self) -> None:
         """A token names one delivery, and a task is finished once."""
-        seen: dict[tuple[str, int], Delivery] = {}
+        seen: dict[tuple[tuple[str, int], int], Delivery] = {}
         for each in self._deliveries:
             self.verdict.checked["token twice"] += 1
-            key = (each.held.queue, each.held.token)
+            key = (shelf(each.held), each.held.token)
             other = seen.setdefault(key, each)
             if other is not each:
                 if other.exposed:
@@ -292,8 +332,7 @@ class Judge:
 
     def _redeliveries(self) -> None:
         for deliveries in self._of_task.values():
-            ordered = sorted(deliveries, key=lambda each: (each.life, each.held.token, each.moment))
-            for before, after in pairwise(ordered):
+            for before, after in pairwise(deliveries):
                 self.verdict.checked["redelivered without a reason"] += 1
                 reason = self._why_again(before, after)
                 if reason:
@@ -359,19 +398,211 @@ class Judge:
             return BUSY
         return ""
 
+    # Time
+
+    def _followed(self) -> Iterator[tuple[Delivery | None, Delivery]]:
+        """Each delivery, with the one before it when nothing of that was lost; None for the first.
+
+        Of a delivery whose predecessor is not known, nothing is said here.
+        """
+        for deliveries in self._of_task.values():
+            before: Delivery | None = None
+            for each in deliveries:
+                if each.held.deliveries == 1:
+                    yield None, each
+                elif (
+                    before
+                    and before.life == each.life
+                    and not before.exposed
+                    and not (before.end and self._risky(before.end.sent, before.end.back))
+                    and each.held.deliveries > before.held.deliveries
+                ):
+                    yield before, each
+                before = each
+
+    def _early(self) -> None:
+        """Nothing is delivered before it is due: by its delay, its return, or its lease."""
+        for before, each in self._followed():
+            due = self._due(before, each)
+            if due is None:
+                continue
+            moment, why = due
+            self.verdict.checked["too early"] += 1
+            if self._clock_at_most(before, each) + SLACK_S < moment:
+                self.verdict.found("too early", (why, "due", moment, each, "after", before))
+
+    def _due(self, before: Delivery | None, each: Delivery) -> tuple[float, str] | None:
+        """Before which second of its queue's clock it cannot come, and why; None: not known."""
+        held = each.held
+        if before is None:
+            push = self._pushes.get((held.queue, held.id))
+            return push and (held.enqueued / 1000 + push.delay, "its delay")
+        until, end = before.held.until / 1000, before.end
+        if held.deliveries > before.held.deliveries + 1:
+            return None  # a delivery between them has reached nobody
+        if end and end.how in RETURNED:
+            if not end.sent:
+                return None
+            sent = end.sent + self._offsets(before, end.sent, end.back)[0] / 1000
+            return sent - SLACK_S + end.seconds, f"its {end.how}"
+        if end:
+            return None  # it should not have come at all
+        given = self._gives.get((before.held.queue, before.held.id, before.held.token))
+        if given:  # nobody knows whether that call was executed
+            said = given.at + self._offsets(before, given.at, held.at)[0] / 1000 + given.seconds
+            return min(until, said - SLACK_S), f"its {given.how}, or its lease"
+        return until, "its lease"
+
+    def _clock_at_most(self, before: Delivery | None, each: Delivery) -> float:
+        """The latest second that the queue's clock may have shown until this delivery."""
+        if each.held.queue != STEPPED:
+            return each.moment
+        push = self._pushes.get((each.held.queue, each.held.id))
+        since = before.held.at if before else push.sent if push else each.held.at
+        return each.held.at + self._offsets(each, since, each.held.at)[1] / 1000
+
+    def _offsets(self, each: Delivery, begin: float, finish: float) -> tuple[int, int]:
+        """The least and the most ms that the clock of a delivery's queue was ahead meanwhile."""
+        if each.held.queue != STEPPED:
+            return 0, 0
+        seen = [self._offset(begin)]
+        for step in self._steps:
+            if step.begin <= finish and step.finish > begin:
+                seen.append(seen[-1] + int(step.detail))
+        return min(seen), max(seen)
+
+    def _late(self) -> None:
+        """In the quiet queue, whoever waits is woken: by a push, and when a task is due.
+
+        The machine may be busy: what any process has seen of that is allowed for. Where a fault may
+        have cost a wake-up, or kept consumers away, nothing is said.
+        """
+        quiet = [each.held.at for each in self._deliveries if each.held.queue == QUIET]
+        begun = min(quiet, default=0.0) + LATE_S
+        stalls = sorted((f.begin, f.finish) for f in self._books.faults if f.kind == "slow")
+        longest = max((finish - begin for begin, finish in stalls), default=0.0)
+        excuses = self._excuses()
+        for before, each in self._followed():
+            if each.held.queue != QUIET:
+                continue
+            due = self._due_at_last(before, each)
+            if due is None or due < begun or excuses.meet(due - LATE_S, each.moment):
+                continue
+            self.verdict.checked["too late"] += 1
+            late = each.moment - due
+            if late <= LATE_S:
+                continue
+            first = bisect_left(stalls, (due - LATE_S - longest, 0.0))
+            last = bisect_right(stalls, (each.moment, math.inf))
+            stall = max((to - begin for begin, to in stalls[first:last]), default=0.0)
+            if late > LATE_S + STALLS * stall:
+                self.verdict.found("too late", (f"{late:.3f} s", each, "after", before))
+
+    def _due_at_last(self, before: Delivery | None, each: Delivery) -> float | None:
+        """From when on it was due for sure, and somebody was there to say so."""
+        push = self._pushes.get((each.held.queue, each.held.id))
+        if before is None:
+            return max(each.held.enqueued / 1000 + push.delay, push.sent) if push else None
+        end = before.end
+        if end and end.how in RETURNED and each.held.deliveries == before.held.deliveries + 1:
+            return end.back + end.seconds
+        return None
+
+    def _excuses(self) -> Moments:
+        """When consumers of the quiet queue may have been away, or have missed a wake-up."""
+        excuses = []
+        for fault in self._books.faults:
+            if fault.kind in OUTAGES:
+                excuses.append(fault._replace(finish=fault.finish + AFTER_OUTAGE_S))
+            elif fault.kind in ("kill", "pause") and QUIET in fault.detail:
+                excuses.append(fault._replace(finish=fault.finish + AFTER_DEATH_S))
+            elif fault.kind in ("late", "starved"):
+                excuses.append(fault._replace(finish=fault.finish + LATE_S))
+        return Moments(excuses)
+
+    # Attempts
+
+    def _attempts(self) -> None:
+        """A failure or the end of a lease costs an attempt, a return none; deferrals count."""
+        for before, each in self._followed():
+            held = each.held
+            if before is None:
+                expected: tuple[Sequence[int], Sequence[int]] | None = ((1,), (0,))
+            else:
+                expected = self._counted(before, held.deliveries)
+            if held.queue == QUIET and held.attempt > QUIET_ATTEMPTS:
+                self.verdict.found("tried too often", each)
+            if expected is None:
+                continue
+            self.verdict.checked["attempts counted wrong"] += 1
+            attempts, deferrals = expected
+            if held.attempt not in attempts:
+                words = (held.attempt, "not in", attempts, each, "after", before)
+                self.verdict.found("attempts counted wrong", words)
+            if held.deferrals not in deferrals:
+                words = (held.deferrals, "not in", deferrals, each, "after", before)
+                self.verdict.found("deferrals counted wrong", words)
+
+    def _counted(
+        self, before: Delivery, deliveries: int
+    ) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Which attempt the next delivery may be, and how many deferrals it may have.
+
+        Deliveries in between have reached nobody: their leases ran out.
+        """
+        held, end = before.held, before.end
+        given = self._gives.get((held.queue, held.id, held.token))
+        deferred = {0}
+        if end and end.how == "fail":
+            spent = {1}
+        elif end and end.how in RETURNED:
+            spent = {0, 1} if self._may_have_run_out(before, end) else {0}
+            deferred = {int(end.how in DEFERRED)}
+        elif end:
+            return None
+        elif given:
+            spent = {1} if given.how == "fail" else {0, 1}
+            deferred = {0, int(given.how in DEFERRED)}
+        else:
+            spent = {1}
+        unseen = deliveries - held.deliveries - 1
+        return (
+            [held.attempt + unseen + one for one in spent],
+            [held.deferrals + one for one in deferred],
+        )
+
+    def _may_have_run_out(self, each: Delivery, end: End) -> bool:
+        """Whether the end of its lease may have been counted before it was given back."""
+        if each.held.queue == STEPPED and any(
+            step.begin <= end.back and each.moment - SLACK_S <= step.finish for step in self._steps
+        ):
+            return True
+        return end.back + SLACK_S >= min(
+            each.held.until / 1000, each.moment + (each.held.until - each.held.granted) / 1000
+        )
+
+    def _dead_too_soon(self) -> None:
+        """A task of the quiet queue dies of its attempts when they are spent, and not before."""
+        for task in self._dead[QUIET].values() if QUIET in self._dead else ():
+            if task.reason in ("attempts spent", "lease expired"):
+                self.verdict.checked["dead too soon"] += 1
+                if task.attempts != QUIET_ATTEMPTS:
+                    self.verdict.found("dead too soon", task)
+
     # Order
 
     def _order(self) -> None:
         """In the strict queue, no task is taken while a better one was ready for sure.
 
-        All moments are the server's own: a task's first due time is when it was pushed and its
-        delay, a delivery's is its lease's end less its length. Of a task that came back, the moment
-        is known when its holder gave it back and was told so.
+        So it is in each partition of a queue that has several, but for tasks that a limit may hold
+        back. All moments are the server's own: a task's first due time is when it was pushed and
+        its delay, a delivery's is its lease's end less its length. Of a task that came back, the
+        moment is known when its holder gave it back and was told so.
         """
-        lives: dict[int, list[Delivery]] = defaultdict(list)
+        lives: dict[tuple[Any, int], list[Delivery]] = defaultdict(list)
         for each in self._deliveries:
-            if each.held.queue == STRICT and not each.exposed:
-                lives[each.life].append(each)
+            if each.held.queue in (STRICT, PARTED) and not each.exposed:
+                lives[shelf(each.held), each.life].append(each)
         since = self._ready_since()
         for deliveries in lives.values():
             self._order_of_one_life(sorted(deliveries, key=lambda each: each.held.token), since)
@@ -380,11 +611,12 @@ class Judge:
         """By delivery (its identity), from which ms on the task was ready for sure."""
         since: dict[int, float] = {}
         for (queue, id_), deliveries in self._of_task.items():
-            if queue != STRICT:
+            limited = queue == PARTED and deliveries[0].held.group in (LANE, NARROW)
+            if queue not in (STRICT, PARTED) or limited:
                 continue
             push = self._pushes.get((queue, id_))
             before: Delivery | None = None
-            for each in sorted(deliveries, key=lambda one: (one.life, one.held.token)):
+            for each in deliveries:
                 if each.held.deliveries == 1 and push:
                     since[id(each)] = each.held.enqueued + round(push.delay * 1000)
                 elif (
@@ -426,8 +658,10 @@ class Judge:
             (scope_of(LIMITED), [QUEUE_LIMIT], [_grant(each) for each in limited]),
             (scope_of(STEPPED), [STEPPED_LIMIT], list(self._stepped_grants())),
         ]
-        for group, limits in GROUP_LIMITS.items():
-            grants = [_grant(each) for each in limited if each.held.group == group]
+        laned = [each for each in self._deliveries if each.held.queue == PARTED]
+        groups = [(limited, *pair) for pair in GROUP_LIMITS.items()] + [(laned, LANE, [LANE_LIMIT])]
+        for deliveries, group, limits in groups:
+            grants = [_grant(each) for each in deliveries if each.held.group == group]
             scopes.append((scope_of(LIMITED, group), limits, grants))
         for scope, limits, grants in scopes:
             for limit in limits:
@@ -486,26 +720,30 @@ class Judge:
                 self.verdict.found("handed out though closed", (end, moments[first:last]))
 
     def _concurrency(self) -> None:
-        """No more leases of the group at once than it may have, as far as they are sure."""
+        """No more leases of a group at once than it may have, as far as they are sure."""
+        self._concurrency_of(LIMITED, CREW, CREW_SIZE)
+        self._concurrency_of(PARTED, NARROW, NARROW_SIZE)
+
+    def _concurrency_of(self, queue: str, group: str, size: int) -> None:
         events: list[tuple[float, int]] = []
         for each in self._deliveries:
             held = each.held
-            if held.queue == LIMITED and held.group == CREW and not each.exposed:
+            if held.queue == queue and held.group == group and not each.exposed:
                 asked = self._asked.get((held.queue, held.id, held.token), math.inf)
                 sure = each.end.sent if each.end else asked  # which may have been taken
                 until = min(held.until / 1000, sure) - SLACK_S
                 if until > each.moment + SLACK_S:
                     events += [(each.moment + SLACK_S, 1), (until, -1)]
         running = 0
-        reached = Reached(CREW_SIZE)
-        self.verdict.reached[scope_of(LIMITED, CREW), f"{CREW_SIZE} leases"] = reached
+        reached = Reached(size)
+        self.verdict.reached[scope_of(queue, group), f"{size} leases"] = reached
         for moment, change in sorted(events):
             running += change
             reached.most = max(reached.most, running)
             reached.units += change > 0
-            reached.full += change > 0 and running >= CREW_SIZE
+            reached.full += change > 0 and running >= size
             self.verdict.checked["over the concurrency"] += change > 0
-            if running > CREW_SIZE:
+            if running > size:
                 self.verdict.found("over the concurrency", f"{running} leases at {moment}")
 
     def _recovery(self) -> None:
@@ -517,6 +755,11 @@ class Judge:
                     self.verdict.recovery[fault.kind].append(
                         min(back for _, back in acks[first : first + 20]) - fault.begin
                     )
+
+
+def shelf(held: Held) -> tuple[str, int]:
+    """The queue of a delivery, and its partition there."""
+    return held.queue, place_of(held.id, PARTITIONS) if held.queue == PARTED else 0
 
 
 def _back(end: End) -> float:

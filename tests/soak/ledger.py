@@ -5,10 +5,12 @@ whenever the process is killed. Times are seconds of this machine's clock, which
 
     try     queue producer number count at                    before a push is sent
     push    queue id producer number delay sent back          a push that returned
-    held    queue id token deliveries priority enqueued granted until group cost producer number at
-                                                              a delivery that has reached a process
+    held    queue id token deliveries attempt deferrals priority enqueued granted until group cost
+            producer number at                                a delivery that has reached a process
     asks    queue id token at                                 before a call goes out that acks it
     refused queue id token at                                 that call ended: others may have it
+    gives   queue id token how seconds at                     before a call goes out that ends it
+                                                              otherwise; `how` as in `end`
     over    queue id token at                                 from here on it stays too long
     end     queue id token how sent back seconds scope        what settles it has returned
     fault   kind begin finish detail                          by the conductor
@@ -57,6 +59,8 @@ class Held(NamedTuple):
     id: str
     token: int
     deliveries: int
+    attempt: int
+    deferrals: int
     priority: int | float
     enqueued: int
     granted: int
@@ -75,6 +79,17 @@ class Mark(NamedTuple):
     queue: str
     id: str
     token: int
+    at: float
+
+
+class Given(NamedTuple):
+    """A holder is about to end its delivery, other than by an ack."""
+
+    queue: str
+    id: str
+    token: int
+    how: str
+    seconds: float
     at: float
 
 
@@ -109,9 +124,10 @@ _one = sys.intern
 _READERS: dict[str, tuple[type, tuple[Any, ...]]] = {
     "try": (Try, (_one, _one, int, int, float)),
     "push": (Pushed, (_one, str, _one, int, float, float, float)),
-    "held": (Held, (_one, str, int, int, exact, int, int, int, _one, int, _one, int, float)),
+    "held": (Held, (_one, str, *[int] * 4, exact, int, int, int, _one, int, _one, int, float)),
     "asks": (Mark, (_one, str, int, float)),
     "refused": (Mark, (_one, str, int, float)),
+    "gives": (Given, (_one, str, int, _one, float, float)),
     "over": (Mark, (_one, str, int, float)),
     "end": (End, (_one, str, int, _one, float, float, float, _one)),
     "fault": (Fault, (_one, float, float, _one)),
@@ -127,12 +143,13 @@ class Books:
         self.held: list[Held] = []
         self.asks: list[Mark] = []
         self.refused: list[Mark] = []
+        self.gives: list[Given] = []
         self.over: list[Mark] = []
         self.ends: list[tuple[str, End]] = []
         self.faults: list[Fault] = []
         places: dict[str, list[Any]] = {
             "try": self.tries, "push": self.pushed, "asks": self.asks, "refused": self.refused,
-            "over": self.over, "fault": self.faults,
+            "gives": self.gives, "over": self.over, "fault": self.faults,
         }  # fmt: skip
         for path in files:
             actor = path.name

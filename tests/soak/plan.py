@@ -7,16 +7,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpq import RateLimit
+from dpq import Backoff, RateLimit
 
 STRICT, LIMITED, STEPPED = "soak-strict", "soak-limited", "soak-stepped"
 """The order is judged in the first queue, limits in the second; the third has a clock that steps,
 and a limit."""
 
-SHARES = {STRICT: 0.5, LIMITED: 0.2, STEPPED: 0.3}
-"""Of all pushes."""
+PARTED, PARTITIONS = "soak-parted", 3
+"""A queue of several partitions: order is judged within each, limits within each group."""
 
-BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100}
+QUIET = "soak-quiet"
+"""A queue with few tasks, whose consumers wait for each: wake-ups and lateness are judged here."""
+
+SHARES = {STRICT: 0.4, LIMITED: 0.2, STEPPED: 0.25, PARTED: 0.15}
+"""Of the pushes of the busy queues."""
+
+QUEUES = (*SHARES, QUIET)
+
+QUIET_GAP_S = 2.2
+"""Seconds after most pushes into the quiet queue: nothing else wakes its consumers meanwhile."""
+
+QUIET_DELAY_S = 0.7
+"""Of a delayed push that is alone, too."""
+
+POISON = 8
+"""Of so many tasks of the quiet queue one fails whoever has it: its attempts are counted out."""
+
+QUIET_ATTEMPTS = 3
+"""Failures after which a task of the quiet queue is dead. In the other queues none dies of them."""
+
+QUIET_TIMEOUT_S = 3.5
+"""Seconds that the plain loop of the quiet queue waits in a pop. A lost wake-up costs up to that,
+and in workers 5 s; far more than what is too late (judge.py)."""
+
+BACKOFF = Backoff(base=0.3, factor=2, cap=2, jitter=0)
+"""Without jitter, so that it is known when a failed task is due."""
+
+BACKLOG = {STRICT: 150, LIMITED: 60, STEPPED: 100, PARTED: 60}
 """Producers wait while so many tasks are live: deep enough for an order, soon drained."""
 
 PRODUCERS = 2
@@ -36,6 +63,11 @@ GROUP_LIMITS = {
 
 CREW, CREW_SIZE = "crew", 2
 """A group with a concurrency."""
+
+LANE, LANE_LIMIT = "lane", RateLimit(5, 1, burst=2)
+NARROW, NARROW_SIZE = "narrow", 1
+PARTED_GROUPS = {"": 0.4, "free": 0.2, LANE: 0.2, NARROW: 0.2}
+"""Groups of the queue with partitions, and their share of its pushes. Two of them have limits."""
 
 TIDE_S = 5
 TIDES = (
@@ -84,12 +116,16 @@ class Plan:
 
         That is a little too long for the pushes to be kept up with; or half of it, for a tide.
         """
+        if queue == QUIET:
+            return 0.005
         too_long = 1.1 * (THREADS + TASKS + 1) / (self.rate * SHARES[queue])
         return too_long / 2 if queue != STRICT and self._tide() % 2 else too_long
 
-    def groups(self) -> dict[str, float]:
-        """The groups of the limited queue, and their share of the pushes now."""
-        return TIDES[self._tide() % len(TIDES)]
+    def groups(self, queue: str) -> dict[str, float]:
+        """The groups of a queue, and their share of its pushes now."""
+        if queue == LIMITED:
+            return TIDES[self._tide() % len(TIDES)]
+        return PARTED_GROUPS if queue == PARTED else {"": 1.0}
 
     def _tide(self) -> int:
         return int((time.time() - self.began) / TIDE_S)
@@ -99,12 +135,17 @@ class Plan:
         return SteppingClock(self.directory / "clock")
 
     def settings(self, queue: str) -> dict[str, Any]:
-        """The arguments of a queue object: nothing dies of faults."""
-        clock = {"clock": self.clock()} if queue == STEPPED else {}
+        """The arguments of a queue object: nothing dies of faults, but in the quiet queue."""
+        special: dict[str, dict[str, Any]] = {
+            STEPPED: {"clock": self.clock()},
+            PARTED: {"partitions": PARTITIONS},
+            QUIET: {"default_max_attempts": QUIET_ATTEMPTS},
+        }
         return {
             "default_visibility": self.visibility,
             "default_max_attempts": 1_000_000,
-            **clock,
+            "backoff": BACKOFF,
+            **special.get(queue, {}),
         }
 
 

@@ -24,7 +24,13 @@ EXPECTED = {
     "finished twice": "tasks whose ack was acknowledged twice",
     "token twice": "tokens that two deliveries had",
     "redelivered without a reason": "redeliveries without a kill, an expiry or a return",
-    "out of order": "pops that passed over a better task, in the strict queue",
+    "too early": "deliveries before the delay, the return or the lease was over",
+    "too late": "due tasks that idle consumers took half a second late or more, in the quiet queue",
+    "attempts counted wrong": "deliveries with another attempt than failures and expiries make",
+    "deferrals counted wrong": "deliveries with another number of deferrals",
+    "tried too often": "deliveries beyond the attempts of a task, in the quiet queue",
+    "dead too soon": "tasks that died before their attempts were spent, in the quiet queue",
+    "out of order": "pops that passed over a better task, in the strict queue or in a partition",
     "over the limit": "windows with more units than rate + burst - 1",
     "handed out though closed": "429s within whose closing something was handed out",
     "over the concurrency": "moments with more leases than a group may have",
@@ -139,7 +145,9 @@ def _limits(outcome: Outcome, verdict: Verdict) -> str:
 
 
 def _faults(books: Books, verdict: Verdict) -> str:
-    kinds = Counter(fault.kind for fault in books.faults if fault.kind not in ("late", "starved"))
+    kinds = Counter(
+        fault.kind for fault in books.faults if fault.kind not in ("late", "starved", "slow")
+    )
     rows = []
     for kind, times in sorted(kinds.items()):
         seconds = verdict.recovery.get(kind, [])

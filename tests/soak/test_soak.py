@@ -8,12 +8,27 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from soak.judge import Judge, Verdict
 from soak.ledger import Books
-from soak.plan import CREW, LIMITED, STEPPED, STEPPED_LIMIT, STRICT
+from soak.plan import (
+    CREW,
+    LANE,
+    LIMITED,
+    NARROW,
+    PARTED,
+    QUIET,
+    QUIET_ATTEMPTS,
+    STEPPED,
+    STEPPED_LIMIT,
+    STRICT,
+)
 from support import processes
+
+from dpq._partitions import mark_of
 
 TESTS = Path(__file__).parents[1]
 
@@ -42,6 +57,12 @@ def test_a_short_soak_is_sound(tmp_path: Path) -> None:
 
 # What the judge finds
 
+
+def number_of(id_: str) -> int:
+    """The number in a made id: `t1`, or one of a partition."""
+    return int(id_.rpartition("t")[2])
+
+
 T = 1_700_000_000
 """When it all begins, seconds."""
 
@@ -51,6 +72,7 @@ class Made:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.dead: dict[str, dict[str, Any]] = defaultdict(dict)
 
     def line(self, actor: str, *words: object) -> None:
         with (self._directory / actor).open("a") as file:
@@ -60,19 +82,20 @@ class Made:
         self, id_: str, at: float, queue: str = STRICT, delay: float = 0, by: str = "producer.1",
         took: float = 0,
     ) -> None:  # fmt: skip
-        number = int(id_[1:])
+        number = number_of(id_)
         self.line(by, "try", queue, by, number, 1, T + at)
         self.line(by, "push", queue, id_, by, number, delay, T + at, T + at + took)
 
     def held(
         self, id_: str, token: int, at: float, *, queue: str = STRICT, actor: str = "worker.1",
         deliveries: int = 1, priority: float = 0, pushed: float = 0, group: str = "-",
-        cost: int = 1, clock: float = 0,
+        cost: int = 1, clock: float = 0, attempt: int = 0, deferrals: int = 0,
     ) -> None:  # fmt: skip
         granted = round((T + at + clock) * 1000)
         self.line(
-            actor, "held", queue, id_, token, deliveries, priority, round((T + pushed) * 1000),
-            granted, granted + 3000, group, cost, "producer.1", int(id_[1:]), T + at,
+            actor, "held", queue, id_, token, deliveries, attempt or deliveries, deferrals,
+            priority, round((T + pushed) * 1000), granted, granted + 3000, group, cost,
+            "producer.1", number_of(id_), T + at,
         )  # fmt: skip
 
     def end(
@@ -81,12 +104,22 @@ class Made:
     ) -> None:  # fmt: skip
         self.line(actor, "end", queue, id_, token, how, T + at, T + at + 0.001, seconds, scope)
 
+    def dies(self, id_: str, attempts: int) -> None:
+        task = SimpleNamespace(id=id_, attempts=attempts, reason="attempts spent")
+        self.dead[QUIET][id_] = task
+
+    def gives(
+        self, id_: str, token: int, at: float, how: str, seconds: float = 0, queue: str = STRICT,
+        actor: str = "worker.1",
+    ) -> None:  # fmt: skip
+        self.line(actor, "gives", queue, id_, token, how, seconds, T + at)
+
     def fault(self, kind: str, begin: float, finish: float, detail: object = "-") -> None:
         self.line("conductor", "fault", kind, T + begin, T + finish, detail)
 
     def judged(self) -> Verdict:
         books = Books(sorted(self._directory.iterdir()))
-        return Judge(books, defaultdict(set), defaultdict(set)).judge()
+        return Judge(books, defaultdict(set), self.dead).judge()
 
     def found(self) -> set[str]:
         return {finding.what for finding in self.judged().findings}
@@ -106,35 +139,35 @@ def lost(made: Made) -> None:
     made.push("t2", 1)
 
 
-def killed_and_lost(made: Made) -> None:
+def delivered(made: Made) -> None:
     made.push("t2", 0)
     made.held("t2", 2, 3)
+
+
+def killed_and_lost(made: Made) -> None:
+    delivered(made)
     made.fault("kill", 4, 4, "worker.1")
 
 
 def lost_by_a_restart(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.fault("restart", 3.5, 4)
 
 
 def too_long_and_lost(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.line("worker.1", "over", STRICT, "t2", 2, T + 3)
     made.line("worker.1", "asks", STRICT, "t2", 2, T + 7)
     made.end("t2", 2, 7, "gone")
 
 
 def failed_and_lost(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.end("t2", 2, 3.2, "fail")
 
 
 def limited_and_lost(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.end("t2", 2, 3.2, "limited", seconds=1, scope="group")
 
 
@@ -145,15 +178,13 @@ def failed_then_killed_and_lost(made: Made) -> None:
 
 
 def asked_but_refused(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.line("worker.1", "asks", STRICT, "t2", 2, T + 7)
     made.line("worker.1", "refused", STRICT, "t2", 2, T + 7)
 
 
 def dead_letter_lost(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.end("t2", 2, 3.2, "buried")
 
 
@@ -190,8 +221,7 @@ def token_twice(made: Made) -> None:
 
 
 def without_a_reason(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 2, 3)
+    delivered(made)
     made.held("t2", 3, 7, deliveries=2)
     made.end("t2", 3, 8)
 
@@ -246,9 +276,175 @@ def too_many_leases(made: Made) -> None:
         made.end(f"t{number}", number, 3, queue=LIMITED)
 
 
+def before_its_delay(made: Made) -> None:
+    made.push("t2", 1, delay=3)
+    made.held("t2", 2, 3.9, pushed=1)
+    made.end("t2", 2, 4)
+
+
+def returned(
+    made: Made, how: str, seconds: float, again: float, *, queue: str = STRICT, **held: Any
+) -> None:
+    """A delivery at 3 that ends so at 3.2, and the one that follows."""
+    made.push("t2", 0, queue=queue)
+    made.held("t2", 2, 3, queue=queue)
+    made.end("t2", 2, 3.2, how, queue=queue, seconds=seconds, scope="task")
+    made.held("t2", 3, again, queue=queue, deliveries=2, **held)
+    made.end("t2", 3, again + 0.1, queue=queue)
+
+
+def before_its_return(made: Made) -> None:
+    returned(made, "set_visibility", 2, 5.1, attempt=1, deferrals=1)
+
+
+def before_its_backoff(made: Made) -> None:
+    returned(made, "fail", 2, 5.1, attempt=2)
+
+
+def before_retry_after(made: Made) -> None:
+    returned(made, "limited", 2, 5.1, attempt=1, deferrals=1)
+
+
+def before_its_lease_was_over(made: Made) -> None:
+    delivered(made)
+    made.fault("kill", 3.5, 3.5, "worker.1")
+    made.held("t2", 3, 5.9, deliveries=2, actor="worker.2")
+    made.end("t2", 3, 6, actor="worker.2")
+
+
+def before_its_time_by_any_clock(made: Made) -> None:
+    made.fault("step", 20, 20, 4000)
+    made.push("t2", 19, queue=STEPPED, delay=8)
+    made.held("t2", 2, 22.9, queue=STEPPED, pushed=19, clock=4)
+    made.end("t2", 2, 24, queue=STEPPED)
+
+
+def failure_not_counted(made: Made) -> None:
+    returned(made, "fail", 1, 5, attempt=1)
+
+
+def end_of_lease_not_counted(made: Made) -> None:
+    delivered(made)
+    made.fault("kill", 3.5, 3.5, "worker.1")
+    made.held("t2", 3, 7, deliveries=2, actor="worker.2", attempt=1)
+    made.end("t2", 3, 8, actor="worker.2")
+
+
+def unseen_delivery_not_counted(made: Made) -> None:
+    delivered(made)
+    made.fault("restart", 3.5, 10)
+    made.held("t2", 4, 12, deliveries=3, attempt=2)
+    made.end("t2", 4, 12.1)
+
+
+def release_counted(made: Made) -> None:
+    returned(made, "release", 1, 5, attempt=2)
+
+
+def deferral_not_counted(made: Made) -> None:
+    returned(made, "set_visibility", 1, 5, attempt=1)
+
+
+def release_deferred(made: Made) -> None:
+    returned(made, "release", 1, 5, attempt=1, deferrals=1)
+
+
+def quiet(made: Made, at: float, *, delay: float = 0, number: int = 3) -> None:
+    """The quiet queue has begun; then a task is pushed at 10, and delivered then."""
+    made.push("t2", 1, queue=QUIET)
+    made.held("t2", 2, 1, queue=QUIET, pushed=1)
+    made.end("t2", 2, 1.1, queue=QUIET)
+    made.push(f"t{number}", 10, queue=QUIET, delay=delay)
+    made.held(f"t{number}", 3, at, queue=QUIET, pushed=10)
+    made.end(f"t{number}", 3, at + 0.1, queue=QUIET)
+
+
+def nobody_woken(made: Made) -> None:
+    quiet(made, 11.2)
+
+
+def nobody_woken_for_what_is_due(made: Made) -> None:
+    quiet(made, 13.2, delay=2)
+
+
+def late_beyond_the_stall(made: Made) -> None:
+    quiet(made, 12)
+    made.fault("slow", 10.2, 10.4, "worker-soak-quiet.1")
+
+
+def late_after_a_return(made: Made) -> None:
+    quiet(made, 10.01)
+    returned(made, "set_visibility", 1, 5.4, queue=QUIET, attempt=1, deferrals=1)
+
+
+def tried_too_often(made: Made) -> None:
+    returned(made, "fail", 1, 5, queue=QUIET, attempt=QUIET_ATTEMPTS + 1)
+
+
+def dead_too_soon(made: Made) -> None:
+    made.push("t2", 1, queue=QUIET)
+    made.dies("t2", QUIET_ATTEMPTS - 1)
+
+
+def id_in(partition: int, number: int) -> str:
+    """An id as the last one of that partition may have it; `push` reads its number."""
+    return f"{mark_of(partition)}t{number:011}"
+
+
+def out_of_order_in_a_partition(made: Made) -> None:
+    for number, (token, priority) in enumerate(((2, 5), (3, 2**62), (4, 2**62 + 1)), start=2):
+        made.push(id_in(1, number), 2, queue=PARTED)
+        at = 3 + token
+        made.held(id_in(1, number), token, at, queue=PARTED, priority=priority, pushed=2)
+        made.end(id_in(1, number), token, at + 0.1, queue=PARTED)
+
+
+def token_twice_in_a_partition(made: Made) -> None:
+    for number in (2, 3):
+        made.push(id_in(1, number), 2, queue=PARTED)
+        made.held(id_in(1, number), 5, 3 + number, queue=PARTED, pushed=2)
+        made.end(id_in(1, number), 5, 4 + number, queue=PARTED)
+
+
+def too_many_leases_of_a_partitioned_group(made: Made) -> None:
+    for number in (2, 3):
+        made.push(id_in(number - 2, number), 2, queue=PARTED)
+        made.held(id_in(number - 2, number), number, 3, queue=PARTED, group=NARROW)
+        made.end(id_in(number - 2, number), number, 4, queue=PARTED)
+
+
+def over_the_limit_of_a_partitioned_group(made: Made) -> None:
+    for number in range(2, 9):
+        made.push(id_in(0, number), 0, queue=PARTED)
+        made.held(id_in(0, number), number, 1 + number / 10, queue=PARTED, group=LANE)
+        made.end(id_in(0, number), number, 4, queue=PARTED)
+
+
 @pytest.mark.parametrize(
     ("what", "plant"),
     [
+        ("too early", before_its_delay),
+        ("too early", before_its_return),
+        ("too early", before_its_backoff),
+        ("too early", before_retry_after),
+        ("too early", before_its_lease_was_over),
+        ("too early", before_its_time_by_any_clock),
+        ("attempts counted wrong", failure_not_counted),
+        ("attempts counted wrong", end_of_lease_not_counted),
+        ("attempts counted wrong", unseen_delivery_not_counted),
+        ("attempts counted wrong", release_counted),
+        ("deferrals counted wrong", deferral_not_counted),
+        ("deferrals counted wrong", release_deferred),
+        ("too late", nobody_woken),
+        ("too late", nobody_woken_for_what_is_due),
+        ("too late", late_beyond_the_stall),
+        ("too late", late_after_a_return),
+        ("tried too often", tried_too_often),
+        ("dead too soon", dead_too_soon),
+        ("out of order", out_of_order_in_a_partition),
+        ("token twice", token_twice_in_a_partition),
+        ("over the concurrency", too_many_leases_of_a_partitioned_group),
+        ("over the limit", over_the_limit_of_a_partitioned_group),
         ("lost", lost),
         ("lost", killed_and_lost),
         ("lost", lost_by_a_restart),
@@ -350,3 +546,62 @@ def test_a_step_back_repeats_no_window(made: Made) -> None:
     assert (reached.most, reached.allowed, reached.full) == (most, most, 2 * STEPPED_LIMIT.burst)
     grant(2 + most, 16.3, 0)
     assert made.found() == {"over the limit"}
+
+
+@pytest.mark.parametrize(
+    ("at", "faults"),
+    [
+        (12.4, [("slow", 10.5, 11, "producer.1")]),  # a busy machine: four stalls as the longest
+        (13, [("late", 10.5, 10.9, "worker-soak-quiet.1")]),
+        (14, [("restart", 9, 10.2, "-")]),  # consumers are on their way back
+        (15, [("kill", 10.1, 10.1, "plain-soak-quiet.1")]),  # it may have taken the wake-up along
+        (15, [("pause", 8, 12.5, "async-soak-quiet.1")]),
+    ],
+)
+def test_what_the_machine_or_a_fault_has_delayed_is_not_late(
+    made: Made, at: float, faults: list[Any]
+) -> None:
+    """Lateness is judged by what the machine did, and where no consumer may have been away."""
+    for fault in faults:
+        made.fault(*fault)
+    quiet(made, at)
+    assert made.found() == set()
+
+
+def test_faults_of_others_excuse_nothing(made: Made) -> None:
+    """What happens to consumers of other queues, or to a replica, delays nothing here."""
+    made.fault("kill", 10.1, 10.1, "plain-soak-strict.1")
+    made.fault("replica", 10, 11)
+    made.fault("flush", 10, 10)
+    quiet(made, 11.2)
+    assert made.found() == {"too late"}
+
+
+def test_a_call_that_nobody_heard_of_may_have_been_executed(made: Made) -> None:
+    """Its holder was killed while it gave the task back: both attempts will do, and its delay."""
+    delivered(made)
+    made.gives("t2", 2, 3.4, "release", 0.5)
+    made.fault("kill", 3.5, 3.5, "worker.1")
+    made.held("t2", 3, 4, deliveries=2, attempt=1, actor="worker.2")
+    made.gives("t2", 3, 4.1, "fail", 1)
+    made.fault("kill", 4.2, 4.2, "worker.2")
+    made.held("t2", 4, 5.2, deliveries=3, attempt=2, actor="worker.3")
+    made.end("t2", 4, 5.3, actor="worker.3")
+    assert made.found() == set()
+
+
+def test_what_comes_in_time_is_sound(made: Made) -> None:
+    """To the millisecond: delays, returns, failures, ends of leases, and what nobody has seen."""
+    made.push("t3", 1, queue=LIMITED, delay=3)
+    made.held("t3", 5, 4, queue=LIMITED, pushed=1)
+    made.end("t3", 5, 5, queue=LIMITED)
+    returned(made, "fail", 2, 5.2, attempt=2)
+    made.push("t4", 0)
+    made.held("t4", 6, 6)
+    made.fault("kill", 6.5, 6.5, "worker.1")
+    made.held("t4", 8, 9, deliveries=2, actor="worker.2")
+    made.fault("restart", 9.5, 10)
+    made.held("t4", 10, 16, deliveries=4, actor="worker.2")
+    made.end("t4", 10, 17, actor="worker.2")
+    quiet(made, 10.4, number=5)
+    assert made.found() == set()

@@ -1,31 +1,25 @@
-"""The state machine's settings: `quick`, always the same examples; `soak` for a long search.
-
-pytest tests/stateful --hypothesis-profile soak
-"""
+"""What the state machines share."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server, find_binary
 
-_SHARED = {
-    "deadline": None,
-    "print_blob": True,
-    "suppress_health_check": list(HealthCheck),
-    "phases": [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],  # explain is slow
-}
-settings.register_profile(
-    "quick", max_examples=60, stateful_step_count=40, derandomize=True, database=None, **_SHARED
-)
-settings.register_profile("soak", max_examples=5000, stateful_step_count=100, **_SHARED)
-if settings.get_current_profile_name() != "soak":
-    settings.load_profile("quick")
+LIMIT_S = 3600
+"""Of one search: a random walk has no other end, and a failure takes long to make small."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.timeout(LIMIT_S))
 
 
 @pytest.fixture(scope="session")
 def first_server(start_server: Callable[[str], Server]) -> Server:
     """The server that DPQ itself would choose."""
-    first = find_all_binaries()[0]
+    first = find_binary()
     return start_server(f"{first.family}-{first.version.rpartition('.')[0]}")

@@ -22,20 +22,23 @@ LEARNING = [
     [RateLimit(2, 1, 2, adaptive=LEARNS)],
     [RateLimit(2, 1, adaptive=LEARNS), RateLimit(6, 5, 3)],
 ]
+# The others say what room they leave for the way: what is learned of that has tests of its own.
 RESERVED = [
-    [RateLimit(1, 1, 3, Reserve(1, 1))],
-    [RateLimit(2, 1, 3, Reserve(2, 0.5)), RateLimit(3, 5, 2, Reserve(1, 1))],
+    [RateLimit(1, 1, 3, Reserve(1, 1), slack=0)],
+    [RateLimit(2, 1, 3, Reserve(2, 0.5), slack=0), RateLimit(3, 5, 2, Reserve(1, 1), slack=0.25)],
 ]
 WINDOWS = [
-    [RateLimit(1, 1)],
-    [RateLimit(2, 1, 2)],
-    [RateLimit(3, 1, 3)],  # thirds of a second
-    [RateLimit(1, 5, 3)],
-    [RateLimit(2, 1, 2), RateLimit(3, 5, 3)],
-    [RateLimit(1, 0.5), RateLimit(2, 1, 2), RateLimit(0.5, 1, 3)],  # two of one length
+    [RateLimit(1, 1, slack=0)],
+    [RateLimit(2, 1, 2, slack=0.125)],
+    [RateLimit(3, 1, 3, slack=0)],  # thirds of a second
+    [RateLimit(1, 5, 3, slack=0)],
+    [RateLimit(2, 1, 2, slack=0), RateLimit(3, 5, 3, slack=0)],
+    [RateLimit(1, 0.5, slack=0), RateLimit(2, 1, 2, slack=0), RateLimit(0.5, 1, 3, slack=0)],
     *RESERVED,
     *LEARNING,
 ]
+"""The last one before those has two windows of one length."""
+
 limits = st.one_of(
     st.tuples(st.sampled_from(WINDOWS), st.none()),
     st.tuples(st.sampled_from(WINDOWS), st.sampled_from([None, 1, 2])),

@@ -60,6 +60,8 @@ class Gate:
     learned: Fraction | None = None
     since: int = 0  # the beginning of the window that is learned from
     used: int = 0
+    clean: Fraction = Fraction(0)  # the rate of the last clean window since the last 429
+    refused_at: Fraction = Fraction(0)  # the rate that met the last 429
 
     def rate(self, i: int) -> Fraction:
         """Units in the window, as learned."""
@@ -71,7 +73,9 @@ class Gate:
 
     def interval(self, i: int) -> Fraction:
         """Milliseconds that one unit pays for."""
-        return ceil(per_ms(self.rules.windows[i]) / self.rate(i) / GRAIN) * GRAIN
+        window = self.rules.windows[i]
+        wide = per_ms(window) + round((window.slack or 0) * 1000)
+        return ceil(wide / self.rate(i) / GRAIN) * GRAIN
 
     def most(self, i: int) -> int:
         """Units that any span of the window's length may see; a task never costs more."""
@@ -134,11 +138,25 @@ class Gate:
         assert window.adaptive
         self.learned = self.rate(0)
         if now >= self.since + per_ms(window):
-            if self.used * 2 >= self.learned:
+            if self.since and self.used * 2 >= self.learned:
                 ceiling = Fraction(window.adaptive.ceiling)
-                self.learned = min(ceiling, self.learned + Fraction(window.adaptive.step))
+                self.clean = self.learned
+                self.learned = min(ceiling, self.learned + self.gain(window))
             self.since, self.used = now, 0
         self.used += min(cost, self.most(0))
+
+    def gain(self, window: RateLimit) -> Fraction:
+        """What a clean window adds to what was learned."""
+        assert window.adaptive
+        assert self.learned is not None
+        step, beyond = Fraction(window.adaptive.step), self.learned - self.refused_at
+        if not self.refused_at:
+            return max(step, (self.learned - Fraction(window.rate)) / 2)
+        if beyond >= 0:
+            return max(step / 32, beyond * 2)
+        if self.learned >= self.refused_at * Fraction(7, 8):
+            return max(step / 32, -beyond / 16)
+        return max(step, -beyond / 4)
 
     def refused(self, now: int, wait: int, first: bool) -> None:
         """A task met a 429, for the first time in its delivery or not."""
@@ -150,7 +168,9 @@ class Gate:
         elif first and self.rules.learns:
             adaptive = self.rules.windows[0].adaptive
             assert adaptive
-            self.learned = max(Fraction(adaptive.floor), self.rate(0) / 2)
+            self.refused_at = self.rate(0)
+            lower = self.clean * Fraction(15, 16) if self.clean else self.refused_at / 2
+            self.learned, self.clean = max(Fraction(adaptive.floor), lower), Fraction(0)
             self.since, self.used = self.opens, 0
 
     def ended(self, lapsed: bool) -> None:
@@ -163,3 +183,5 @@ class Gate:
         self.reason = "closed by hand" if wait else None
         if not wait and self.probe == NEXT:
             self.probe = None
+        for i, name in enumerate(names(self.rules.windows)):  # the closing may end sooner now
+            self.paid[name] = min(self.paid[name], self.bound(i, now))

@@ -62,6 +62,8 @@ WEIGHTED: dict[str, list[Any]] = {
     "max_attempts": [None, None, 1, 3],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
     "cost": [1, 1, 1, 1, 2, 3],
+    "visibility": [None, None, None, None, None, None, 0.25, 30],
+    "time_limit": [None, None, None, 7.5],
 }
 EVERY = (None, 5, None, 0.25, 30, None, 5)
 """The periods of the tasks of a machine whose tasks come back, one after the other."""
@@ -222,6 +224,8 @@ class QueueMachine(RuleBasedStateMachine):
             "every": entry.every and entry.every / 1000,
             "cron": None,
             "scheduled_at": None,
+            "visibility": entry.visibility,
+            "time_limit": entry.time_limit,
         }
         if entry.every:
             expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)

@@ -39,6 +39,8 @@ class Entry:
     grid: int = 0  # the first of its times
     slack: int | None = None  # ms from each time in which it must start
     turn: int = 0  # when it was pushed, in calls
+    visibility: float | None = None  # of its own, seconds
+    time_limit: float | None = None
     state: str = "new"
     until: int = 0  # due, lease end or time of death
     token: int = 0
@@ -370,6 +372,8 @@ class Model:
                 grid=now + wait,
                 slack=slack,
                 turn=self.turn,
+                visibility=push["visibility"],
+                time_limit=push["time_limit"],
             )
             self.tasks[new_id] = entry
             self.put(entry, now, wait)
@@ -379,6 +383,8 @@ class Model:
         if mode == "raise_priority" and held.state != DEAD and push["priority"] > held.priority:
             self.revise(held, now, push["priority"], None)
         same = every is not None and held.every == every and not wait and held.state != DEAD
+        if mode in ("update", "rerun"):
+            held.visibility, held.time_limit = push["visibility"], push["time_limit"]
         if mode in ("update", "rerun") and every:
             held.slack = slack
             if mode == "rerun" or not same:
@@ -460,7 +466,8 @@ class Model:
             elif late:
                 self.bury(entry, now, "expired")
             elif self.may_run(None, entry, now):
-                self.take(entry, now + visibility)
+                own = entry.visibility
+                self.take(entry, now + (visibility if own is None else round(own * 1000)))
                 for scope in {None, entry.group}:
                     self.gate(scope).charge(entry.id, entry.cost, now)
                 taken.append(entry)

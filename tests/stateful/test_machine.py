@@ -1,22 +1,21 @@
 """Any sequence of operations leaves the queue as the model says."""
 
-import pytest
 from given_server import Given
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
+from partition_machine import parted_on
 from redis import Redis
 
-from dpq.server import Server, find_all_binaries
+from dpq.server import Server, find_binary
 
 
-@pytest.mark.timeout(0)  # `soak` runs for as long as it is asked to
 def test_every_sequence_of_operations_agrees_with_the_model(
     server: Server | Given, redis: Redis, queue_name: str
 ) -> None:
     """Whatever is called in whatever order, each answer, order, count and total is the model's."""
     examples = settings().max_examples
-    if isinstance(server, Server) and server.binary.path != find_all_binaries()[0].path:
+    if isinstance(server, Server) and server.binary.path != find_binary().path:
         examples = max(1, examples // 5)
     run_state_machine_as_test(
         machine_on(redis, queue_name), settings=settings(max_examples=examples)
@@ -30,4 +29,17 @@ def test_recurring_tasks_agree_with_the_model(first_server: Server, queue_name: 
         run_state_machine_as_test(
             machine_on(redis, queue_name, **always),
             settings=settings(max_examples=max(1, settings().max_examples // 2)),
+        )
+
+
+def test_a_queue_with_partitions_agrees_with_its_models(
+    first_server: Server, queue_name: str
+) -> None:
+    """Each partition is a queue; over all of them nothing is lost, and groups and limits hold."""
+    with Redis.from_url(first_server.url) as redis:
+        run_state_machine_as_test(
+            parted_on(redis, queue_name),
+            settings=settings(
+                max_examples=max(1, settings().max_examples // 4), stateful_step_count=30
+            ),
         )

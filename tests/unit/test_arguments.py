@@ -175,7 +175,7 @@ def test_bad_argument(q, bound, call, bad):
 
 def test_update_of_nothing(q):
     """An update without a change is refused."""
-    with pytest.raises(ConfigurationError, match="give priority, delay or both"):
+    with pytest.raises(ConfigurationError, match="give priority, delay or cost"):
         q.update("id")
 
 

@@ -1,6 +1,7 @@
 """_commands: every operation as a value that can be looked at without a server."""
 
 import re
+import time
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -23,7 +24,7 @@ def test_push(commands):
     [_, task_id, spec, body] = next(
         commands.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
     ).args
-    assert re.fullmatch(r"[A-Za-z0-9_-]{12}", task_id)
+    assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
     assert spec == "10 1 500 9007199254740993 0 0998 k\tg\t"
     assert body == b'{"a":1}'
 
@@ -33,7 +34,19 @@ def test_ids_differ(commands):
     command = next(commands.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
     ids = command.args[1::3]
     assert len(set(ids)) == PUSH_BATCH
-    assert {len(task_id) for task_id in ids} == {12}
+    assert {len(task_id) for task_id in ids} == {7 + 12}
+
+
+def test_ids_sort_by_time(commands, monkeypatch):
+    """By their bytes: those of a later ms behind, those of one call in their order."""
+    pushes = [Push(payload=i) for i in range(5)]
+    moments = [0, 1, 63, 64, 1_700_000_000_000, 1_700_000_000_001, 4_000_000_000_000]
+    ids = []
+    for ms in moments:
+        monkeypatch.setattr(time, "time_ns", lambda ms=ms: ms * 1_000_000)
+        ids += next(commands.push_many(pushes)).args[1::3]
+    assert [each.encode() for each in ids] == sorted(each.encode() for each in ids)
+    assert len({each[7:] for each in ids}) == len(ids)
 
 
 def test_push_many_is_lazy(commands):

@@ -171,8 +171,8 @@ def test_frozen():
 # The arguments of set_limit
 
 
-def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None):
-    return limit_rules(rate, per, burst, concurrency, adaptive, reserve)
+def rules(rate=None, per=None, burst=1, concurrency=None, adaptive=None, reserve=None, slack=None):
+    return limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
 
 
 def test_a_single_rate():
@@ -198,7 +198,7 @@ def test_concurrency_alone(nothing):
     assert rules(nothing, concurrency=3) == ()
 
 
-ONE = "per, burst, adaptive and reserve go with a single rate: say them in each RateLimit"
+ONE = "per, burst, adaptive, reserve and slack go with a single rate: say them in each RateLimit"
 WINDOWS = [RateLimit(1, 1)]
 
 
@@ -214,8 +214,18 @@ WINDOWS = [RateLimit(1, 1)]
         ({"rate": WINDOWS, "burst": 2}, ONE),
         ({"rate": WINDOWS[0], "adaptive": Adaptive(1, 2)}, ONE),
         ({"rate": WINDOWS, "reserve": Reserve(1, 2)}, ONE),
+        ({"rate": WINDOWS, "slack": 0}, ONE),
+        ({"rate": 1, "per": 1, "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
+        ({"rate": 1, "per": 1, "slack": "1"}, "slack is '1': it must be seconds from 0 to 3600"),
         ({"rate": [5]}, "a window is 5: it must be a RateLimit"),
-        ({"rate": "5/s"}, "a window is '5': it must be a RateLimit"),
+        (
+            {"rate": "5 a second"},
+            "'5 a second': a rate reads UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 "
+            "(seconds); the units of time are ms, s, m or min, h, d",
+        ),
+        ({"rate": "5/s", "per": 1}, "rate is '5/s', which says its window: leave out per"),
+        ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
+        ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000"),
         ({"rate": [RateLimit(1, 1)] * 9}, "9 windows: at most 8"),
         (
             {"rate": [RateLimit(1, 1), RateLimit(2, 2, adaptive=Adaptive(1, 2))]},
@@ -236,6 +246,18 @@ WINDOWS = [RateLimit(1, 1)]
 def test_refused(settings, told):
     """What says nothing, too much or something else is refused with what would be right."""
     assert refused(rules, **settings) == told
+
+
+def test_a_rate_may_be_said_as_the_command_line_says_it():
+    """A text is a rate with its window; what else holds is said beside it."""
+    same = [("10/s", 10, 1), ("300/15m", 300, 900), ("2.5/min", 2.5, 60), ("100/60", 100, 60)]
+    for text, rate, per in same:
+        assert rules(rate=text) == rules(rate=rate, per=per)
+    beside = {"burst": 3, "concurrency": 2, "reserve": Reserve(1, 5), "slack": 0.2}
+    assert rules(rate="10/s", **beside) == rules(rate=10, per=1, **beside)
+    assert rules(rate="10/s", adaptive=Adaptive(1, 20)) == rules(
+        rate=10, per=1, adaptive=Adaptive(1, 20)
+    )
 
 
 def test_most_windows():

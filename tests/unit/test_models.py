@@ -95,6 +95,9 @@ def test_push_defaults():
         "every": None,
         "cron": None,
         "timezone": "UTC",
+        "at": None,
+        "visibility": None,
+        "time_limit": None,
     }
 
 

@@ -24,13 +24,20 @@ priorities = st.one_of(
 )
 
 
+neighbours = st.integers(INT64_MIN + 600, INT64_MAX - 600).flatmap(
+    lambda base: st.lists(st.integers(-600, 600).map(base.__add__), max_size=30)
+)
+"""Many of them have the same double."""
+
+
 def key(priority):
     """What a sorted set compares: the score as Lua computes it, then the member's first bytes."""
     text, residual = encode_priority(priority)
     return (0.0 - float(text), residual.encode())
 
 
-@given(st.lists(priorities, max_size=30))
+@given(st.lists(priorities, max_size=30) | neighbours)
+@example([2**62 + 1, 2**62 + 2, 2**62 + 9, 2**62 + 511])
 @example([2**63 - 1, 2.0**63 - 1024, 2**63 - 2, 2.0**62, 2**62 + 1, 2**62 - 1])
 @example([2**53 + 1, 2**53, 2.0**53, 2**53 + 2, 1.0, 1, 0, -0.0])
 def test_sorts_exactly(mixed):

@@ -64,7 +64,7 @@ def face(cls: type) -> dict[str, Any]:
 
 OF_ONE_PARTITION = {
     *("partition", "configure", "register", "close", "look", "ranked", "checked"),
-    *("push_checked", "dead_replay_spaced", "lease_ms", "undivided"),
+    *("push_checked", "dead_replay_spaced", "entered", "lease_ms", "undivided"),
 }
 """What `PartitionedCommands` asks of each."""
 

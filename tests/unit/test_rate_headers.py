@@ -4,6 +4,7 @@ import http.client
 import io
 import math
 import pickle
+import sys
 import time
 import urllib.error
 from datetime import UTC, datetime, timedelta
@@ -709,6 +710,39 @@ def test_a_response_is_its_headers(status, headers):
     headers = [*DATE.items(), *headers]
     signal = RateLimited.from_response(SimpleNamespace(status_code=status, headers=headers))
     assert (None if signal is None else signal.retry_after) == wait_of(status, headers)
+
+
+SHORTEST = ["a;r;t=1,", '"";r=0,', "a;w=1,", "1,", "1s", "a=,", ",", ";", '"', '"\\', "1", "a;a;a,"]
+"""What costs most for each character, as far as anybody has found."""
+
+
+@given(
+    st.sampled_from([*NAMES, "RateLimit", "RateLimit-Policy", "X-RateLimit-Foo"]),
+    st.sampled_from(SHORTEST) | st.text('ar01st;,=" .:-', min_size=1, max_size=12),
+)
+@example("RateLimit", '"";r=0,')
+@example("X-RateLimit-Foo", "a;w=1,")
+def test_hostile_headers_cost_little(name, piece):
+    """A hundred headers full of short pieces are no more work than a few, counted in calls."""
+    calls = 0
+
+    def count(_frame, event, _arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    hostile = [(name, piece * (1000 // len(piece)))] * 128
+    sys.setprofile(count)
+    try:
+        RateLimited.from_headers(429, hostile)
+    finally:
+        sys.setprofile(None)
+    assert calls < 100_000  # some 10 ms; without a bound on the text 1 700 000
+
+
+def test_what_is_said_late_is_read():
+    """Other headers, however many and long, leave room for those about limits."""
+    headers = [("Set-Cookie", "c" * 900)] * 50 + [("X-RateLimit-Foo", "?" * 900)] * 50
+    assert wait_of(429, [*headers, ("Retry-After", "7")]) == 7
 
 
 def test_endless_headers():

@@ -1,6 +1,7 @@
 """What both workers decide, without a server: handlers, turns, settling, bounds."""
 
 import asyncio
+import inspect
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from dpq import (
     QueueStats,
     RateLimited,
     Reject,
+    Release,
     Retry,
     Task,
     Tasks,
@@ -31,6 +33,7 @@ from dpq._command import Command, Steps
 from dpq._leases import Leases
 from dpq._settling import CannotBeSettled, Done, GivenBack, settling, unsettled
 from dpq._work import Turns, finder, none_live
+from dpq.cli.worker import worker as worker_command
 from dpq.errors import signal_of
 
 
@@ -51,6 +54,12 @@ def q() -> DPQ[Any]:
 @pytest.fixture
 def aq() -> AsyncDPQ[Any]:
     return AsyncDPQ(fakeredis.FakeAsyncRedis(), "emails")
+
+
+@pytest.mark.parametrize("function", [Worker, AsyncWorker, worker_command])
+def test_tasks_are_given_back_before_kubernetes_kills(function: Callable[..., Any]) -> None:
+    """By default handlers have 25 s: five less than from SIGTERM to SIGKILL there."""
+    assert inspect.signature(function).parameters["grace"].default == 25
 
 
 # Handlers
@@ -224,12 +233,14 @@ def sends(steps: Steps[Any]) -> Command[Any]:
 def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
     """Acks of a queue go together; every other end has a call of its own."""
     errors = [None, Reject("no"), Retry(5), RateLimited(3), ValueError("x"), None, GivenBack()]
+    errors.append(Release(7))
     done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate(errors)]
     done.append(Done(1, a_task(task_id="other"), None))
     other = DPQ[Any](q.redis, "other")
     sent = [sends(each.operation) for each in settling(done, [q._commands, other._commands])]
     assert [command.script.name for command in sent] == [
         "ack", "ack", "bury", "fail", "rate_limited", "fail", "release",
+        "release",
     ]  # fmt: skip
     assert list(sent[0].args)[1::2] == ["0", "5"]
     assert "{other}" in sent[1].keys[0]
@@ -291,6 +302,7 @@ def test_signals_in_a_group() -> None:
     group = ExceptionGroup("both", [Reject("no"), ExceptionGroup("limits", limits), Retry()])
     assert signal_of(group) is limits[2]
     assert isinstance(signal_of(ExceptionGroup("", [Retry(), Reject("no")])), Reject)
+    assert isinstance(signal_of(ExceptionGroup("", [Release(9), Retry(1)])), Retry)
     mixed = ExceptionGroup("", [RateLimited(1), ValueError()])
     assert signal_of(mixed) is mixed
 

