@@ -27,7 +27,6 @@ from uuid import uuid4
 import typer
 from redis import Redis
 from rich.console import Console
-from rich.table import Table
 
 from dpq import DPQ, Push
 from dpq.server import Server, find_binary
@@ -38,7 +37,7 @@ SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
     *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
-    *("adaptive", "worker", "durability", "partitions"),
+    *("adaptive", "jitter", "worker", "durability", "partitions"),
 )
 
 
@@ -59,7 +58,7 @@ class Result:
 
     measure: str
     unit: str
-    target: Target
+    target: Target | None  # none: a figure to compare with
     samples: Sequence[float]
     detail: str = ""
     by: str = "median"  # or "most": which of the samples has to meet the target
@@ -71,7 +70,7 @@ class Result:
             "reached": reached,
             "least": min(self.samples),
             "most": max(self.samples),
-            "ok": self.target.met_by(reached),
+            "ok": self.target is None or self.target.met_by(reached),
         }
 
 
@@ -273,40 +272,74 @@ def _run(
     """Run benchmarks on a private server; exit 1 when a target is missed."""
     if unknown := set(names or ()) - set(ALL):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(ALL)}")
-    began, results = time.monotonic(), []
+    began, rows = time.monotonic(), []
     talk = Console(stderr=True)
     binary = find_binary(server)
-    for name in names or ALL:
-        talk.print(f"{time.monotonic() - began:5.0f} s  {name}", style="dim")
-        with _bench(server) as bench:
-            results += import_module(f"benchmarks.bench_{name}").measure(bench)
-    report = {
+    report: dict[str, Any] = {
         "commit": _commit(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "server": f"{binary.family} {binary.version}",
-        "seconds": round(time.monotonic() - began),
-        "results": [result.summary() for result in results],
     }
+    if not as_json:
+        print(_HEAD.format_map(report), *_line(_COLUMNS), sep="\n")
+    for name in names or ALL:
+        talk.print(f"{time.monotonic() - began:5.0f} s  {name}", style="dim")
+        for row in _rows(name, server):
+            rows.append(row)
+            if not as_json:
+                print(*_line(_cells(row)), sep="\n", flush=True)
+    report |= {"seconds": round(time.monotonic() - began), "results": rows}
+    missed = [row["measure"] for row in rows if not row["ok"]]
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        Console().print(_table(report))
-    raise typer.Exit(0 if all(result["ok"] for result in report["results"]) else 1)
-
-
-def _table(report: dict[str, Any]) -> Table:
-    head = "{server}, {machine}, Python {python}, commit {commit}, {seconds} s".format_map(report)
-    table = Table("measure", "reached", "spread", "target", "ok?", "detail", title=head)
-    for result in report["results"]:
-        unit, target = result["unit"], result["target"]
-        table.add_row(
-            result["measure"],
-            f"{result['reached']:.3g} {unit}",
-            f"{result['least']:.3g} - {result['most']:.3g}",
-            f"{target['kind']} {target['bound']:g} {unit}",
-            "yes" if result["ok"] else "[red]NO",
-            result["detail"],
+        print(
+            f"{len(rows)} rows in {report['seconds']} s; missed or failed: {len(missed)}",
+            *missed,
+            sep="\n  ",
         )
-    return table
+    raise typer.Exit(1 if missed else 0)
+
+
+def _rows(name: str, server: str | None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a benchmark as they are measured; its failure is a row, too."""
+    try:
+        with _bench(server) as bench:
+            for result in import_module(f"benchmarks.bench_{name}").measure(bench):
+                yield result.summary()
+    except Exception as error:
+        Console(stderr=True).print_exception()
+        yield {"measure": f"the rest of {name}", "ok": False, "failed": repr(error)}
+
+
+_HEAD = "{server}, {machine}, Python {python}, commit {commit}"
+_COLUMNS = ("", "measure", "reached", "spread", "target", "detail")
+_WIDTHS = (3, 60, 13, 17, 17)
+
+
+def _cells(row: dict[str, Any]) -> Sequence[str]:
+    if "failed" in row:
+        return "NO", row["measure"], "failed", "", "", row["failed"]
+    unit, target = row["unit"], row["target"]
+    return (
+        ("yes" if row["ok"] else "NO") if target else "",
+        row["measure"],
+        f"{row['reached']:.3g} {unit}",
+        f"{row['least']:.3g} - {row['most']:.3g}",
+        f"{target['kind']} {target['bound']:g} {unit}" if target else "-",
+        row["detail"],
+    )
+
+
+def _line(cells: Sequence[str]) -> Iterator[str]:
+    """Pad the cells of one row; a long name has a line of its own."""
+    first, name, *others = cells
+    if len(name) > _WIDTHS[1]:
+        yield f"{'':{_WIDTHS[0]}}  {name}"
+        name = ""
+    padded = [
+        f"{cell:{width}}" for cell, width in zip((first, name, *others), _WIDTHS, strict=False)
+    ]
+    yield "  ".join((*padded, others[-1])).rstrip()

@@ -6,7 +6,7 @@ server's temporary directory.
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -49,50 +49,51 @@ def crowd(url: str, name: str, durability: str, loop: asyncio.AbstractEventLoop)
     return push, queue
 
 
-def measure(bench: Bench) -> list[Result]:
+def measure(bench: Bench) -> Iterator[Result]:
     name, numbers, loop = bench.queue().queue_name, count(), asyncio.new_event_loop()
     client, url = bench.redis, bench.server.url
     loose = DPQ(client, name)
-    results: list[Result] = []
 
-    def add(measure: str, least: float, ours: Any, raw: Any, times: int) -> None:
-        samples, detail = ratio(bench, ours, raw, loose.purge, times)
-        results.append(Result(measure, "x", Target("at least", least), samples, detail))
+    def result(measure: str, least: float | None, ours: Any, raw: Any, times: int) -> Result:
+        target = None if least is None else Target("at least", least)
+        return Result(measure, "x", target, *ratio(bench, ours, raw, loose.purge, times))
 
-    def compare(measure: str, least: float, durability: Any, times: int) -> None:
+    def compare(measure: str, least: float | None, durability: Any, times: int) -> Result:
         queue = DPQ(client, name, durability=durability)
         push, raw = pusher(queue, numbers, times), pusher(loose, numbers, times)
-        add(f"push, {measure}", least, push, raw, times)
+        compared = result(f"push, {measure}", least, push, raw, times)
         queue.close()
+        return compared
 
-    def compare_crowd(measure: str, least: float, durability: str) -> None:
+    def compare_crowd(measure: str, least: float | None, durability: str) -> Result:
         ours, queue = crowd(url, name, durability, loop)
         raw, other = crowd(url, name, "async", loop)
-        add(f"{AT_ONCE} pushes at once, {measure}", least, ours, raw, AT_ONCE)
+        compared = result(f"{AT_ONCE} pushes at once, {measure}", least, ours, raw, AT_ONCE)
         for each in (queue, other):
             loop.run_until_complete(each.close())
+        return compared
 
     client.config_set("port", port := free_port())
     with Server.start(bench.server.binary, extra_args=["--replicaof", "127.0.0.1", str(port)]):
         wait_until(lambda: client.info("replication")["connected_slaves"] == 1, "a replica")
         wait_until(lambda: bool(client.wait(1, 100)), "a replica that follows")
-        compare("'replica' / 'async'", 0.2, "replica", ONE_BY_ONE)
-        compare_crowd("'replica' / 'async'", 0.5, "replica")
+        yield compare("'replica' / 'async'", 0.2, "replica", ONE_BY_ONE)
+        yield compare_crowd("'replica' / 'async'", 0.5, "replica")
     client.config_set("appendonly", "yes")
     wait_until(lambda: not client.info("persistence")["aof_rewrite_in_progress"], "an AOF")
-    for policy, least, times in (("always", 0.3, ONE_BY_ONE), ("everysec", 0, SLOW)):
+    for policy, least, times in (("always", 0.3, ONE_BY_ONE), ("everysec", None, SLOW)):
         client.config_set("appendfsync", policy)
         try:
             client.execute_command("WAITAOF", 1, 0, 1000)
         except ResponseError:
             continue  # Redis before 7.2
-        compare(f"'fsync' / 'async', appendfsync {policy}", least, "fsync", times)
-        compare_crowd(f"'fsync' / 'async', appendfsync {policy}", 0, "fsync")
+        name = f"'fsync' / 'async', appendfsync {policy}"
+        yield compare(name, least, "fsync", times)
+        yield compare_crowd(name, None, "fsync")
     client.config_set("appendonly", "no")
     loop.close()
     loose.drop()
     loose.close()
-    return results
 
 
 if __name__ == "__main__":

@@ -114,8 +114,9 @@ def _due(bench: Bench, queue: DPQ[Any]) -> Result:
     return Result(name, "ms", Target("at most", 5), samples, detail)
 
 
-def measure(bench: Bench) -> list[Result]:
-    return [_push(bench, bench.queue()), _due(bench, bench.queue())]
+def measure(bench: Bench) -> Iterator[Result]:
+    yield _push(bench, bench.queue())
+    yield _due(bench, bench.queue())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Barrier
 from statistics import median
 from typing import Any
 
@@ -18,6 +19,7 @@ from benchmarks._harness import (
     percentile,
     ratio,
     run_one,
+    server_clock,
 )
 from benchmarks.bench_groups import GROUPS
 from benchmarks.bench_pop import TASKS, in_hundreds
@@ -26,8 +28,10 @@ from dpq import DPQ, Push
 
 WIDE = 1_000_000  # units a second, and at once: never reached here
 CLOSED = 1_000_000  # tasks that wait in a closed group
+BESIDE = 100_000  # the same, beside the tasks that are popped
 POPS = 12
 RATE, WAITERS, SECONDS = 50, 4, 4
+START_PATIENCE_S = 120  # until all processes have started
 
 
 def _hundreds_in_groups(bench: Bench) -> Result:
@@ -100,9 +104,46 @@ def _past_a_group(bench: Bench, what: str) -> Result:
     return Result(name.replace(",", " "), "x", Target("at most", 1.5), samples, detail)
 
 
-def _consume(url: str, name: str, until: float, grants: "SimpleQueue[list[float]]") -> None:
+def _beside(bench: Bench, what: str, groups: int) -> Result:
+    """The server's processor time for pops that no limit concerns, as soon as there is one."""
+    with_it, without = bench.queue(), bench.queue()
+    clock = server_clock(bench.server.pid)
+    for queue in (with_it, without):
+        queue.push_many(
+            Push(payload(n), priority=p, group=f"host-{n % groups}.com" if groups else None)
+            for n, p in enumerate(bench.priorities(SLICES * (ROUNDS + 1) * ONE_BY_ONE))
+        )
+    if what == "a limit of another group":
+        with_it.set_limit(1, 86_400, group="other")
+    else:
+        bench.fill(with_it, 1 if what == "a closed group" else BESIDE, group="other")
+        with_it.delay_group("other", 86_400)
+    samples: list[float] = []
+    took = {with_it: 0.0, without: 0.0}
+    for _ in range(ROUNDS + 1):
+        took = dict.fromkeys(took, 0.0)
+        for turn in range(SLICES):
+            for queue in (with_it, without) if turn % 2 else (without, with_it):
+                before = clock()
+                for _ in range(ONE_BY_ONE):
+                    assert queue.pop().task
+                took[queue] += (clock() - before) * 1e6 / SLICES / ONE_BY_ONE
+        samples.append(took[with_it] / took[without])
+    detail = f"of the server {took[with_it]:.1f} us, without {took[without]:.1f} us"
+    kind = f"of {groups} groups" if groups else "without a group"
+    name = f"pop of tasks {kind} beside {what} / without it, server"
+    for queue in (with_it, without):
+        queue.drop()
+    bench.wait_until_freed()
+    return Result(name, "x", Target("at most", 1.15), samples[1:], detail)
+
+
+def _consume(url: str, name: str, start: "Barrier", grants: "SimpleQueue[list[float]]") -> None:
     seen: list[float] = []
     with DPQ[Any].from_url(url, name, default_visibility=60) as queue:
+        queue.stats()  # opens it
+        start.wait()
+        until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             task = queue.pop(timeout=0.5).task
             if task and task.visible_until:
@@ -111,7 +152,7 @@ def _consume(url: str, name: str, until: float, grants: "SimpleQueue[list[float]
     grants.put(seen)
 
 
-def _exact_waits(bench: Bench) -> list[Result]:
+def _exact_waits(bench: Bench) -> Iterator[Result]:
     late: list[float] = []
     calls: list[float] = []
     context = multiprocessing.get_context("spawn")
@@ -120,11 +161,15 @@ def _exact_waits(bench: Bench) -> list[Result]:
         queue.set_limit(RATE, 1)
         bench.fill(queue, 2 * RATE * SECONDS)
         grants: SimpleQueue[list[float]] = context.SimpleQueue()
-        arguments = (bench.server.url, queue.queue_name, time.monotonic() + SECONDS, grants)
-        before = bench.script_time()[0]
-        processes = [context.Process(target=_consume, args=arguments) for _ in range(WAITERS)]
+        start = context.Barrier(WAITERS + 1, timeout=START_PATIENCE_S)
+        arguments = (bench.server.url, queue.queue_name, start, grants)
+        processes = [
+            context.Process(target=_consume, args=arguments, daemon=True) for _ in range(WAITERS)
+        ]
         for process in processes:
             process.start()
+        start.wait()  # the time begins when all have started, however long that takes
+        before = bench.script_time()[0]
         moments = sorted(moment for _ in processes for moment in grants.get())
         for process in processes:
             process.join()
@@ -133,20 +178,20 @@ def _exact_waits(bench: Bench) -> list[Result]:
         late.append(percentile([b - a - 1000 / RATE for a, b in pairwise(moments)], 0.99))
         queue.drop()
     shape = f"{WAITERS} waiting processes, {RATE}/s"
-    return [
-        Result(f"lateness of a unit's grant, {shape}, p99", "ms", Target("at most", 5), late),
-        Result(f"calls of pop for each unit, {shape}", "", Target("at most", 2.2), calls),
-    ]
+    name = f"lateness of a unit's grant, {shape}, p99"
+    yield Result(name, "ms", Target("at most", 5), late)
+    yield Result(f"calls of pop for each unit, {shape}", "", Target("at most", 2.2), calls)
 
 
-def measure(bench: Bench) -> list[Result]:
-    return [
-        _hundreds_in_groups(bench),
-        _one_by_one(bench),
-        *_exact_waits(bench),
-        _past_a_group(bench, "closed"),
-        _past_a_group(bench, "spent"),
-    ]
+def measure(bench: Bench) -> Iterator[Result]:
+    yield _hundreds_in_groups(bench)
+    yield _one_by_one(bench)
+    yield from _exact_waits(bench)
+    yield _past_a_group(bench, "closed")
+    yield _past_a_group(bench, "spent")
+    for groups in (0, 500):
+        for what in ("a closed group", "a limit of another group", f"{BESIDE} closed tasks"):
+            yield _beside(bench, what, groups)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """How much of the server's memory does a queued task take?"""
 
+from collections.abc import Iterator
+
 from benchmarks._harness import ROUNDS, Bench, Result, Target, payload, run_one
 from dpq import Push
 
@@ -7,7 +9,7 @@ TASKS = 50_000
 GROUPS = 5_000
 
 
-def measure(bench: Bench) -> list[Result]:
+def measure(bench: Bench) -> Iterator[Result]:
     def used() -> int:
         bench.wait_until_freed()
         return int(bench.redis.info("memory")["used_memory"])
@@ -29,19 +31,12 @@ def measure(bench: Bench) -> list[Result]:
         queue.close()
         return taken / TASKS
 
-    plain = [per_task(0) for _ in range(ROUNDS)]
-    grouped = [per_task(GROUPS) for _ in range(ROUNDS)]
     detail = f"{TASKS} tasks"
-    return [
-        Result("memory per queued task", "bytes", Target("at most", 450), plain, detail),
-        Result(
-            "memory per queued task in groups",
-            "bytes",
-            Target("at most", 550),
-            grouped,
-            f"{detail}, {GROUPS} groups",
-        ),
-    ]
+    plain = [per_task(0) for _ in range(ROUNDS)]
+    yield Result("memory per queued task", "bytes", Target("at most", 450), plain, detail)
+    grouped = [per_task(GROUPS) for _ in range(ROUNDS)]
+    name, detail = "memory per queued task in groups", f"{detail}, {GROUPS} groups"
+    yield Result(name, "bytes", Target("at most", 550), grouped, detail)
 
 
 if __name__ == "__main__":

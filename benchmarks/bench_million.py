@@ -1,5 +1,6 @@
 """Does a million tasks make the server slower, or hold it up in one long call?"""
 
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks._harness import ROUNDS, Bench, Result, Target, Watched, run_one
@@ -80,14 +81,14 @@ def _in_closed_group(bench: Bench, queue: DPQ[Any], client: Watched) -> Result:
     return _longest("longest call beside a million tasks in a closed group", samples)
 
 
-def measure(bench: Bench) -> list[Result]:
+def measure(bench: Bench) -> Iterator[Result]:
     clock = _Clock()
     queue, client = bench.watched(clock=clock)
-    results = [_due_at_once(bench, queue, client, clock)]
-    results.append(_pop_of_a_million(bench, queue, bench.queue(clock=clock)))
+    yield _due_at_once(bench, queue, client, clock)
+    yield _pop_of_a_million(bench, queue, bench.queue(clock=clock))
     queue.drop()
     bench.wait_until_freed()
-    return [*results, _in_closed_group(bench, *bench.watched(clock=clock))]
+    yield _in_closed_group(bench, *bench.watched(clock=clock))
 
 
 if __name__ == "__main__":

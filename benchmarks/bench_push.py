@@ -1,5 +1,6 @@
 """What does a push cost, against a raw ZADD of the same bytes?"""
 
+from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
@@ -24,7 +25,7 @@ def raw_members(bench: Bench, tasks: int) -> list[tuple[bytes, int]]:
     return [(raw_member(n), priority) for n, priority in enumerate(bench.priorities(tasks))]
 
 
-def measure(bench: Bench) -> list[Result]:
+def measure(bench: Bench) -> Iterator[Result]:
     queue, numbers = bench.queue(), count()
     members: list[tuple[bytes, int]] = []
     bodies: list[tuple[Any, int]] = []
@@ -52,15 +53,12 @@ def measure(bench: Bench) -> list[Result]:
             queue.push_many(Push(payload=body, priority=priority) for body, priority in some)
 
     one_by_one = ratio(bench, push, zadd, fresh, ONE_BY_ONE)
+    yield Result("push / ZADD", "x", Target("at least", 0.7), *one_by_one)
     hundreds = ratio(
         bench, push_many, lambda: zadd_in_hundreds(bench, members), fresh, HUNDREDS * 100
     )
-    return [
-        Result("push / ZADD", "x", Target("at least", 0.7), *one_by_one),
-        Result(
-            "push_many of 100 / 100 ZADD in a pipeline", "x", Target("at least", 0.7), *hundreds
-        ),
-    ]
+    name = "push_many of 100 / 100 ZADD in a pipeline"
+    yield Result(name, "x", Target("at least", 0.7), *hundreds)
 
 
 if __name__ == "__main__":

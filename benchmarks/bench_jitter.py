@@ -1,0 +1,57 @@
+"""How many 429s does a host with a strict limit give when requests take unequal times to reach it?
+
+A simulation, as bench_adaptive. The host allows 10 requests in any second; each takes a time on its
+way there, drawn evenly between 0 and the jitter. The queue is told the limit and nothing else.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks._harness import Bench, Result, Target, run_one
+from benchmarks._simulated import START_MS, Host, crawl, fill
+from dpq import DPQ
+
+RATE = 10
+CONSUMERS = 4
+ROUNDS = 3
+REQUESTS = 3000  # served, in each round: five minutes
+ANSWER_MS = 20
+
+
+def _crawl(bench: Bench, jitter_ms: int, slack: float | None, requests: int) -> tuple[float, float]:
+    """Crawl until so many are served: the 429s in 200 requests, and the time over the least."""
+    host, clock = Host(), [START_MS]
+    queue: DPQ[Any] = bench.queue(clock=lambda: clock[0])
+    queue.set_limit(RATE, 1, group="api", slack=slack)
+    fill(queue)
+    crawl(
+        queue,
+        clock,
+        host,
+        lambda _: RATE,
+        ends=lambda: len(host.served) == requests,
+        consumers=CONSUMERS,
+        way_ms=lambda: bench.random.uniform(0, jitter_ms),
+        answer_ms=ANSWER_MS,
+    )
+    queue.drop()
+    least_ms = (requests / RATE - 1) * 1000  # ten at once, and ten more each second
+    refused = host.refused / (host.refused + requests) * 200
+    return refused, (host.served[-1] - START_MS) / least_ms
+
+
+def measure(bench: Bench) -> Iterator[Result]:
+    for jitter_ms in (50, 100):
+        shape = f"{RATE}/s, 0 to {jitter_ms} ms of jitter"
+        plain = _crawl(bench, jitter_ms, 0, REQUESTS // 10)
+        without = f"with slack=0: {plain[0]:.3g} and {plain[1]:.3g} x"
+        rounds = [_crawl(bench, jitter_ms, None, REQUESTS) for _ in range(ROUNDS)]
+        refused, took = zip(*rounds, strict=True)
+        name = f"429s in 200 requests, {shape}"
+        yield Result(name, "", Target("at most", 0.99), refused, without, by="most")
+        name = f"time / the least that the host allows, {shape}"
+        yield Result(name, "x", Target("at most", 1.12), took, f"{REQUESTS} requests", by="most")
+
+
+if __name__ == "__main__":
+    run_one("jitter")
