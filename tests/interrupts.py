@@ -5,6 +5,7 @@ or in what they call. So a test runs a call again and again, each time one line 
 call ends before it is interrupted.
 """
 
+import gc
 import linecache
 import signal
 import sys
@@ -64,6 +65,7 @@ class Interrupter:
         """Run a call and interrupt it at its `line`-th line; its result, or what it raised."""
         self._left, self.raised, self.where = line, None, ""
         before = sys.gettrace()
+        gc.disable()  # it closes generators of earlier calls, and swallows what is raised in them
         sys.settrace(self._enter)
         try:
             result, error = call(), None
@@ -71,6 +73,7 @@ class Interrupter:
             result, error = None, caught
         finally:
             sys.settrace(before)
+            gc.enable()
         return result, error
 
     def forget(self) -> None:

@@ -144,9 +144,6 @@ KEEPER = "_leases_async"
 PARSERS = "redis/_parsers/"
 """redis-py looks there whether a socket has ended, and takes any OSError for that."""
 
-JUDGES = "_interrupts.py"
-"""Once, at a load of 13, what struck while DPQ judged an error was lost; why is not known."""
-
 
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
@@ -181,7 +178,7 @@ def hit(interrupts: Interrupter, line: int, call: Callable[[], Any]) -> bool:
         assert (raised, result) == (None, True)
         return False
     where, kind = interrupts.where, type(interrupts.raised)
-    unheard = KEEPER in where or JUDGES in where or (PARSERS in where and issubclass(kind, OSError))
+    unheard = KEEPER in where or (PARSERS in where and issubclass(kind, OSError))
     if raised or not unheard:
         assert raised is interrupts.raised, f"{raised!r} at {where}"
     return True
