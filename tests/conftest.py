@@ -79,7 +79,7 @@ _SHARED = {
 settings.register_profile(
     "quick", max_examples=60, stateful_step_count=40, derandomize=True, database=None, **_SHARED
 )
-settings.register_profile("soak", max_examples=1000, stateful_step_count=100, **_SHARED)
+settings.register_profile("soak", max_examples=300, stateful_step_count=80, **_SHARED)
 if settings.get_current_profile_name() != "soak":
     settings.load_profile("quick")
 
