@@ -104,6 +104,23 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> N
         other.close()
 
 
+def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
+    """One that is dropped costs nothing from then on, and is looked after when it begins anew."""
+    live.push(1)
+    other = DPQ(redis, queue_name + "-2")
+    other.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        for _ in range(2):
+            wait_for(lambda: len(scheduler._queues) == 2, live.stats)
+            other.drop()
+            wait_for(lambda: list(scheduler._queues) == [queue_name], live.stats)
+            other.push(1, delay=0.05)
+            wait_for(lambda: other.stats().ready == 1, other.stats)
+    other.drop()
+    other.close()
+
+
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
     """Three daemons on one queue move each task once."""
     for number in range(300):
