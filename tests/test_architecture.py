@@ -1,6 +1,6 @@
 """What keeps DPQ readable: import direction, the scripts' contracts and keys, the wheel.
 
-Source: docs/design.md; the layers are drawn there.
+Source: docs/design.md, "Rooms".
 """
 
 import ast
