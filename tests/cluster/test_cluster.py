@@ -33,12 +33,12 @@ from dpq import (
     Worker,
     _wait,
 )
-from dpq._keys import key_of
-from dpq._nodes import Node
-from dpq._wait import Waiter
-from dpq._wait_async import AsyncWaiter
 from dpq.cli import app
-from dpq.queue import known_queues
+from dpq.protocol.keys import key_of
+from dpq.queue.queue import known_queues
+from dpq.transport.cluster import Node
+from dpq.transport.waiter import Waiter
+from dpq.transport.waiter_async import AsyncWaiter
 
 KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
     "own": lambda cluster: cluster.client(),

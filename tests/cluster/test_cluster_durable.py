@@ -9,7 +9,7 @@ from redis import RedisCluster
 from topology import Cluster
 
 from dpq import DPQ, AsyncDPQ, NotConfirmedError, Push, Worker, _durable
-from dpq._partitions import home_of, tags_of
+from dpq.protocol.placement import home_of, tags_of
 
 
 def test_replicas_confirm(

@@ -15,7 +15,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
-from dpq._partitions import home_of, tags_of
+from dpq.protocol.placement import home_of, tags_of
 from dpq.testing import assert_conserved
 
 LONG = 150.0

@@ -11,7 +11,7 @@ from redis import asyncio as aio
 from support import address_of
 
 from dpq import DPQ, AsyncDPQ, TaskState, _leases
-from dpq._leases import Leases
+from dpq.queue.lease_renewal import Leases
 
 PATIENCE = 30.0  # seconds until a test gives up
 

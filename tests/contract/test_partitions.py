@@ -35,10 +35,10 @@ from dpq import (
     Worker,
     _wait,
 )
-from dpq._keys import key_of
-from dpq._partitions import home_of, place_of, tags_of
 from dpq.cli import app
-from dpq.queue import known_queues
+from dpq.protocol.keys import key_of
+from dpq.protocol.placement import home_of, place_of, tags_of
+from dpq.queue.queue import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 
 engines = pytest.mark.fakeredis

@@ -12,7 +12,7 @@ from redis.asyncio import Redis as AsyncRedis
 
 import dpq
 from dpq import DPQ, AsyncDPQ, ServerWarning, _face
-from dpq.queue import inspect_server
+from dpq.queue.queue import inspect_server
 from dpq.server import Server
 
 Told = list[str]

@@ -15,10 +15,10 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, Push, RateLimit, Task, _wait
-from dpq._command import Command
-from dpq._keys import key_of
-from dpq._nodes import Nodes
-from dpq._wait import Marker, Waiter
+from dpq.protocol.command import Command
+from dpq.protocol.keys import key_of
+from dpq.transport.cluster import Nodes
+from dpq.transport.waiter import Marker, Waiter
 
 PATIENCE = 120.0  # seconds until a test gives up
 LONG = 150.0  # seconds of a wait that ends by itself when a test has given up

@@ -93,7 +93,7 @@ def test_a_limit_of_one_of_several_queues(
 ) -> None:
     """Its next unit is looked for when it is due, though another queue had work meanwhile."""
     monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr("dpq.worker_async.RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr("dpq.worker.worker_async.RECHECK_SECONDS", 60.0)
     a, b = make("-a"), make("-b")
     a.set_limit(5, 1)
     a.push_many(Push(n) for n in range(4))

@@ -17,10 +17,10 @@ from redis.exceptions import ResponseError
 from support import PATIENCE_S, address_of, wait_for
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, RateLimited, Retry, Worker, _work
-from dpq._command import Steps
-from dpq._keys import key_of
-from dpq._leases import Lease
-from dpq._settling import Done, Settling
+from dpq.protocol.command import Steps
+from dpq.protocol.keys import key_of
+from dpq.queue.lease_renewal import Lease
+from dpq.worker.outcomes import Done, Settling
 
 PAUSE_S = 10 * PATIENCE_S
 """Between two pops of which the first was refused: longer than a test waits."""

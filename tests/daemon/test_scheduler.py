@@ -22,12 +22,12 @@ from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, _link, known_queues
 from dpq import scheduler as scheduling
-from dpq._keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
-from dpq._link import Link
-from dpq._nodes import Node
-from dpq._registry import Sieve
-from dpq.queue import NAMES_A_CALL
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
+from dpq.queue.queue import NAMES_A_CALL
+from dpq.queue.registry import Sieve
 from dpq.server import Server
+from dpq.transport.cluster import Node
+from dpq.transport.connections import Link
 
 ROOT = Path(__file__).parents[2]
 

@@ -43,9 +43,9 @@ from dpq import (
     worker,
     worker_async,
 )
-from dpq._link import MISSING
-from dpq._scripts import script, script_names
+from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
+from dpq.transport.connections import MISSING
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 

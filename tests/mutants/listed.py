@@ -24,7 +24,7 @@ class Mutant(Change):
 
 
 def _lua(name: str, script: str, old: str, new: str, *tests: str) -> Mutant:
-    file = f"dpq/lua/{script}.lua"
+    file = f"dpq/protocol/lua/{script}.lua"
     return Mutant(name=name, file=file, old=old, new=new, tests=tests)
 
 
@@ -60,14 +60,14 @@ ORDER = [
     ),
     _py(
         "integers that no double holds are equal",
-        "order",
+        "model/priority",
         "str(priority), _residual(int(priority))",
         "str(priority), _EXACT",
         f"{UNIT}order.py",
     ),
     _py(
         "what a double loses sorts the wrong way",
-        "order",
+        "model/priority",
         "{999 - lost:03d}",
         "{lost:03d}",
         f"{UNIT}order.py",
@@ -145,7 +145,7 @@ FENCING = [
 LEASES = [
     _py(
         "leases are extended at 95 % of their time",
-        "_leases",
+        "queue/lease_renewal",
         "time.monotonic() + self.seconds / 3",
         "time.monotonic() + self.seconds * 0.95",
         f"{WORKER}::test_leases_are_extended_in_batches",
@@ -153,28 +153,28 @@ LEASES = [
     ),
     _py(
         "let_go does not wait for an extension on its way",
-        "_leases",
+        "queue/lease_renewal",
         "            with self._beat:\n                pass\n",
         "            pass\n",
         f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing",
     ),
     _py(
         "end does not wait for an extension on its way",
-        "_leases_async",
+        "queue/lease_renewal_async",
         "            await asyncio.shield(self._beat)\n",
         "            pass\n",
         f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing_async",
     ),
     _py(
         "a lease whose work has ended is extended no more",
-        "_leases",
+        "queue/lease_renewal",
         "        self._ending[key] = lease\n",
         "",
         f"{CONTRACT}worker_refused.py::test_a_lease_is_extended_until_its_end_is_answered",
     ),
     _py(
         "a loop that is left early acks its task",
-        "_loops",
+        "queue/lease_loops",
         "Leases.let_go(self._queue._leases, task)",
         "self._queue.ack(task)",
         f"{CONTRACT}leases.py::test_a_loop_that_is_left_early_acks_nothing",
@@ -202,21 +202,21 @@ LEASES = [
     ),
     _py(
         "a Release is a failed attempt",
-        "_commands",
+        "operations/partition",
         "return once(self.release(task, error.delay, None))",
         "return self.fail(task, error, error.delay)",
         f"{WORKER}::test_release_gives_back_uncounted",
     ),
     _py(
         "a fault of a validator buries its task",
-        "_replies",
+        "protocol/replies",
         "        return None, error\n",
         "        raise PayloadError(str(error), task_id=task_id) from error\n",
         f"{CONTRACT}interrupted.py::test_a_validator_with_a_fault_costs_attempts",
     ),
     _py(
         "an interrupted connection is kept with its reply under way",
-        "_link",
+        "transport/connections",
         "        except BaseException as error:  # replies may still be on their way\n"
         "            connection.disconnect()\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
@@ -224,14 +224,14 @@ LEASES = [
     ),
     _py(
         "redis-py keeps an interrupted connection with its reply under way",
-        "_nodes",
+        "transport/cluster",
         "    except BaseException as error:\n        close_idle(client)\n",
         "    except BaseException as error:\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
     ),
     _py(
         "nobody is told that a lease is lost",
-        "_leases",
+        "queue/lease_renewal",
         "if lease.lost:",
         "if False:",
         f"{WORKER}::test_a_handler_is_told_that_its_lease_is_lost",
@@ -276,7 +276,7 @@ LEASES = [
     ),
     _py(
         "the backoff has no cap",
-        "policy",
+        "model/backoff",
         "min(self.cap, self.base * self.factor ** (attempt - 1))",
         "self.base * self.factor ** (attempt - 1)",
         f"{UNIT}policy.py",
@@ -342,7 +342,7 @@ LIMITS = [
     ),
     _py(
         "a window that is no whole ms is shortened",
-        "limits",
+        "model/limits",
         "math.ceil(float(",
         "math.floor(float(",
         f"{UNIT}limits.py",
@@ -520,7 +520,7 @@ SLACK = [
     ),
     _py(
         "a rate said as text loses its slack",
-        "limits",
+        "model/limits",
         "adaptive, reserve, slack)\n    windows:",
         "adaptive, reserve)\n    windows:",
         f"{UNIT}limits.py",
@@ -591,7 +591,7 @@ DEAD = [
     ),
     _py(
         "dead letters of any group are meant",
-        "dead",
+        "queue/dead",
         "(group is None or task.group == group)",
         "True",
         f"{LUA}replay.py",
@@ -614,7 +614,11 @@ RECURRING = [
         f"{LUA}recurring.py",
     ),
     _py(
-        "cron lines are read in UTC", "_schedule", "_zone(timezone))", "UTC)", f"{UNIT}schedule.py"
+        "cron lines are read in UTC",
+        "model/schedule",
+        "_zone(timezone))",
+        "UTC)",
+        f"{UNIT}schedule.py",
     ),
     _lua(
         "a run that fails for good is the last",
@@ -665,7 +669,7 @@ KEYS = [
 PARTITIONS = [
     _py(
         "a group is in all partitions",
-        "_partitions",
+        "protocol/placement",
         "return None if name is None else zlib.crc32(name.encode()) % count",
         "return None",
         f"{CONTRACT}partitions.py::test_a_group_stays_in_one_partition",
@@ -679,7 +683,7 @@ PARTITIONS = [
     ),
     _py(
         "a pop ends at the first partition that has nothing",
-        "_partition_pop",
+        "operations/pop",
         "            places = list(self._all)\n",
         "            places = []\n",
         f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
@@ -687,7 +691,7 @@ PARTITIONS = [
     ),
     _py(
         "a 429 of the queue closes one partition",
-        "_partitioned",
+        "operations/partitions",
         "            if whole:\n                yield from all_of([self._noted(part, part.close",
         "            if False:\n                yield from all_of([self._noted(part, part.close",
         f"{CONTRACT}partitions.py::test_a_429_of_the_queue_closes_all_partitions",
@@ -696,42 +700,42 @@ PARTITIONS = [
 WORKERS = [
     _py(
         "what was fetched ahead of a 429 runs all the same",
-        "worker",
+        "worker/worker",
         "if self.prefetch and isinstance(error, RateLimited):",
         "if False:",
         f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
     ),
     _py(
         "a worker that ends waits for nobody",
-        "worker",
+        "worker/worker",
         "give_up = time.monotonic() + self.grace",
         "give_up = time.monotonic()",
         f"{WORKER}::test_a_stop_waits_for_handlers",
     ),
     _py(
         "a time limit is none",
-        "worker",
+        "worker/worker",
         "(limit := run.limit) is not None and run.began + limit <= now",
         "(limit := run.limit) is not None and not now",
         f"{WORKER}::test_a_time_limit",
     ),
     _py(
         "a task has no time limit of its own",
-        "worker",
+        "worker/worker",
         "task.time_limit or self.time_limit",
         "self.time_limit",
         f"{WORKER}::test_a_task_has_a_time_limit_of_its_own",
     ),
     _py(
         "acks wait behind a pop that was refused",
-        "worker",
+        "worker/worker",
         "        settles = True\n",
         "        settles = False\n",
         f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
     ),
     _py(
         "acks of an async worker wait behind a pop that was refused",
-        "worker_async",
+        "worker/worker_async",
         "        settles = True\n",
         "        settles = False\n",
         f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
@@ -745,21 +749,21 @@ WORKERS = [
     ),
     _py(
         "weights are none",
-        "_work",
+        "worker/base",
         "max(1, tasks) / self._weights[place]",
         "max(1, tasks)",
         f"{UNIT}work.py",
     ),
     _py(
         "a drain leaves what is delayed",
-        "_work",
+        "worker/base",
         "count.ready + count.delayed + count.invisible",
         "count.ready + count.invisible",
         f"{WORKER}::test_drain_waits_for_delayed_and_failing_tasks",
     ),
     _py(
         "an unknown name is tried again and again",
-        "_work",
+        "worker/base",
         'raise Reject(f"unknown task {name!r}")',
         'raise ValueError(f"unknown task {name!r}")',
         f"{UNIT}work.py",
@@ -767,21 +771,21 @@ WORKERS = [
     ),
     _py(
         "one handler more than the concurrency",
-        "worker_async",
+        "worker/worker_async",
         "len(self._running) < self.concurrency and",
         "len(self._running) <= self.concurrency and",
         f"{ASYNC}::test_no_more_handlers_run_than_may",
     ),
     _py(
         "a lost lease cancels nothing",
-        "worker_async",
+        "worker/worker_async",
         "    context._lose()\n    handling.cancel()\n",
         "    context._lose()\n",
         f"{ASYNC}::test_a_lost_lease_cancels_its_handler",
     ),
     _py(
         "an async worker takes a 429 for its task only",
-        "worker_async",
+        "worker/worker_async",
         "if isinstance(error, RateLimited):",
         "if False:",
         f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
@@ -832,42 +836,42 @@ SCHEDULER = [
     ),
     _py(
         "names without a queue stay",
-        "_registry",
+        "queue/registry",
         '            yield makes._command("unregister", [name], same)\n',
         "            pass\n",
         f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
     ),
     _py(
         "who may not send scripts loads none",
-        "_link",
+        "transport/connections",
         "            load_instead(self._client)\n",
         "",
         "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
     ),
     _py(
         "who may not send scripts loads none, in asyncio",
-        "_link_async",
+        "transport/connections_async",
         "            await load_instead_async(self._client)\n",
         "",
         "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
     ),
     _py(
         "a queue that begins while its name is taken out is not known",
-        "_registry",
+        "queue/registry",
         '        yield makes._command("register", [name], same)\n',
         "",
         f"{DAEMON}scheduler.py::test_a_queue_that_begins_while_its_name_is_taken_out",
     ),
     _py(
         "who may not write the list of names cannot push",
-        "_commands",
+        "operations/partition",
         "yield [self.register()]",
         "yield self.register()",
         "tests/security/test_acl.py::test_who_registers_queues",
     ),
     _py(
         "a wake-up that goes into a connection at its end is lost",
-        "_wait",
+        "transport/waiter",
         "reply, self.in_doubt = None, True",
         "reply = None",
         "tests/security/test_acl.py::test_a_wake_up_that_may_be_lost_is_handed_on",
@@ -890,7 +894,7 @@ COMMAND_LINE = [
     ),
     _py(
         "minutes are seconds",
-        "limits",
+        "model/limits",
         '"m": 60.0, "min"',
         '"m": 1.0, "min"',
         f"{UNIT}limits.py",
@@ -907,14 +911,14 @@ COMMAND_LINE = [
 DURABILITY = [
     _py(
         "what no replica has confirmed is taken for confirmed",
-        "_durable",
+        "protocol/durability",
         "return None if confirmed else Unconfirmed(None, durability)",
         "return None",
         "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
     ),
     _py(
         "a call waits for no replica",
-        "_durable",
+        "protocol/durability",
         '("WAIT", 1, milliseconds)',
         '("WAIT", 0, milliseconds)',
         "tests/durability/test_durable.py::test_without_a_replica_nothing_is_confirmed",
@@ -922,7 +926,7 @@ DURABILITY = [
     ),
     _py(
         "a call that changes nothing asks for nothing",
-        "_durable",
+        "protocol/durability",
         'Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))',
         'Words(("PING",))',
         "tests/durability/test_durable.py::test_without_its_write_nothing_is_confirmed",
@@ -932,21 +936,21 @@ DURABILITY = [
 EDGES = [
     _py(
         "a password with an @ in it is shown",
-        "_url",
+        "model/masking",
         'shown += parts["place"]\n',
         'shown += url.split("?")[0].partition("@")[2] or parts["place"]\n',
         f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
     ),
     _py(
         "secret parameters are shown",
-        "_url",
+        "model/masking",
         'return f"{name}=***" if name in _SECRET_NAMES else "***"',
         "return text",
         f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
     ),
     _py(
         "a terminal can be steered",
-        "_shown",
+        "model/display",
         r"\x0b-\x1f\x7f",
         r"\x0b-\x1a\x1c-\x1f\x7f",
         f"{UNIT}shown.py",
@@ -954,70 +958,70 @@ EDGES = [
     ),
     _py(
         "others can read what an embedded server stores",
-        "_keeper",
+        "server/supervisor",
         "    os.umask(0o077)",
         "    os.umask(0o022)",
         f"{DAEMON}server.py::test_nobody_else_can_read_what_is_stored",
     ),
     _py(
         "a header closes for as long as it likes",
-        "_rate_headers",
+        "model/rate_headers",
         "min(wait, MAX_RETRY_AFTER)",
         "wait",
         f"{UNIT}rate_headers.py",
     ),
     _py(
         "all of the headers is read, however long",
-        "_rate_headers",
+        "model/rate_headers",
         "if says and size <= room:",
         "if says:",
         f"{UNIT}rate_headers.py::test_hostile_headers_cost_little",
     ),
     _py(
         "ids do not sort by time",
-        "_ids",
+        "protocol/task_ids",
         "digits = _SORTED[digit] + digits",
         "digits = digits + _SORTED[digit]",
         f"{UNIT}commands.py::test_ids_sort_by_time",
     ),
     _py(
         "a page of peek repeats the last task",
-        "_commands",
+        "operations/partition",
         "                if passed:\n                    tasks.append",
         "                if passed or task.id == after:\n                    tasks.append",
         f"{LUA}options.py::test_pages_of_peek_follow_each_other",
     ),
     _py(
         "a page of peek repeats the last task of all partitions",
-        "_partitioned",
+        "operations/partitions",
         "            if passed:\n                found.append",
         "            if passed or task.id == after:\n                found.append",
         f"{CONTRACT}partitions.py::test_pages_of_peek_follow_each_other",
     ),
     _py(
         "a cluster has databases",
-        "_url",
+        "transport/url",
         'if settings.pop("db", 0):',
         'if settings.pop("db", 0) and False:',
         f"{UNIT}connect.py::test_a_malformed_url_is_refused_at_once_with_the_forms_that_work",
     ),
     _py(
         "a moment counts from the clock of this machine",
-        "_rate_headers",
+        "model/rate_headers",
         "if date is None else date",
         "if True else date",
         f"{UNIT}rate_headers.py",
     ),
     _py(
         "of several limits that are spent the shortest counts",
-        "_rate_headers",
+        "model/rate_headers",
         "_longest(limit.wait for limit in spent)",
         "min((limit.wait for limit in spent if limit.wait is not None), default=None)",
         f"{UNIT}rate_headers.py",
     ),
     _py(
         "the longest payload is one too long",
-        "codec",
+        "model/payload",
         "if len(body) > self.max_bytes:",
         "if len(body) >= self.max_bytes:",
         f"{UNIT}codec.py",
@@ -1025,7 +1029,7 @@ EDGES = [
     ),
     _py(
         "aliases are lost",
-        "codec",
+        "model/payload",
         "self._adapter.dump_json(valid, by_alias=True)",
         "self._adapter.dump_json(valid)",
         f"{UNIT}codec.py",
@@ -1033,7 +1037,7 @@ EDGES = [
     ),
     _py(
         "a batch of pushes has no bound on its bytes",
-        "_commands",
+        "operations/partition",
         "(batch and size > BATCH_BYTES)",
         "False",
         f"{CONTRACT}api.py::test_large_payloads_go_in_batches_of_bounded_bytes",
@@ -1077,7 +1081,7 @@ WAITS = [
     ),
     _py(
         "a waiter that leaves hands nothing on",
-        "_wait",
+        "transport/waiter",
         "in sorted(set(owned)):",
         "in ():",
         f"{CONTRACT}waiting_limits.py::test_one_that_gives_up_leaves_its_moment",

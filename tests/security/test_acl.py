@@ -33,11 +33,11 @@ from dpq import (
     _work,
     known_queues,
 )
-from dpq._keys import REGISTRY, REGISTRY_TICK, key_of
-from dpq._loading import load_scripts
 from dpq.cli import app
-from dpq.errors import NotConfirmedError
+from dpq.model.errors import NotConfirmedError
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
+from dpq.transport.script_loading import load_scripts
 
 NAMES = list(LINES)
 TABLE = {

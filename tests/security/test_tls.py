@@ -30,10 +30,10 @@ from dpq import (
     _wait,
     _wait_async,
 )
-from dpq._url import mask
 from dpq.cli import app
-from dpq.connect import open_url
+from dpq.model.masking import mask
 from dpq.server import Server
+from dpq.transport.connect import open_url
 
 SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
 

@@ -21,10 +21,10 @@ from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, _wait, _wait_async
-from dpq._wait import Waiter
-from dpq._wait_async import AsyncWaiter
-from dpq.connect import open_url
 from dpq.server import Binary, Server, find_binary
+from dpq.transport.connect import open_url
+from dpq.transport.waiter import Waiter
+from dpq.transport.waiter_async import AsyncWaiter
 
 LONGEST_S = 5.0
 """From when the Sentinels name another master until everybody goes on."""

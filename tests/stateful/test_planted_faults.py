@@ -13,8 +13,8 @@ from partition_machine import parted_on
 from redis import Redis
 
 from dpq import DPQError, RateLimit, _command, _partition_pop, _partitioned
-from dpq._partition_pop import PartitionPop
-from dpq._scripts import Script, script, script_names
+from dpq.operations.pop import PartitionPop
+from dpq.protocol.scripts import Script, script, script_names
 from dpq.server import Server
 
 MOST_EXAMPLES = 400

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpq import ConfigurationError
-from dpq._schedule import Later, claim, cron_line, named_schedule, next_times, with_first
+from dpq.model.schedule import Later, claim, cron_line, named_schedule, next_times, with_first
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
