@@ -103,7 +103,7 @@ class Shell:
     """What the methods of a class ask `Commands` for, directly and through each other."""
 
     def __init__(self, path: str, cls: str) -> None:
-        tree = ast.parse((PACKAGE / path).read_text())
+        tree = ast.parse((PACKAGE / "queue" / path).read_text())
         body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls).body
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
         self.methods = {
@@ -174,7 +174,7 @@ def test_twins_pass_on_the_same_arguments(blocking: Shell, awaited: Shell, name:
 @pytest.mark.parametrize("path", ["queue_async.py", "dead_async.py"])
 def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
     """No reply code is looked at in an asyncio face, and of a task only its id, to log it."""
-    tree = ast.parse((PACKAGE / path).read_text())
+    tree = ast.parse((PACKAGE / "queue" / path).read_text())
     fields = set(dpq.Task.model_fields) - {"id", "payload", "group", "key", "priority"}
     looked = {
         node.attr
@@ -182,4 +182,4 @@ def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "task"
     }
     assert not looked & fields
-    assert not re.search(r"_replies import .*Code", (PACKAGE / path).read_text())
+    assert not re.search(r"replies import .*Code", (PACKAGE / "queue" / path).read_text())

@@ -139,7 +139,7 @@ def errors_of(kind: str, verb: str) -> Iterator[type[BaseException]]:
     return itertools.cycle([TimeLimit, Stop, Wrong, *([NetworkLimit] if heeded else [])])
 
 
-KEEPER = "_leases_async"
+KEEPER = "lease_renewal_async"
 
 PARSERS = "redis/_parsers/"
 """redis-py looks there whether a socket has ended, and takes any OSError for that."""

@@ -1,4 +1,4 @@
-"""_commands: every operation as a value that can be looked at without a server."""
+"""operations/partition: every operation as a value that can be looked at without a server."""
 
 import re
 import time

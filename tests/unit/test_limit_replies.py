@@ -1,4 +1,4 @@
-"""_limit_replies: what the scripts say about limits becomes data and sentences."""
+"""limit_replies: what the scripts say about limits becomes data and sentences."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""_replies: raw replies of the scripts become results or errors."""
+"""replies: raw replies of the scripts become results or errors."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""_schedule: what a push may name, and the next times of a cron line."""
+"""schedule: what a push may name, and the next times of a cron line."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

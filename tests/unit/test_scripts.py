@@ -1,4 +1,4 @@
-"""_scripts: loaded from package data, includes resolved, known by their SHA-1."""
+"""scripts: loaded from package data, includes resolved, known by their SHA-1."""
 
 import hashlib
 from importlib import resources
