@@ -9,13 +9,11 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from dpq._shown import CleanRecords
+from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
-    from dpq._work import Context
-    from dpq.dead import DeadLetters
-    from dpq.dead_async import AsyncDeadLetters
-    from dpq.errors import (
+    from dpq.model.backoff import Backoff
+    from dpq.model.errors import (
         ConfigurationError,
         DPQError,
         DuplicateTaskError,
@@ -30,8 +28,8 @@ if TYPE_CHECKING:
         Signal,
         TaskNotFoundError,
     )
-    from dpq.limits import Adaptive, LimitState, RateLimit, Reserve
-    from dpq.models import (
+    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.task import (
         DeadTask,
         Fairness,
         OnDuplicate,
@@ -44,13 +42,15 @@ if TYPE_CHECKING:
         TaskState,
         WorkerInfo,
     )
-    from dpq.policy import Backoff
-    from dpq.queue import DPQ, known_queues
-    from dpq.queue_async import AsyncDPQ
+    from dpq.queue.dead import DeadLetters
+    from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.queue import DPQ, known_queues
+    from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
-    from dpq.worker import Worker
-    from dpq.worker_async import AsyncWorker
+    from dpq.worker.base import Context
+    from dpq.worker.worker import Worker
+    from dpq.worker.worker_async import AsyncWorker
 
 __version__ = "0.1.0"
 
@@ -98,10 +98,10 @@ __all__ = [
 ]
 
 _HOMES = {
-    "_work": ("Context",),
-    "dead": ("DeadLetters",),
-    "dead_async": ("AsyncDeadLetters",),
-    "errors": (
+    "worker.base": ("Context",),
+    "queue.dead": ("DeadLetters",),
+    "queue.dead_async": ("AsyncDeadLetters",),
+    "model.errors": (
         "ConfigurationError",
         "DPQError",
         "DuplicateTaskError",
@@ -116,8 +116,8 @@ _HOMES = {
         "Signal",
         "TaskNotFoundError",
     ),
-    "limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
-    "models": (
+    "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "model.task": (
         "DeadTask",
         "Fairness",
         "OnDuplicate",
@@ -130,24 +130,20 @@ _HOMES = {
         "TaskState",
         "WorkerInfo",
     ),
-    "policy": ("Backoff",),
-    "queue": ("DPQ", "known_queues"),
-    "queue_async": ("AsyncDPQ",),
+    "model.backoff": ("Backoff",),
+    "queue.queue": ("DPQ", "known_queues"),
+    "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),
     "tasks": ("TaskFunction", "Tasks"),
-    "worker": ("Worker",),
-    "worker_async": ("AsyncWorker",),
+    "worker.worker": ("Worker",),
+    "worker.worker_async": ("AsyncWorker",),
 }
 """Where each public name is defined: a module of this package."""
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_MODULES = (
-    *("codec", "connect", "connect_async", "dead", "dead_async", "errors", "limits", "models"),
-    *("order", "policy", "queue", "queue_async", "scheduler", "server", "tasks", "testing"),
-    *("worker", "worker_async"),
-)
-"""Modules that are attributes after `import dpq` alone, as `dpq.errors`."""
+_MODULES = ("scheduler", "server", "tasks", "testing")
+"""Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 
 logging.getLogger(__name__).addHandler(CleanRecords())
 

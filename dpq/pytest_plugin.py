@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dpq.queue import DPQ
-    from dpq.queue_async import AsyncDPQ
+    from dpq.queue.queue import DPQ
+    from dpq.queue.queue_async import AsyncDPQ
     from dpq.server import Server
     from dpq.testing import Clock, QueueFactory
 
@@ -39,8 +39,8 @@ def dpq_clock() -> Clock:
 @pytest.fixture
 def dpq_factory(dpq_server: Server, dpq_clock: Clock) -> Iterator[QueueFactory]:
     """Makes queues: `dpq_factory(name=None, **settings)`; `clock=None` for real time."""
-    from dpq.connect import open_url
     from dpq.testing import QueueFactory
+    from dpq.transport.connect import open_url
 
     opened = open_url(dpq_server.url)
     try:
@@ -59,8 +59,8 @@ def dpq_queue(dpq_factory: QueueFactory) -> DPQ[Any]:
 @pytest.fixture
 def dpq_async_queue(dpq_server: Server, dpq_clock: Clock, dpq_queue: DPQ[Any]) -> AsyncDPQ[Any]:
     """The queue of `dpq_queue` for asyncio: `async with dpq_async_queue as q`, in any loop."""
-    from dpq.policy import Backoff
-    from dpq.queue_async import AsyncDPQ
+    from dpq.model.backoff import Backoff
+    from dpq.queue.queue_async import AsyncDPQ
 
     return AsyncDPQ.from_url(
         dpq_server.url, dpq_queue.queue_name, clock=dpq_clock, backoff=Backoff(jitter=0)

@@ -23,18 +23,18 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from dpq._arguments import queue_label
-from dpq._command import Command
-from dpq._keys import REGISTRY, REGISTRY_TICK
-from dpq._link import Link, run_all
-from dpq._loading import load_scripts, scripts_there
-from dpq._nodes import Node, Nodes, ask, forbidden
-from dpq._registry import Sieve, readable
-from dpq._wait import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
-from dpq.connect import open_url
-from dpq.errors import ConfigurationError
-from dpq.policy import longer_pause
-from dpq.queue import DPQ, forget_queues, seen, some_names
+from dpq.model.backoff import longer_pause
+from dpq.model.errors import ConfigurationError
+from dpq.model.validation import queue_label
+from dpq.protocol.command import Command
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
+from dpq.queue.queue import DPQ, forget_queues, seen, some_names
+from dpq.queue.registry import Sieve, readable
+from dpq.transport.cluster import Node, Nodes, ask, forbidden
+from dpq.transport.connect import open_url
+from dpq.transport.connections import Link, run_all
+from dpq.transport.script_loading import load_scripts, scripts_there
+from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
 
 __all__ = ["Scheduler", "run_daemon"]
 

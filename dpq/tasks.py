@@ -29,13 +29,13 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from typing_extensions import TypedDict  # pydantic brings it along; typing's own needs Python 3.12
 
-from dpq._arguments import label
-from dpq._face import QueueFace
-from dpq._work import Context, generates
-from dpq.errors import ConfigurationError, PayloadError, Reject
-from dpq.models import OnDuplicate, Push, Task
-from dpq.queue import DPQ
-from dpq.queue_async import AsyncDPQ
+from dpq.model.errors import ConfigurationError, PayloadError, Reject
+from dpq.model.task import OnDuplicate, Push, Task
+from dpq.model.validation import label
+from dpq.queue.base import QueueFace
+from dpq.queue.queue import DPQ
+from dpq.queue.queue_async import AsyncDPQ
+from dpq.worker.base import Context, generates
 
 __all__ = ["TaskFunction", "Tasks"]
 

@@ -27,10 +27,10 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Literal, NoReturn, Self, TypeVar, cast
 
-from dpq.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
-from dpq.models import Task, TaskState
-from dpq.policy import Backoff
-from dpq.queue import DPQ
+from dpq.model.backoff import Backoff
+from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.task import Task, TaskState
+from dpq.queue.queue import DPQ
 
 __all__ = [
     "Clock",

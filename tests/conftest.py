@@ -16,7 +16,8 @@ Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakered
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
-(`dpq._keys.PARTS`) of its own queues, which are then removed, or the two that all queues share.
+(`dpq.protocol.keys.PARTS`) of its own queues, which are then removed, or the two that all queues
+share.
 
 With `--server NAME` all tests run on that server only, the clusters, Sentinels and pairs that tests
 start themselves included: all_servers.py does so with each, in the soak's settings.
@@ -41,7 +42,7 @@ from redis import Redis
 from support import SERVERS
 
 from dpq import DPQ
-from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
+from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server
 from dpq.testing import Clock, QueueFactory
 

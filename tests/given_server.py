@@ -12,7 +12,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from dpq import ConfigurationError
-from dpq._url import explained, mask
+from dpq.model.masking import mask
+from dpq.transport.url import explained
 
 FELT = {
     *(

@@ -1,6 +1,6 @@
 """What keeps DPQ readable: import direction, the scripts' contracts and keys, the wheel.
 
-Source: docs/design.md; the layers are drawn there.
+Source: docs/design.md, "Rooms".
 """
 
 import ast
@@ -19,47 +19,33 @@ import pytest
 
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
-from dpq._keys import PARTS, key_of
-from dpq._registry import Sieve
-from dpq._scripts import script, script_names
+from dpq.protocol.keys import PARTS, key_of
+from dpq.protocol.scripts import script, script_names
+from dpq.queue.registry import Sieve
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
 SCRIPTS = script_names()
-LUA_FILES = sorted((PACKAGE / "lua").glob("*.lua"))
+LUA_FILES = sorted((PACKAGE / "protocol" / "lua").glob("*.lua"))
 
 # Imports point one way
 
-LAYERS = [
-    {"_rate_headers", "_interrupts"},
-    {"errors", "_shown"},
-    {"models"},
-    {"codec", "order", "policy", "_keys", "_scripts", "_arguments", "_partitions"},
-    {"_ids", "limits", "_schedule", "_durable"},
-    {"_replies"},
-    {"_settings", "_limit_replies", "_command", "_problems"},
-    {"_limit_commands", "_crew_commands"},
-    {"_commands"},
-    {"_partition_pop"},
-    {"_partitioned"},
-    {"_following"},
-    {"_nodes", "_tls", "_spin"},
-    {"_loading", "_registry"},
-    {"_keeper", "_link", "_leases", "_url"},
-    {"server"},
-    {"connect", "_wait", "_link_async", "_leases_async", "_durable_link"},
-    {"_face", "_loops", "dead", "connect_async", "_wait_async", "_durable_link_async"},
-    {"queue", "dead_async"},
-    {"queue_async"},
-    {"_settling"},
-    {"_work"},
-    {"scheduler", "tasks", "worker", "worker_async", "testing"},
-    {""},  # dpq itself
+ROOMS = [
+    {"model"},
+    {"protocol"},
+    {"operations", "server"},
+    {"transport"},
+    {"queue"},
+    {"worker"},
+    {"scheduler", "tasks", "testing"},
+    {""},  # dpq itself: the public names
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]
-RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
-WITHOUT_IO = {name for names in LAYERS[: RANK["_following"] + 1] for name in names}
+"""A room imports from those above it in this list, and from itself."""
+
+RANK = {name: rank for rank, names in enumerate(ROOMS) for name in names}
+WITHOUT_IO = ("model", "protocol", "operations")
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
@@ -94,30 +80,64 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"{base}.{alias.name}" if is_module else base
 
 
-def layer(name: str) -> str:
+def room(name: str) -> str:
     return name.split(".")[0]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: module_name(path) or "dpq")
-def test_imports_point_down(path):
-    """A module imports only from layers below its own; inside the CLI's package it is free."""
+def test_imports_point_to_the_rooms_below(path):
+    """A module imports from its own room and from rooms below, and no other room's `_name`."""
     name = module_name(path)
-    assert layer(name) in RANK, f"give {name} a place in LAYERS and in docs/design.md"
+    assert room(name) in RANK, f"{name} is in no room: see ROOMS and docs/design.md"
     for line, imported in imports(path):
-        if imported.split(".")[0] != "dpq":
-            continue
-        target = layer(imported.removeprefix("dpq").removeprefix("."))
-        if layer(name) == target == "cli":
-            continue
-        assert RANK[target] < RANK[layer(name)], f"{path}:{line} imports {imported}"
+        if imported.split(".")[0] == "dpq":
+            target = room(imported.removeprefix("dpq").removeprefix("."))
+            own = target == room(name)
+            assert own or RANK[target] < RANK[room(name)], f"{path}:{line} imports {imported}"
+            assert own or not re.search(r"\._[a-z]", imported), f"{path}:{line}: {imported}"
 
 
-@pytest.mark.parametrize("name", sorted(WITHOUT_IO))
-def test_the_core_does_no_io(name):
-    """Up to the commands nothing can reach a server, wait, or look at a clock."""
-    found = {imported.split(".")[0] for _, imported in imports(PACKAGE / f"{name}.py")}
+def test_few_modules_stand_outside_of_a_room():
+    """A newcomer finds at most a dozen modules beside the rooms."""
+    assert len(list(PACKAGE.glob("*.py"))) <= 12
+
+
+def ways_down() -> dict[str, set[str]]:
+    """Which modules of DPQ each one imports."""
+    return {
+        module_name(path): {
+            name.removeprefix("dpq").removeprefix(".")
+            for _, name in imports(path)
+            if name.split(".")[0] == "dpq" and name.removeprefix("dpq") != module_name(path)
+        }
+        for path in MODULES
+    }
+
+
+def longest(ways: dict[str, set[str]], name: str, above: tuple[str, ...] = ()) -> int:
+    """Modules on the longest way down from one.
+
+    Raises:
+        AssertionError: It leads back to a module that it has passed.
+    """
+    assert name not in above, f"a circle: {' -> '.join((*above, name))}"
+    return 1 + max((longest(ways, next_, (*above, name)) for next_ in ways[name]), default=0)
+
+
+def test_no_way_is_long_and_none_is_a_circle():
+    """From a worker down to what imports nothing a reader passes at most 14 modules."""
+    ways = ways_down()
+    assert all(longest(ways, name) for name in ways if room(name) not in ("cli", ""))
+    assert longest(ways, "worker.worker") <= 14
+    assert longest(ways, "worker.worker_async") <= 14
+
+
+@pytest.mark.parametrize("path", [p for p in MODULES if p.parent.name in WITHOUT_IO], ids=str)
+def test_no_io(path):
+    """What is below transport cannot reach a server, wait, or look at a clock."""
+    found = {imported.split(".")[0] for _, imported in imports(path)}
     banned = {"redis", "asyncio", "threading", "time", "os", "socket", "subprocess"}
-    if name == "_ids":  # which sort by time for the eye: nothing depends on it
+    if path.stem == "task_ids":  # which sort by time for the eye: nothing depends on it
         banned.remove("time")
     assert not found & banned
 
@@ -136,7 +156,7 @@ class Contract(NamedTuple):
 def header_of(name: str) -> Contract:
     """The header of a script, parsed; any line that does not fit fails."""
     lines = []
-    for line in (PACKAGE / "lua" / f"{name}.lua").read_text().splitlines():
+    for line in (PACKAGE / "protocol" / "lua" / f"{name}.lua").read_text().splitlines():
         if not line.startswith("--"):
             break
         lines.append(line[2:].strip())
@@ -497,7 +517,7 @@ def test_documented(name):
     """Every public name of dpq, and every public method of its classes, says what it is for."""
     public = getattr(dpq, name)
     if not (inspect.isclass(public) or inspect.isroutine(public)):
-        source = ast.parse((PACKAGE / "models.py").read_text()).body
+        source = ast.parse((PACKAGE / "model" / "task.py").read_text()).body
         follows = {
             ast.unparse(node.targets[0]): after
             for node, after in pairwise(source)

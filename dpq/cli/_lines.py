@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from dpq import DPQ, Push
 from dpq.cli._shell import Failed, errors, talk
-from dpq.errors import DPQError
+from dpq.model.errors import DPQError
 
 CHUNK_BYTES = 1024 * 1024
 """Read at most so much at once; a pipe gives what it has, so no task waits for the next."""

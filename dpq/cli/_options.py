@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq._url import SCHEMES
+from dpq.model.masking import SCHEMES
 
 DEFAULT_URL = "redis://localhost:6379/0"
 DEFAULT_QUEUE = "default"

@@ -20,7 +20,7 @@ from types import FrameType
 
 from dpq.cli import _shell
 from dpq.cli._shell import FAILED, USAGE, Failed
-from dpq.policy import longer_pause
+from dpq.model.backoff import longer_pause
 
 log = logging.getLogger(__name__)
 

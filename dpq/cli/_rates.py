@@ -12,8 +12,8 @@ import typer
 
 from dpq import Adaptive, RateLimit, Reserve
 from dpq.cli._options import number
-from dpq.errors import ConfigurationError
-from dpq.limits import read_rate
+from dpq.model.errors import ConfigurationError
+from dpq.model.limits import read_rate
 
 T = TypeVar("T")
 

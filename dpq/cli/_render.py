@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dpq import DeadTask, LimitState, QueueStats, Task
-from dpq._arguments import MAX_TEXT_CHARACTERS
-from dpq._shown import shown
 from dpq.cli._rates import per_text, rate_text
-from dpq.limits import EVERY_GROUP
+from dpq.model.display import shown
+from dpq.model.limits import EVERY_GROUP
+from dpq.model.validation import MAX_TEXT_CHARACTERS
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 

@@ -18,9 +18,9 @@ from redis.exceptions import RedisError
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
-from dpq._shown import shown, shown_json
-from dpq._url import mask
-from dpq.errors import ConfigurationError, DPQError
+from dpq.model.display import shown, shown_json
+from dpq.model.errors import ConfigurationError, DPQError
+from dpq.model.masking import mask
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
 

@@ -15,9 +15,9 @@ from types import ModuleType
 from typing import Any
 
 from dpq import AsyncDPQ, TaskFunction, Tasks
-from dpq._work import awaits, functions_of
 from dpq.cli._shell import talk
-from dpq.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError
+from dpq.worker.base import awaits, functions_of
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, TaskState
-from dpq._commands import UPKEEP_BATCH
-from dpq._loading import load_scripts
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -20,8 +18,10 @@ from dpq.cli._options import (
     Yes,
 )
 from dpq.cli._shell import talk
-from dpq.connect import open_url
-from dpq.queue import forget_queues
+from dpq.operations.partition import UPKEEP_BATCH
+from dpq.queue.queue import forget_queues
+from dpq.transport.connect import open_url
+from dpq.transport.script_loading import load_scripts
 
 
 def update(

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, Task, TaskNotFoundError
-from dpq._face import DEFAULT_VISIBILITY
 from dpq.cli._options import (
     DEFAULT_QUEUE,
     DEFAULT_URL,
@@ -19,6 +18,7 @@ from dpq.cli._options import (
     Url,
 )
 from dpq.cli._shell import Failed, emit, talk
+from dpq.queue.base import DEFAULT_VISIBILITY
 
 
 def pop(

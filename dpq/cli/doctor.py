@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from dpq import DPQ, Problem, ServerWarning
-from dpq._problems import explain
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._shell import Failed, emit, say, talk
-from dpq.queue import inspect_server
+from dpq.operations.diagnosis import explain
+from dpq.queue.queue import inspect_server
 
 
 def doctor(

@@ -9,7 +9,7 @@ from dpq.cli import _rates
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._shell import emit, tables, talk
-from dpq.limits import EVERY_GROUP
+from dpq.model.limits import EVERY_GROUP
 
 app = typer.Typer(
     no_args_is_help=True,

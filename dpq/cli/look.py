@@ -9,12 +9,12 @@ import typer
 from rich.live import Live
 
 from dpq import DPQ, TaskState
-from dpq._arguments import one_line
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
 from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
 from dpq.cli._shell import Failed, emit, say, tables, talk
-from dpq.connect import open_url
-from dpq.queue import all_names, ask_queues
+from dpq.model.validation import one_line
+from dpq.queue.queue import all_names, ask_queues
+from dpq.transport.connect import open_url
 
 
 def peek(

@@ -12,10 +12,10 @@ import typer
 from pydantic_core import from_json
 
 from dpq import DPQ, Push
-from dpq._face import DEFAULT_MAX_ATTEMPTS
 from dpq.cli._lines import push_lines
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
 from dpq.cli._shell import talk
+from dpq.queue.base import DEFAULT_MAX_ATTEMPTS
 
 
 class Duplicate(StrEnum):

@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq._arguments import one_line
-from dpq._work import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 from dpq.cli._job import Job, work
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import crew_table
 from dpq.cli._shell import Failed, emit, tables, talk
-from dpq.connect import open_url
-from dpq.errors import ConfigurationError
-from dpq.queue import all_names, ask_queues
+from dpq.model.errors import ConfigurationError
+from dpq.model.validation import one_line
+from dpq.queue.queue import all_names, ask_queues
+from dpq.transport.connect import open_url
+from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
 
 MAX_PROCESSES = 256
 

@@ -31,14 +31,14 @@ from dpq import (
     Task,
     TaskState,
     Worker,
-    _wait,
 )
-from dpq._keys import key_of
-from dpq._nodes import Node
-from dpq._wait import Waiter
-from dpq._wait_async import AsyncWaiter
 from dpq.cli import app
-from dpq.queue import known_queues
+from dpq.protocol.keys import key_of
+from dpq.queue.queue import known_queues
+from dpq.transport import waiter as waiters
+from dpq.transport.cluster import Node
+from dpq.transport.waiter import Waiter
+from dpq.transport.waiter_async import AsyncWaiter
 
 KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
     "own": lambda cluster: cluster.client(),
@@ -243,7 +243,7 @@ def test_a_scheduler(
     queues: list[DPQ], cluster: Cluster, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     """One daemon does the upkeep of all queues; of those beyond its connections when it looks."""
-    monkeypatch.setattr(_wait, "MOST_BLOCKS", most)
+    monkeypatch.setattr(waiters, "MOST_BLOCKS", most)
     monkeypatch.setattr("dpq.scheduler.RECHECK_SECONDS", 5.0 if most > 3 else 0.5)
     for q in queues:
         q.push("known")
@@ -301,7 +301,7 @@ def test_a_waiter_asks_nothing_of_a_node_that_was_replaced(
         waiter = Waiter(q._link.nodes, [marker])
         assert waiter.wait(0.01) is None
         monkeypatch.setattr(q._link.nodes, "of", lambda _: successor)
-        monkeypatch.setattr(_wait, "ask", asked)
+        monkeypatch.setattr(waiters, "ask", asked)
         waiter.withdraw()
         assert waiter._blocks[0].until is None
     monkeypatch.undo()

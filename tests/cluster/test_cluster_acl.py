@@ -12,7 +12,7 @@ from topology import Cluster
 
 import dpq
 from dpq import DPQ, AsyncDPQ
-from dpq._loading import load_scripts, scripts_there
+from dpq.transport.script_loading import load_scripts, scripts_there
 
 DOCS = Path(dpq.__file__).parents[1] / "docs"
 PASSWORD = "PASSWORD"  # noqa: S105 - a test's

@@ -8,8 +8,9 @@ from cluster.test_cluster_faults import migrate
 from redis import RedisCluster
 from topology import Cluster
 
-from dpq import DPQ, AsyncDPQ, NotConfirmedError, Push, Worker, _durable
-from dpq._partitions import home_of, tags_of
+from dpq import DPQ, AsyncDPQ, NotConfirmedError, Push, Worker
+from dpq.protocol import durability as durability_module
+from dpq.protocol.placement import home_of, tags_of
 
 
 def test_replicas_confirm(
@@ -42,7 +43,7 @@ def test_replicas_confirm(
     assert queues[0].push("moved back")
     done: list[int] = []
     assert Worker(queues, lambda task: done.append(task.payload), concurrency=2).drain() == 45
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
     for replica in cluster.nodes:
         if replica not in cluster.masters():
             replica.stop()
@@ -79,7 +80,7 @@ def test_the_settings_of_a_new_queue_are_confirmed_too(
     try:
         q: DPQ[str] = DPQ(client, name, partitions=6, durability="replica")
         with monkeypatch.context() as patch:
-            patch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+            patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
             for _ in range(2):
                 with pytest.raises(NotConfirmedError, match="push was done") as told:
                     q.push("a", group=group)

@@ -23,7 +23,8 @@ from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
-from dpq import DPQ, AsyncDPQ, LeaseLostError, Push, Worker, _nodes
+from dpq import DPQ, AsyncDPQ, LeaseLostError, Push, Worker
+from dpq.transport import cluster as cluster_module
 
 SOAK = settings.get_current_profile_name() == "soak"
 
@@ -139,7 +140,7 @@ def test_a_slot_that_does_not_get_there(
     healed: Cluster, queues: list[DPQ], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a slot is stuck on its way its calls fail after a while, and have done nothing."""
-    monkeypatch.setattr(_nodes, "RIDE_OUT_SECONDS", 0.1)
+    monkeypatch.setattr(cluster_module, "RIDE_OUT_SECONDS", 0.1)
     q, elsewhere, _ = queues
     home = healed.master_of(q.queue_name)
     away = healed.master_of(elsewhere.queue_name)

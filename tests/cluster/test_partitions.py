@@ -15,7 +15,7 @@ from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
-from dpq._partitions import home_of, tags_of
+from dpq.protocol.placement import home_of, tags_of
 from dpq.testing import assert_conserved
 
 LONG = 150.0
@@ -61,7 +61,7 @@ def test_a_wait_spans_the_cluster(
     cluster: Cluster, q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiting pop is woken from every partition, by pushes and by moments; a daemon looks too."""
-    for module in ("_wait", "scheduler"):  # nobody is saved by looking again
+    for module in ("transport.waiter", "scheduler"):  # nobody is saved by looking again
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", LONG)
     other: DPQ[Any] = DPQ(q.redis, q.queue_name)
     names = [f"{number}" for number in range(99)]

@@ -30,9 +30,9 @@ from dpq import (
     Release,
     TaskNotFoundError,
 )
-from dpq._command import Command
-from dpq._commands import BATCH_BYTES, PUSH_BATCH
-from dpq._keys import key_of
+from dpq.operations.partition import BATCH_BYTES, PUSH_BATCH
+from dpq.protocol.command import Command
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 
 

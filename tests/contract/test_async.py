@@ -44,10 +44,10 @@ from dpq import (
     Reject,
     Release,
     Signal,
-    _wait,
 )
 from dpq import Retry as Again
 from dpq.server import Server
+from dpq.transport import waiter as waiters
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 # ruff: noqa: ASYNC110, TRY301
@@ -193,7 +193,7 @@ start, waiting = _module.start, _module.waiting
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from redis import Redis
 from redis import asyncio as aio
 from support import address_of
 
-from dpq import AsyncDPQ, Push, RateLimited, Task, _wait
+from dpq import AsyncDPQ, Push, RateLimited, Task
+from dpq.transport import waiter as waiters
 
 PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
@@ -45,7 +46,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiters trust in being woken, so that nothing else brings a task in a test's time."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
 
 
 class Opened:

@@ -10,8 +10,9 @@ from redis import Redis
 from redis import asyncio as aio
 from support import address_of
 
-from dpq import DPQ, AsyncDPQ, TaskState, _leases
-from dpq._leases import Leases
+from dpq import DPQ, AsyncDPQ, TaskState
+from dpq.queue import lease_renewal
+from dpq.queue.lease_renewal import Leases
 
 PATIENCE = 30.0  # seconds until a test gives up
 
@@ -32,7 +33,7 @@ def test_a_lease_outlives_an_extension_that_is_lost(
 ) -> None:
     """It is asked for so early that a second try, as long after it again, is in time too."""
     now = 1000.0
-    monkeypatch.setattr(_leases.time, "monotonic", lambda: now)
+    monkeypatch.setattr(lease_renewal.time, "monotonic", lambda: now)
     q.push("a")
     task = q.pop().task
     leases = Told()

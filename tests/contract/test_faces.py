@@ -11,8 +11,8 @@ import pytest
 
 import dpq
 from dpq import DPQ, AsyncDPQ
-from dpq.dead import DeadLetters
-from dpq.dead_async import AsyncDeadLetters
+from dpq.queue.dead import DeadLetters
+from dpq.queue.dead_async import AsyncDeadLetters
 
 PACKAGE = Path(dpq.__file__).parent
 
@@ -82,7 +82,7 @@ def test_twins_take_and_return_the_same(name: str, member: Any, twin: Any) -> No
 @pytest.mark.parametrize(("name", "member", "twin"), list(pairs()))
 def test_what_asks_the_server_is_awaited(name: str, member: Any, twin: Any) -> None:
     """The twin of a blocking call is a coroutine function; of an attribute, an attribute."""
-    awaited = name not in NOTHING_TO_AWAIT and name not in vars(dpq._face.QueueFace)
+    awaited = name not in NOTHING_TO_AWAIT and name not in vars(dpq.queue.base.QueueFace)
     assert inspect.iscoroutinefunction(twin) is awaited
 
 
@@ -103,7 +103,7 @@ class Shell:
     """What the methods of a class ask `Commands` for, directly and through each other."""
 
     def __init__(self, path: str, cls: str) -> None:
-        tree = ast.parse((PACKAGE / path).read_text())
+        tree = ast.parse((PACKAGE / "queue" / path).read_text())
         body = next(n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls).body
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
         self.methods = {
@@ -174,7 +174,7 @@ def test_twins_pass_on_the_same_arguments(blocking: Shell, awaited: Shell, name:
 @pytest.mark.parametrize("path", ["queue_async.py", "dead_async.py"])
 def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
     """No reply code is looked at in an asyncio face, and of a task only its id, to log it."""
-    tree = ast.parse((PACKAGE / path).read_text())
+    tree = ast.parse((PACKAGE / "queue" / path).read_text())
     fields = set(dpq.Task.model_fields) - {"id", "payload", "group", "key", "priority"}
     looked = {
         node.attr
@@ -182,4 +182,4 @@ def test_a_face_reads_no_task_and_no_reply(path: str) -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "task"
     }
     assert not looked & fields
-    assert not re.search(r"_replies import .*Code", (PACKAGE / path).read_text())
+    assert not re.search(r"replies import .*Code", (PACKAGE / "queue" / path).read_text())

@@ -13,8 +13,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from dpq import DPQ, AsyncDPQ, Backoff, LeaseLostError, PayloadError, Push, RateLimited, Scheduler
-from dpq._keys import key_of
-from dpq.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError
+from dpq.protocol.keys import key_of
 
 
 class Aliased(BaseModel):

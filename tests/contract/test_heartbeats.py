@@ -138,7 +138,7 @@ def test_a_server_that_does_not_hear_it_hurts_nobody(
         raise RedisConnectionError("away")
         yield
 
-    monkeypatch.setattr("dpq._work.steps_of", lambda command: fail())
+    monkeypatch.setattr("dpq.worker.base.steps_of", lambda command: fail())
     pair[0].push(1)
     running = start()
     running.go.set()

@@ -19,7 +19,7 @@ from typing import Any
 import fakeredis
 import hypothesis
 import pytest
-from interrupts import NUMBER, Interrupter, NetworkLimit, Stop, TimeLimit, Wrong, interrupter
+from interrupts import NUMBER, WHERE, Interrupter, NetworkLimit, Stop, TimeLimit, Wrong, interrupter
 from redis import Redis
 from redis import asyncio as aio
 from redis._parsers import _RESP2Parser
@@ -140,10 +140,10 @@ def errors_of(kind: str, verb: str) -> Iterator[type[BaseException]]:
     return itertools.cycle([TimeLimit, Stop, Wrong, *([NetworkLimit] if heeded else [])])
 
 
-KEEPER = "_leases_async"
+KEEPER = "lease_renewal_async"
 
 PARSERS = "redis/_parsers/"
-"""redis-py looks there whether a socket has ended, and takes any OSError for that."""
+"""redis-py looks there whether a socket has ended, and takes any OSError or ValueError for that."""
 
 
 @pytest.fixture
@@ -179,7 +179,7 @@ def hit(interrupts: Interrupter, line: int, call: Callable[[], Any]) -> bool:
         assert (raised, result) == (None, True)
         return False
     where, kind = interrupts.where, type(interrupts.raised)
-    unheard = KEEPER in where or (PARSERS in where and issubclass(kind, OSError))
+    unheard = KEEPER in where or (PARSERS in where and issubclass(kind, (OSError, ValueError)))
     if raised or not unheard:
         assert raised is interrupts.raised, f"{raised!r} at {where}"
     return True
@@ -349,7 +349,9 @@ def test_an_interruption_in_the_loop_spoils_nothing(
 
     called(q, run(prepare(q)))
     run(q.purge())
-    with interrupter(lambda: next(errors)("the caller's own")) as interrupts:
+    # what strikes redis-py's pool at its lock leaves that locked; only a subclass's pool is used
+    where = ("dpq", "contextlib") if kind == "subclass" else WHERE
+    with interrupter(lambda: next(errors)("the caller's own"), where) as interrupts:
         for line in range(0, MOST_LINES, step(often)):
             kept = run(q.push(beacon, delay=600))
             made = run(prepare(q))

@@ -14,7 +14,7 @@ from redis.retry import Retry
 from support import wait_for
 
 from dpq import DPQ, LeaseLostError, Push
-from dpq._commands import POP_BATCH
+from dpq.operations.partition import POP_BATCH
 from dpq.server import Server
 
 

@@ -11,7 +11,7 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, LeaseLostError, Push
-from dpq._commands import UPKEEP_BATCH
+from dpq.operations.partition import UPKEEP_BATCH
 from dpq.server import Server
 
 

@@ -33,13 +33,13 @@ from dpq import (
     TaskNotFoundError,
     TaskState,
     Worker,
-    _wait,
 )
-from dpq._keys import key_of
-from dpq._partitions import home_of, place_of, tags_of
 from dpq.cli import app
-from dpq.queue import known_queues
+from dpq.protocol.keys import key_of
+from dpq.protocol.placement import home_of, place_of, tags_of
+from dpq.queue.queue import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
+from dpq.transport import waiter as waiters
 
 engines = pytest.mark.fakeredis
 PATIENCE = 120.0
@@ -573,7 +573,7 @@ def test_a_waiting_pop_follows(
     make: Make, redis: Redis, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that waits already when the queue is made finds its partitions at its next look."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     got = start(early.pop, timeout=LONG)
     q = make("", 4, clock=None)
@@ -587,7 +587,7 @@ def test_a_waiting_pop_follows(
 
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("_wait", "scheduler"):
+    for module in ("transport.waiter", "scheduler"):
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
@@ -746,7 +746,7 @@ def test_a_worker_that_came_first(
     redis: Redis, make: Make, queue_name: str, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that was there before the queue works off all of its partitions."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.2)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.2)
     early: DPQ[Any] = DPQ(redis, queue_name)
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))

@@ -11,8 +11,9 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
 import dpq
-from dpq import DPQ, AsyncDPQ, ServerWarning, _face
-from dpq.queue import inspect_server
+from dpq import DPQ, AsyncDPQ, ServerWarning
+from dpq.queue import base
+from dpq.queue.queue import inspect_server
 from dpq.server import Server
 
 Told = list[str]
@@ -22,7 +23,7 @@ First = Callable[..., Told]
 @pytest.fixture(autouse=True)
 def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server has been looked at yet."""
-    monkeypatch.setattr(_face, "_looked_at", set())
+    monkeypatch.setattr(base, "_looked_at", set())
 
 
 @pytest.fixture

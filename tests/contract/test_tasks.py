@@ -9,10 +9,10 @@ from pydantic import BaseModel, HttpUrl
 from redis import Redis
 
 from dpq import DPQ, AsyncDPQ, DuplicateTaskError, PayloadError, Push, Reject, Task, TaskState
-from dpq._work import Context
 from dpq.server import Server
 from dpq.tasks import Tasks
-from dpq.worker import Worker
+from dpq.worker.base import Context
+from dpq.worker.worker import Worker
 
 
 class Page(BaseModel):

@@ -21,8 +21,9 @@ from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from dpq import DPQ, Push, Task, _wait
+from dpq import DPQ, Push, Task
 from dpq.server import Server
+from dpq.transport import waiter as waiters
 
 PATIENCE = 120.0  # seconds until a test gives up
 LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
@@ -52,7 +53,7 @@ def wait_for_waiters(redis: Redis, count: int) -> None:
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -277,7 +278,7 @@ def test_an_idle_waiter_asks_nothing(
     waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At an empty queue a waiter sends at most one command a second, with the real recheck time."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 5.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 5.0)
     popped = start(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()

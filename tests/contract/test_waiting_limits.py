@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from dpq import DPQ, Push, RateLimit, Task, _wait
-from dpq._command import Command
-from dpq._keys import key_of
-from dpq._nodes import Nodes
-from dpq._wait import Marker, Waiter
+from dpq import DPQ, Push, RateLimit, Task
+from dpq.protocol.command import Command
+from dpq.protocol.keys import key_of
+from dpq.transport import waiter as waiters
+from dpq.transport.cluster import Nodes
+from dpq.transport.waiter import Marker, Waiter
 
 PATIENCE = 120.0  # seconds until a test gives up
 LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
@@ -47,7 +48,7 @@ def wait_for_waiters(redis: Redis, count: int) -> None:
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -372,7 +373,7 @@ def test_one_that_is_dead_costs_the_recheck(
     q: DPQ[Any], redis: Redis, waits: Pop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the one that watches never comes back, the others look by themselves after a time."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 2 * SOON)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 2 * SOON)
     q.set_limit(1, SOON)
     fill(q, 3)
     assert q.pop().task is not None

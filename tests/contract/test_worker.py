@@ -35,9 +35,9 @@ from dpq import (
     Tasks,
     TaskState,
     Worker,
-    _wait,
 )
 from dpq.server import Server
+from dpq.transport import waiter as waiters
 
 PATIENCE = 120.0  # seconds until a test gives up
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
@@ -877,7 +877,7 @@ def test_drain_waits_for_delayed_and_failing_tasks(make: Make) -> None:
 @engines
 def test_drain_waits_for_others(q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task that runs elsewhere is waited for, and taken over when its lease ends."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
     q.push("a")
     q.push("b")
     q.pop(visibility=0.3)
@@ -1033,7 +1033,7 @@ def test_an_idle_worker_asks_nothing(
     make: Make, redis: Redis, start: Start, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At empty queues a worker sends less than a command a second, and a push wakes it."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)  # else one falls into the 2 s, or not
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)  # else one falls into the 2 s, or not
     a, b = make("-a"), make("-b")
     gate.open()
     worker = Worker([a, b], gate, concurrency=4)
@@ -1063,7 +1063,7 @@ def test_workers_hand_wake_ups_on(
     make: Make, redis: Redis, start: Start, order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that is kept busy by one queue swallows no wake-up of the other one."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
     a, b = make("-a"), make("-b")
     busy, free = Gate(), Gate()
     try:
@@ -1090,7 +1090,7 @@ def test_a_worker_with_no_thread_left_waits_for_nothing(
     q: DPQ[Any], redis: Redis, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once all threads are busy nothing of the worker blocks on a marker that others need."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
     gate = Gate()
     try:
         start(Worker(q, gate, concurrency=2, prefetch=4))

@@ -35,10 +35,10 @@ from dpq import (
     Retry,
     Task,
     Tasks,
-    _wait,
-    worker_async,
 )
 from dpq.server import Server
+from dpq.transport import waiter
+from dpq.worker import worker_async
 
 PATIENCE = 120.0  # seconds until a test gives up
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
@@ -828,7 +828,7 @@ def test_signals_are_given_back(play: Any) -> None:
 def test_drain_waits_for_all_that_lives(play: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Delayed tasks, failing ones, and those that run elsewhere, are waited for."""
     monkeypatch.setattr(worker_async, "RECHECK_SECONDS", 0.1)
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 0.1)
 
     async def scene(q: Queue) -> None:
         seen: Counter[str] = Counter()
@@ -990,7 +990,7 @@ def test_an_idle_worker_asks_nothing(
     play: Any, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At empty queues a worker sends less than a command a second, and a push wakes it."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)  # else one falls into the 2 s, or not
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)  # else one falls into the 2 s, or not
 
     async def scene(a: Queue, b: Queue) -> None:
         gate = Gate()
@@ -1024,7 +1024,7 @@ def test_workers_hand_wake_ups_on(
     play: Any, redis: Redis, order: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker that is kept busy by one queue swallows no wake-up of the other one."""
-    for module in (_wait, worker_async):
+    for module in (waiter, worker_async):
         monkeypatch.setattr(module, "RECHECK_SECONDS", 60.0)
 
     async def scene(a: Queue, b: Queue) -> None:

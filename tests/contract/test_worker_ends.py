@@ -24,9 +24,9 @@ from dpq import (
     RateLimited,
     Task,
     Worker,
-    _schedule,
-    _wait,
 )
+from dpq.model import schedule
+from dpq.transport import waiter
 
 SOON = 50.0
 """Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""
@@ -92,8 +92,8 @@ def test_a_limit_of_one_of_several_queues(
     make: Any, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next unit is looked for when it is due, though another queue had work meanwhile."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr("dpq.worker_async.RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr("dpq.worker.worker_async.RECHECK_SECONDS", 60.0)
     a, b = make("-a"), make("-b")
     a.set_limit(5, 1)
     a.push_many(Push(n) for n in range(4))
@@ -147,7 +147,7 @@ def test_an_ack_that_cannot_be_made(
     def unknown(name: str) -> Any:
         raise ConfigurationError(f"timezone {name!r} is unknown here")
 
-    monkeypatch.setattr(_schedule, "_zone", unknown)
+    monkeypatch.setattr(schedule, "_zone", unknown)
     drain(q, lambda task: None, prefetch=10)
     stats = q.stats()
     assert (stats.acked, stats.expired_leases, stats.dead) == (5, 0, 1)
@@ -240,7 +240,7 @@ def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None
 
 def test_the_last_ack_ends_a_drain(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when it was sent for itself, while all threads waited for a task."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
     q.push("a")
 
     def handler(task: Task[Any]) -> None:

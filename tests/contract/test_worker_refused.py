@@ -16,11 +16,12 @@ from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ResponseError
 from support import PATIENCE_S, address_of, wait_for
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, RateLimited, Retry, Worker, _work
-from dpq._command import Steps
-from dpq._keys import key_of
-from dpq._leases import Lease
-from dpq._settling import Done, Settling
+from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, RateLimited, Retry, Worker
+from dpq.protocol.command import Steps
+from dpq.protocol.keys import key_of
+from dpq.queue.lease_renewal import Lease
+from dpq.worker import base
+from dpq.worker.outcomes import Done, Settling
 
 PAUSE_S = 10 * PATIENCE_S
 """Between two pops of which the first was refused: longer than a test waits."""
@@ -114,7 +115,7 @@ def test_what_has_ended_does_not_wait_for_a_pop(
     redis: Redis, q: DPQ[Any], started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a pop was refused and is not asked for again yet, what ends is settled at once."""
-    monkeypatch.setattr(_work, "longer_pause", lambda _: PAUSE_S)
+    monkeypatch.setattr(base, "longer_pause", lambda _: PAUSE_S)
     q.push("x")
     ready = key_of(q.queue_name, "ready")
     handler = Handler()
@@ -144,7 +145,7 @@ def test_a_lease_is_extended_until_its_end_is_answered(
     """As long as the end of a delivery is refused its lease goes on, however it ended."""
     refusing = threading.Event()
     refusing.set()
-    settling = _work.settling
+    settling = base.settling
 
     def refused() -> Steps[Any]:
         raise ResponseError("not now")
@@ -154,7 +155,7 @@ def test_a_lease_is_extended_until_its_end_is_answered(
         asked = settling(done, commands)
         return [Settling(refused(), each.done) for each in asked] if refusing.is_set() else asked
 
-    monkeypatch.setattr(_work, "settling", settle)
+    monkeypatch.setattr(base, "settling", settle)
     monkeypatch.setattr(Lease, "renew", lambda lease: setattr(lease, "due", time.monotonic() + 0.1))
     task_id = q.push("x", group="g")
     handler = Handler(error)
@@ -193,7 +194,7 @@ def test_a_worker_that_ends_extends_nothing(
         yield
 
     monkeypatch.setattr(
-        _work, "settling", lambda done, _: [Settling(refused(), [each]) for each in done]
+        base, "settling", lambda done, _: [Settling(refused(), [each]) for each in done]
     )
     q.push("x")
     handler = Handler()

@@ -27,10 +27,10 @@ from typer.testing import CliRunner, Result
 
 import dpq
 from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
-from dpq._keys import REGISTRY, key_of
 from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._shell import loud_first
+from dpq.protocol.keys import REGISTRY, key_of
 from dpq.server import Server
 
 Run = Callable[..., Result]
@@ -1236,7 +1236,7 @@ def test_peek_pages_on(run: Run, q: DPQ) -> None:
 
 def test_a_demo_without_a_server_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """It says what to install, before anything is begun."""
-    monkeypatch.setattr("dpq.server._candidates", lambda: iter(()))
+    monkeypatch.setattr("dpq.server.embedded._candidates", lambda: iter(()))
     monkeypatch.delenv("DPQ_REDIS_SERVER", raising=False)
     result = CliRunner().invoke(app, ["demo"])
     assert result.exit_code == 2

@@ -12,8 +12,8 @@ from redis import Redis
 from typer.testing import CliRunner, Result
 
 from dpq import DPQ, Push
-from dpq._keys import key_of
 from dpq.cli import app
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 
 Run = Callable[..., Result]

@@ -11,9 +11,9 @@ from support import steers
 from typer.testing import CliRunner
 
 from dpq import DPQ, Task
-from dpq._keys import key_of
 from dpq.cli import app
 from dpq.cli._shell import show_fault
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 
 ALL = "\x1b[2J\x1b]0;x\x07\x7f\x9b\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069"

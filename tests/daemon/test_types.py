@@ -18,7 +18,7 @@ import pytest
 
 import dpq
 from dpq import DPQ, AsyncDPQ, Push
-from dpq._face import QueueFace, QueueSettings
+from dpq.queue.base import QueueFace, QueueSettings
 from dpq.tasks import Pushing, PushOptions
 
 ROOT = Path(dpq.__file__).parents[1]

@@ -25,8 +25,8 @@ from redis.exceptions import RedisError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, TaskState, Worker
-from dpq._commands import Commands
-from dpq._leases import Leases
+from dpq.operations.partition import Commands
+from dpq.queue.lease_renewal import Leases
 from dpq.server import Server, find_binary
 from dpq.testing import assert_conserved, crash, let_leases_expire
 

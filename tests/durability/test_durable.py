@@ -37,15 +37,14 @@ from dpq import (
     Retry,
     TaskNotFoundError,
     Worker,
-    _durable,
-    _durable_link_async,
-    _link,
-    worker,
-    worker_async,
 )
-from dpq._link import MISSING
-from dpq._scripts import script, script_names
+from dpq.protocol import durability as durability_module
+from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
+from dpq.transport import confirmed_async
+from dpq.transport import connections as connections_module
+from dpq.transport.connections import MISSING
+from dpq.worker import worker, worker_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 
@@ -89,7 +88,7 @@ def durable(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
 def replica_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A replica that stands still, and callers who do not wait for it for long."""
     with monkeypatch.context() as patch:
-        patch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+        patch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
         pair.replica.signal(signal.SIGSTOP)
         try:
             yield
@@ -333,7 +332,7 @@ def test_a_worker_takes_tasks_while_acks_wait(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, prefetch: int
 ) -> None:
     """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     begun: SimpleQueue[Any] = SimpleQueue()
     with (
         DPQ.from_url(pair.url, queue_name) as producer,
@@ -408,7 +407,7 @@ def test_async_pops_go_past_what_waits(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While pushes wait for a replica, a pop does not; a cancelled push leaves the others alone."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 60)
 
     async def work() -> None:
         async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
@@ -436,8 +435,8 @@ def test_an_async_worker_takes_tasks_while_acks_wait(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a `Worker` does."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(confirmed_async, "LONGEST_ALONE", 0.01)
 
     async def work() -> None:
         url = pair.url + PATIENT
@@ -470,7 +469,7 @@ def test_a_worker_that_ends_lets_acks_wait(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`run` returns when its threads know that their acks are confirmed, also without any grace."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     monkeypatch.setattr(worker, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     with DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
         producer: DPQ[Any] = DPQ(q.redis, queue_name)
@@ -502,8 +501,8 @@ def test_an_async_worker_that_ends_lets_acks_wait(
 ) -> None:
     """Handlers that have ended are not given back, and their acks made once: what only waits to be
     confirmed is waited for, for a while."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(_durable_link_async, "LONGEST_ALONE", 0.01)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(confirmed_async, "LONGEST_ALONE", 0.01)
     if not in_time:
         monkeypatch.setattr(worker_async, "CONFIRM_SECONDS", 0)
         monkeypatch.setattr(worker_async, "LEAVE_SECONDS", SHORT_S)
@@ -673,7 +672,7 @@ def test_a_demoted_master_confirms_nothing(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that becomes a replica while a call waits for its own: the call is not confirmed."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 20)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 20)
     client = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
     outcome: list[Any] = []
 
@@ -718,13 +717,13 @@ def test_what_the_client_sends_is_not_confirmed(
         async with client, AsyncDPQ(client, queue_name, durability="replica") as q:
             await q.push("first")
             with monkeypatch.context() as patch:
-                patch.setattr(_durable_link_async._Turns, "exchange", cut_off)
+                patch.setattr(confirmed_async._Turns, "exchange", cut_off)
                 await q.push("second")
 
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
-            patch.setattr(_link._Way, "send", cut_off_too)
+            patch.setattr(connections_module._Way, "send", cut_off_too)
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")
         assert q.get(told.value.result).payload == "second"
@@ -741,7 +740,7 @@ def test_closing_in_the_middle(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits for a confirmation when the queue object is closed is told so at once."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 60)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 60)
 
     async def work() -> None:
         q: AsyncDPQ[Any] = AsyncDPQ.from_url(pair.url, queue_name, durability="replica")
@@ -855,7 +854,7 @@ def test_the_guide_shows_how_to_repeat(
     runs: list[int] = []
 
     def come_back(_: logging.LogRecord) -> None:
-        monkeypatch.setattr(_durable, "CONFIRM_SECONDS", PATIENCE_S)
+        monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", PATIENCE_S)
         pair.replica.signal(signal.SIGCONT)
 
     def consume(record: logging.LogRecord) -> None:
@@ -868,7 +867,7 @@ def test_the_guide_shows_how_to_repeat(
         for heard, left in ((come_back, 1), (consume, 0)):
             loose.purge()
             monkeypatch.setattr(log.handlers[-1], "emit", heard)
-            monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+            monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
             pair.replica.signal(signal.SIGSTOP)
             exec(shown, names)  # noqa: S102
             assert loose.size() == left
@@ -901,7 +900,7 @@ def test_without_a_replica_nothing_is_confirmed(
     place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A master alone answers 0; a user who may not WAIT is told what the server said."""
-    monkeypatch.setattr(_durable, "CONFIRM_SECONDS", SHORT_S)
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
     node = Node(place / "alone", find_binary())
     try:
         node.start()

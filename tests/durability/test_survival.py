@@ -15,7 +15,8 @@ from hypothesis import settings
 from soak.servers import Node, Pair
 from support import has_waitaof, wait_for
 
-from dpq import DPQ, NotConfirmedError, _durable
+from dpq import DPQ, NotConfirmedError
+from dpq.protocol import durability as durability_module
 from dpq.server import find_binary
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
@@ -103,7 +104,7 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
         q.push("a")
     with DPQ.from_url(url, queue_name, durability="fsync") as q:
         with monkeypatch.context() as patch:
-            patch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+            patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
             with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it"):
                 q.push("b")
         for policy in AOF_POLICIES:
@@ -130,7 +131,7 @@ def test_a_failover(
             loose.push("in time")
             pair.fence()
             pair.replica.client.execute_command("REPLICAOF", "NO", "ONE")  # the failover begins
-            monkeypatch.setattr(_durable, "CONFIRM_SECONDS", 0.05)
+            monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
             loose.push("acknowledged by who is master no more")
             with pytest.raises(NotConfirmedError, match=r"0 of 1 replica .* a failover may take"):
                 durable.push("not confirmed")

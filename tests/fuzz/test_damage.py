@@ -28,8 +28,8 @@ from dpq import (
     TaskNotFoundError,
     known_queues,
 )
-from dpq._keys import PARTS, REGISTRY, key_of
-from dpq.limits import read_rules
+from dpq.model.limits import read_rules
+from dpq.protocol.keys import PARTS, REGISTRY, key_of
 from dpq.server import Server
 from dpq.testing import Clock
 

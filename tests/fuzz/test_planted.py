@@ -5,7 +5,7 @@ import time
 import pytest
 
 from dpq import DPQ, DPQError, Push, Scheduler
-from dpq._keys import REGISTRY, key_of
+from dpq.protocol.keys import REGISTRY, key_of
 
 JUNK = [
     b"",
@@ -143,7 +143,7 @@ def test_what_cannot_be_shown_is_a_clear_error_or_marked(redis, q, key):
 
 def test_what_comes_by_hand_beyond_the_clients_bounds_breaks_nothing(redis, q, queue_name, clock):
     """The longest names, and a payload beyond what the client allows, are popped whole."""
-    from dpq._scripts import script
+    from dpq.protocol.scripts import script
 
     q.push("before")
     called = script("push")

@@ -10,8 +10,8 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, Task
-from dpq._keys import PARTS, key_of
-from dpq._scripts import script
+from dpq.protocol.keys import PARTS, key_of
+from dpq.protocol.scripts import script
 
 RECORD = (
     "token attempts deliveries deferrals delivery again "

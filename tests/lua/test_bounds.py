@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from dpq import DPQ
-from dpq._command import same
+from dpq.protocol.command import same
 from dpq.server import Server
 
 LONG = "x" * 201

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 
 from dpq import DPQ, ConfigurationError
-from dpq._keys import STORAGE_FORMAT
+from dpq.protocol.keys import STORAGE_FORMAT
 
 
 def open_queue(q, **settings):

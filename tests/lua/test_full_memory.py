@@ -13,9 +13,9 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
-from dpq._command import CommandMaker
-from dpq._keys import PARTS, REGISTRY, key_of
-from dpq._scripts import script_names
+from dpq.protocol.command import CommandMaker
+from dpq.protocol.keys import PARTS, REGISTRY, key_of
+from dpq.protocol.scripts import script_names
 from dpq.testing import Clock, QueueFactory, _stored
 
 Build = Callable[[DPQ[Any], Clock], object]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit
-from dpq._keys import STORAGE_FORMAT, key_of
-from dpq._partitions import tags_of
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 

@@ -20,9 +20,9 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
-from dpq._keys import REGISTRY
-from dpq._registry import Sieve
-from dpq._scripts import script, script_names
+from dpq.protocol.keys import REGISTRY
+from dpq.protocol.scripts import script, script_names
+from dpq.queue.registry import Sieve
 
 
 class Proxy:

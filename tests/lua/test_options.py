@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from dpq import DPQ, ConfigurationError, Push, Release, Retry, TaskNotFoundError
-from dpq._keys import key_of
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 
 LIMIT = {"visibility": 300.0, "time_limit": 7.5}

@@ -18,9 +18,9 @@ from damage import (
 )
 
 from dpq import DPQ, Push, TaskState
-from dpq._commands import REPAIRED_PARTS
-from dpq._keys import PARTS, key_of
-from dpq._partitions import tags_of
+from dpq.operations.partition import REPAIRED_PARTS
+from dpq.protocol.keys import PARTS, key_of
+from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 

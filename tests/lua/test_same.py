@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpq import DPQ, ConfigurationError, Push, Task
-from dpq._commands import REPAIRED_PARTS
+from dpq.operations.partition import REPAIRED_PARTS
 
 
 def test_another_number_changes_nothing(q: DPQ[Any], probe: Any, clock: Any) -> None:

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, Worker
-from dpq._keys import key_of
-from dpq._partitions import tags_of
-from dpq.limits import read_rules
+from dpq.model.limits import read_rules
+from dpq.protocol.keys import key_of
+from dpq.protocol.placement import tags_of
 
 pytestmark = pytest.mark.damaged
 

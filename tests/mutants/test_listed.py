@@ -9,7 +9,7 @@ from mutants.mutant import ROOT, Change
 from soak.plants import PLANTS
 from soak.report import EXPECTED
 
-LUA = ROOT / "dpq" / "lua"
+LUA = ROOT / "dpq" / "protocol" / "lua"
 
 CHANGES: list[Change] = [*MUTANTS, *PLANTS]
 
@@ -42,7 +42,7 @@ def test_a_change_is_no_error_of_syntax(change: Change) -> None:
 
 
 def _resolved(source: str, change: Change) -> str:
-    """A script with its snippets, as dpq/_scripts.py loads it, and with the change."""
+    """A script with its snippets, as dpq/protocol/scripts.py loads it, and with the change."""
 
     def snippet(include: re.Match[str]) -> str:
         path = LUA / f"{include[1]}.lua"

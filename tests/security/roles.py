@@ -26,9 +26,9 @@ from dpq import (
     Worker,
     known_queues,
 )
-from dpq._keys import REGISTRY, key_of
-from dpq._loading import load_scripts, scripts_there
+from dpq.protocol.keys import REGISTRY, key_of
 from dpq.testing import Clock
+from dpq.transport.script_loading import load_scripts, scripts_there
 
 PAGE = (Path(dpq.__file__).parents[1] / "docs" / "security.md").read_text(encoding="utf-8")
 LINES = dict(re.findall(r"^ACL SETUSER (\S+) reset on >PASSWORD (.*)$", PAGE, re.MULTILINE))

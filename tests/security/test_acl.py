@@ -21,23 +21,14 @@ from roles import CALLS, LINES, LOADS, MORE, PAGE, ROLES, Stage, furnished, in_w
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    AsyncWorker,
-    Scheduler,
-    Task,
-    Worker,
-    _wait,
-    _wait_async,
-    _work,
-    known_queues,
-)
-from dpq._keys import REGISTRY, REGISTRY_TICK, key_of
-from dpq._loading import load_scripts
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, known_queues
 from dpq.cli import app
-from dpq.errors import NotConfirmedError
+from dpq.model.errors import NotConfirmedError
+from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
+from dpq.transport import waiter, waiter_async
+from dpq.transport.script_loading import load_scripts
+from dpq.worker import base
 
 NAMES = list(LINES)
 TABLE = {
@@ -479,7 +470,7 @@ def test_a_moment_is_handed_on(login, redis, shell, more, monkeypatch):
 
     It is refused that right once, and asks no more.
     """
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 60.0)
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
     stage = login("dpq-consumer", *more.split())
     stage.owner().register()
 
@@ -523,8 +514,8 @@ def test_a_moment_is_handed_on(login, redis, shell, more, monkeypatch):
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
 def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, shell, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
-    block_command = _wait.block_command
-    for module in (_wait, _wait_async):  # the server does not end the block before
+    block_command = waiter.block_command
+    for module in (waiter, waiter_async):  # the server does not end the block before
         monkeypatch.setattr(module, "block_command", lambda keys, _: block_command(keys, 60.0))
     stage = login("dpq-consumer", *more.split())
     stage.owner().register()
@@ -601,7 +592,7 @@ def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
             may("-")
             stage.owner().push("last")
 
-    monkeypatch.setattr(_work, "longer_pause", pause)
+    monkeypatch.setattr(base, "longer_pause", pause)
     stage.owner().push("first")
     run_worker(shell, stage, handler)
     assert seen == ["first", "last"]

@@ -19,21 +19,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
-from dpq import (
-    DPQ,
-    AsyncDPQ,
-    AsyncWorker,
-    ConfigurationError,
-    Push,
-    Scheduler,
-    Worker,
-    _wait,
-    _wait_async,
-)
-from dpq._url import mask
+from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, Push, Scheduler, Worker
 from dpq.cli import app
-from dpq.connect import open_url
+from dpq.model.masking import mask
 from dpq.server import Server
+from dpq.transport import waiter, waiter_async
+from dpq.transport.connect import open_url
 
 SECRET = "not-for-logs"  # noqa: S105 - a password of these tests
 
@@ -190,8 +181,8 @@ def test_asyncio_works_over_tls(tls, queue_name):
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])
 def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, shell, monkeypatch):
     """Without CLIENT UNBLOCK one side ends the connection, and sees the server end the other."""
-    monkeypatch.setattr(_wait, "HUNG_UP_SECONDS", 60.0)
-    monkeypatch.setattr(_wait_async, "HUNG_UP_SECONDS", 60.0)
+    monkeypatch.setattr(waiter, "HUNG_UP_SECONDS", 60.0)
+    monkeypatch.setattr(waiter_async, "HUNG_UP_SECONDS", 60.0)
     began = time.monotonic()
     with Redis.from_url(tls.server.url) as root:
         root.execute_command(

@@ -20,11 +20,13 @@ from redis.sentinel import Sentinel
 from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, _wait, _wait_async
-from dpq._wait import Waiter
-from dpq._wait_async import AsyncWaiter
-from dpq.connect import open_url
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker
 from dpq.server import Binary, Server, find_binary
+from dpq.transport import waiter as waiters
+from dpq.transport import waiter_async
+from dpq.transport.connect import open_url
+from dpq.transport.waiter import Waiter
+from dpq.transport.waiter_async import AsyncWaiter
 
 LONGEST_S = 5.0
 """From when the Sentinels name another master until everybody goes on."""
@@ -143,8 +145,8 @@ def test_workers_and_scheduler_go_on(
     url = healed.url
     if how == "silent" and not long():  # the same, with less patience
         url += "?socket_timeout=1"
-        monkeypatch.setattr(_wait, "FAILOVER_RECHECK_SECONDS", 0.5)
-        for module in (_wait, _wait_async):
+        monkeypatch.setattr(waiters, "FAILOVER_RECHECK_SECONDS", 0.5)
+        for module in (waiters, waiter_async):
             monkeypatch.setattr(module, "REPLY_TIMEOUT", 1.0)
 
     def handle(task: Task[Any]) -> None:
@@ -248,8 +250,8 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
 
 def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not even end a block in time is given up, and found again later."""
-    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.1)
-    for module in (_wait, _wait_async):
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    for module in (waiters, waiter_async):
         monkeypatch.setattr(module, "REPLY_TIMEOUT", 0.1)
     node = Node(find_binary())
     url = f"redis://127.0.0.1:{node.port}?socket_connect_timeout=0.05"

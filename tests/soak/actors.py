@@ -50,8 +50,8 @@ from dpq import (
     Task,
     Worker,
 )
-from dpq._settling import Done, GivenBack, Settling
 from dpq.scheduler import run_daemon
+from dpq.worker.outcomes import Done, GivenBack, Settling
 
 PAUSE_S = 0.05
 """After a fault of the server."""

@@ -36,7 +36,7 @@ from soak.plan import (
 )
 
 from dpq import DeadTask, RateLimit
-from dpq._partitions import place_of
+from dpq.protocol.placement import place_of
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
@@ -70,7 +70,7 @@ pauses for up to 1.6 s after the fifth fault in a row."""
 
 AFTER_DEATH_S = 6.5
 """The same after a waiter was killed or stopped: one that dies may take a wake-up with it, which
-costs 5 s (dpq/_wait.py)."""
+costs 5 s (dpq/transport/waiter.py)."""
 
 
 class Finding(NamedTuple):

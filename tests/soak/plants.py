@@ -25,7 +25,7 @@ class Plant(Change):
 
 
 def _lua(name: str, script: str, old: str, new: str, *finds: str) -> Plant:
-    return Plant(name=name, file=f"dpq/lua/{script}.lua", old=old, new=new, finds=finds)
+    return Plant(name=name, file=f"dpq/protocol/lua/{script}.lua", old=old, new=new, finds=finds)
 
 
 EARLY, LATE, COUNT = "too early", "too late", "attempts counted wrong"
@@ -85,7 +85,7 @@ PLANTS = [
     # Partitions
     Plant(
         name="a group is in all partitions",
-        file="dpq/_partitions.py",
+        file="dpq/protocol/placement.py",
         old="return None if name is None else zlib.crc32(name.encode()) % count",
         new="return None",
         finds=("over the limit", "over the concurrency"),

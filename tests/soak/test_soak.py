@@ -28,7 +28,7 @@ from soak.plan import (
 )
 from support import processes
 
-from dpq._partitions import mark_of
+from dpq.protocol.placement import mark_of
 
 TESTS = Path(__file__).parents[1]
 

@@ -32,7 +32,7 @@ from queue_model import DEAD, Entry, Model
 from redis import Redis
 
 from dpq import DPQ, LeaseLostError, Push, Task, TaskNotFoundError
-from dpq._partitions import home_of, place_of, tags_of
+from dpq.protocol.placement import home_of, place_of, tags_of
 
 STALE = 5
 recent = st.integers(0, STALE)

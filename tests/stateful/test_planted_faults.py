@@ -12,9 +12,12 @@ from limit_machine import LEARNING, RESERVED, machine_on
 from partition_machine import parted_on
 from redis import Redis
 
-from dpq import DPQError, RateLimit, _command, _partition_pop, _partitioned
-from dpq._partition_pop import PartitionPop
-from dpq._scripts import Script, script, script_names
+from dpq import DPQError, RateLimit
+from dpq.operations import partitions as partitions_module
+from dpq.operations import pop as pop_module
+from dpq.operations.pop import PartitionPop
+from dpq.protocol import command
+from dpq.protocol.scripts import Script, script, script_names
 from dpq.server import Server
 
 MOST_EXAMPLES = 400
@@ -407,7 +410,7 @@ def test_the_machine_finds_a_planted_fault(
 ) -> None:
     """A script with this fault does not survive a bounded number of random sequences."""
     changed = plant(fault)
-    monkeypatch.setattr(_command, "script", lambda name: changed.get(name) or script(name))
+    monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
     with Redis.from_url(first_server.url) as redis:
         find(machine_on(redis, "planted", **fault.always))
 
@@ -442,7 +445,7 @@ def test_the_machine_with_partitions_finds_a_planted_fault(
 ) -> None:
     """So it is where each partition has a model of its own."""
     changed = plant(fault)
-    monkeypatch.setattr(_command, "script", lambda name: changed.get(name) or script(name))
+    monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
     with Redis.from_url(first_server.url) as redis:
         find(parted_on(redis, "planted", **fault.always))
 
@@ -457,8 +460,8 @@ class Patch(NamedTuple):
 
 
 CLIENTS = [
-    Patch("a group is in all partitions", _partitioned, "home_of", lambda *_: None),
-    Patch("any partition's head will do", _partition_pop, "_best", lambda f, _, n: sorted(f)[:n]),
+    Patch("a group is in all partitions", partitions_module, "home_of", lambda *_: None),
+    Patch("any partition's head will do", pop_module, "_best", lambda f, _, n: sorted(f)[:n]),
     Patch("not all are asked", PartitionPop, "_take_all", lambda *_, **__: iter(())),
 ]
 

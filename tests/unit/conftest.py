@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpq import Backoff
-from dpq._commands import Commands
+from dpq.operations.partition import Commands
 
 
 @pytest.fixture

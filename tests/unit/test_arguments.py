@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import Redis as AsyncRedis
 
 from dpq import DPQ, ConfigurationError, Push, Task, TaskState
-from dpq._arguments import label, milliseconds, one_line, task_state, whole_number
+from dpq.model.validation import label, milliseconds, one_line, task_state, whole_number
 
 
 class Nowhere:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, field_serializer
 
 from dpq import ConfigurationError, PayloadError
-from dpq.codec import MAX_PAYLOAD_BYTES, Codec
+from dpq.model.payload import MAX_PAYLOAD_BYTES, Codec
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 json_values = st.recursive(

@@ -1,4 +1,4 @@
-"""_commands: every operation as a value that can be looked at without a server."""
+"""operations/partition: every operation as a value that can be looked at without a server."""
 
 import re
 import time
@@ -7,9 +7,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import ConfigurationError, Push, Task
-from dpq._commands import PUSH_BATCH
-from dpq._keys import STORAGE_FORMAT, key_of
-from dpq._replies import Batch
+from dpq.operations.partition import PUSH_BATCH
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.replies import Batch
 
 
 def test_keys_are_those_of_the_header(commands):

@@ -19,9 +19,16 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import DPQ, AsyncDPQ
-from dpq._url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, explained, mask, read_url
-from dpq.connect import connect, open_url
-from dpq.errors import ConfigurationError
+from dpq.model.errors import ConfigurationError
+from dpq.model.masking import mask
+from dpq.transport.connect import connect, open_url
+from dpq.transport.url import (
+    CONNECT_TIMEOUT_S,
+    RETRIES,
+    SOCKET_TIMEOUT_S,
+    explained,
+    read_url,
+)
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
 SLOW_MACHINE_S = 1.5

@@ -12,8 +12,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq import AsyncDPQ, ConfigurationError
-from dpq._url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S, mask
-from dpq.connect_async import AsyncOpened, open_url_async
+from dpq.model.masking import mask
+from dpq.transport.connect_async import AsyncOpened, open_url_async
+from dpq.transport.url import CONNECT_TIMEOUT_S, RETRIES, SOCKET_TIMEOUT_S
 
 UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
 SLOW_MACHINE_S = 1.5
@@ -179,7 +180,8 @@ def test_a_wrong_setting_leaves_no_server_behind(monkeypatch: pytest.MonkeyPatch
     started = []
     open_url = open_url_async
     monkeypatch.setattr(
-        "dpq.queue_async.open_url_async", lambda url: started.append(open_url(url)) or started[0]
+        "dpq.queue.queue_async.open_url_async",
+        lambda url: started.append(open_url(url)) or started[0],
     )
     with pytest.raises(ConfigurationError, match="default_visibility"):
         AsyncDPQ.from_url("embedded:", "q", default_visibility=-1)

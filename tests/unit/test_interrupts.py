@@ -10,7 +10,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import DPQ
-from dpq._interrupts import expected, interruption
+from dpq.model.interrupts import expected, interruption
 
 NUMBER = signal.SIGUSR1
 

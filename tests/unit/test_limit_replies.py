@@ -1,4 +1,4 @@
-"""_limit_replies: what the scripts say about limits becomes data and sentences."""
+"""limit_replies: what the scripts say about limits becomes data and sentences."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dpq import Adaptive, LimitState, RateLimit, TaskState
-from dpq._limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 
 NOW = 1_700_000_000_000
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)

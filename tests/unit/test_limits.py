@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dpq import Adaptive, ConfigurationError, LimitState, RateLimit, Reserve
-from dpq.limits import (
+from dpq.model.limits import (
     MAX_CONCURRENCY,
     MAX_WINDOWS,
     limit_rules,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpq import ConfigurationError
-from dpq.order import INT64_MAX, INT64_MIN, decode_priority, encode_priority
+from dpq.model.priority import INT64_MAX, INT64_MIN, decode_priority, encode_priority
 
 near_powers = st.builds(
     lambda sign, power, step: sign * 2**power + step,

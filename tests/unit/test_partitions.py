@@ -7,13 +7,13 @@ import pytest
 from redis.crc import key_slot
 
 from dpq import ConfigurationError
-from dpq._arguments import queue_label
-from dpq._command import all_of, once, together
-from dpq._commands import Commands
-from dpq._following import Following
-from dpq._keys import key_of
-from dpq._partitioned import PartitionedCommands
-from dpq._partitions import MAX_PARTITIONS, home_of, mark_of, place_of, tags_of
+from dpq.model.validation import queue_label
+from dpq.operations.following import Following
+from dpq.operations.partition import Commands
+from dpq.operations.partitions import PartitionedCommands
+from dpq.protocol.command import all_of, once, together
+from dpq.protocol.keys import key_of
+from dpq.protocol.placement import MAX_PARTITIONS, home_of, mark_of, place_of, tags_of
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 16, 100, MAX_PARTITIONS])

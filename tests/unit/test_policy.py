@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpq import Backoff, ConfigurationError
-from dpq._arguments import MAX_SECONDS
+from dpq.model.validation import MAX_SECONDS
 
 
 def test_grows_to_its_cap():

@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpq import ConfigurationError, RateLimited
-from dpq._rate_headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
+from dpq.model.rate_headers import DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER
 
 NOW = 1_730_221_000
 """Tue, 29 Oct 2024 16:56:40 GMT: the `Date` of every case that has a Date."""
@@ -53,7 +53,7 @@ LEMLIST = "https://developer.lemlist.com/api-reference/getting-started/rate-limi
 CONTENTFUL = "https://www.contentful.com/developers/docs/references/content-management-api/"
 WHOOP = "https://developer.whoop.com/docs/developing/rate-limiting"
 KONG = "https://developer.konghq.com/plugins/rate-limiting/"
-OURS = "dpq/_rate_headers.py"
+OURS = "dpq/model/rate_headers.py"
 
 
 class Case(NamedTuple):

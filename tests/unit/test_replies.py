@@ -1,4 +1,4 @@
-"""_replies: raw replies of the scripts become results or errors."""
+"""replies: raw replies of the scripts become results or errors."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,9 +14,9 @@ from dpq import (
     TaskNotFoundError,
     TaskState,
 )
-from dpq import _replies as replies
-from dpq._schedule import Later
-from dpq.codec import Codec
+from dpq.model.payload import Codec
+from dpq.model.schedule import Later
+from dpq.protocol import replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 NUMBERS: Codec[int] = Codec(int, 1000)

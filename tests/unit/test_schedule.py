@@ -1,4 +1,4 @@
-"""_schedule: what a push may name, and the next times of a cron line."""
+"""schedule: what a push may name, and the next times of a cron line."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from dpq import ConfigurationError
-from dpq._schedule import Later, claim, cron_line, named_schedule, next_times, with_first
+from dpq.model.schedule import Later, claim, cron_line, named_schedule, next_times, with_first
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -1,12 +1,12 @@
-"""_scripts: loaded from package data, includes resolved, known by their SHA-1."""
+"""scripts: loaded from package data, includes resolved, known by their SHA-1."""
 
 import hashlib
 from importlib import resources
 
 import pytest
 
-from dpq._keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq._scripts import script, script_names
+from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
+from dpq.protocol.scripts import script, script_names
 
 
 @pytest.mark.parametrize("name", script_names())
@@ -32,7 +32,9 @@ def test_no_snippet_is_a_script():
 def test_includes_are_one_level_deep():
     """No snippet includes another, so a reader follows one step at most."""
     snippets = [
-        path for path in resources.files("dpq").joinpath("lua").iterdir() if path.name[0] == "_"
+        path
+        for path in resources.files("dpq.protocol").joinpath("lua").iterdir()
+        if path.name[0] == "_"
     ]
     assert snippets
     for path in snippets:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import steers
 
-from dpq._shown import CleanRecords, shown, shown_json
+from dpq.model.display import CleanRecords, shown, shown_json
 
 texts = st.text(st.characters() | st.sampled_from("\x1b\x9b\x7f\u202e\u2028\n\t\ud800é"))
 
@@ -53,7 +53,7 @@ def written() -> Iterator[io.StringIO]:
 
 def test_logs_and_their_tracebacks_are_clean(written: io.StringIO) -> None:
     """Whatever handlers a program has, a record of DPQ steers no terminal and forges no line."""
-    log = logging.getLogger("dpq.worker")
+    log = logging.getLogger("dpq.worker.worker")
     evil = "\x1b[2J\u202e\u2028\x9b\ud800"
     try:
         raise ValueError(evil)  # noqa: TRY301 - to be logged
@@ -75,18 +75,18 @@ def test_no_line_of_an_error_is_taken_for_a_record(written: io.StringIO) -> None
     noted.add_note(forged)
     group = ExceptionGroup("g", [ValueError("plain"), ValueError(forged)])
     for error in (ValueError(forged), noted, group):
-        logging.getLogger("dpq.worker").warning("first", exc_info=error)
+        logging.getLogger("dpq.worker.worker").warning("first", exc_info=error)
         try:
             raise RuntimeError("plain") from error  # noqa: TRY301 - to be logged
         except RuntimeError:
-            logging.getLogger("dpq.worker").exception("second")
+            logging.getLogger("dpq.worker.worker").exception("second")
     said = written.getvalue()
     assert said.count("2026-01-01 INFO forged") == 6
     assert "\n2026" not in said
     try:
         raise ValueError("of one line")  # noqa: TRY301 - to be logged
     except ValueError:
-        logging.getLogger("dpq.worker").exception("third")
+        logging.getLogger("dpq.worker.worker").exception("third")
     assert "\nTraceback (most recent call last):\n" in written.getvalue().split("third")[1]
 
 
@@ -99,7 +99,7 @@ def test_a_record_without_a_text_stops_no_call(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """An error whose text cannot be made is logged, as by any logger, and the call goes on."""
-    package, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker")
+    package, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker.worker")
     stream = io.StringIO()
     monkeypatch.setattr(package, "propagate", False)  # pytest's own handler would raise
     monkeypatch.setattr(package, "handlers", [*package.handlers, logging.StreamHandler(stream)])
@@ -127,7 +127,7 @@ def test_a_time_limit_is_not_taken_for_a_record_without_a_text() -> None:
     before = signal.signal(signal.SIGUSR1, stop)
     try:
         with pytest.raises(Late):
-            logging.getLogger("dpq.worker").warning("%s", Slow())
+            logging.getLogger("dpq.worker.worker").warning("%s", Slow())
     finally:
         signal.signal(signal.SIGUSR1, before)
 

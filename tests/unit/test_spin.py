@@ -5,8 +5,8 @@ from itertools import count, pairwise
 import pytest
 from redis.exceptions import ConnectionError
 
-from dpq import _spin
-from dpq._spin import HITS_FOR_A_MISS, LOOKS, MOST_DOUBT, MOST_SCRIPTS, Spin
+from dpq.transport import spin as spinning
+from dpq.transport.spin import HITS_FOR_A_MISS, LOOKS, MOST_DOUBT, MOST_SCRIPTS, Spin
 
 
 class Connection:
@@ -76,7 +76,7 @@ def test_a_reply_that_comes_in_time_every_other_time_is_not_worth_it() -> None:
 def test_who_was_held_up_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply that was found late, since others wanted the processor, counts as one in vain."""
     ticks = count()
-    monkeypatch.setattr(_spin, "perf_counter", lambda: next(ticks) * 0.001)
+    monkeypatch.setattr(spinning, "perf_counter", lambda: next(ticks) * 0.001)
     spin = Spin()
     assert [looks(spin, NEAR) for _ in range(8)] == [3, 0, 0, 3, 0, 0, 0, 0]
 

@@ -18,8 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict, computed_fie
 from pydantic_core import from_json, to_json
 
 from dpq import ConfigurationError, PayloadError, Push, Reject, Task, TaskState
-from dpq._work import Context
 from dpq.tasks import OPTIONS, Tasks
+from dpq.worker.base import Context
 
 
 class FakeQueue:

@@ -29,12 +29,12 @@ from dpq import (
     Tasks,
     Worker,
 )
-from dpq._command import Command, Steps
-from dpq._leases import Leases
-from dpq._settling import CannotBeSettled, Done, GivenBack, settling, unsettled
-from dpq._work import Turns, finder, none_live
 from dpq.cli.worker import worker as worker_command
-from dpq.errors import signal_of
+from dpq.model.errors import signal_of
+from dpq.protocol.command import Command, Steps
+from dpq.queue.lease_renewal import Leases
+from dpq.worker.base import Turns, finder, none_live
+from dpq.worker.outcomes import CannotBeSettled, Done, GivenBack, settling, unsettled
 
 
 def a_task(payload: Any = None, task_id: str = "id") -> Task[Any]:

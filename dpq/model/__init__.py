@@ -1,0 +1,1 @@
+"""What callers hold and write: tasks, limits, errors, schedules, priorities, addresses. No I/O."""

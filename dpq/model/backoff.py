@@ -1,0 +1,67 @@
+"""Pure decisions: no clock, no server. Randomness is passed in."""
+
+from dataclasses import dataclass, fields
+
+from dpq.model.errors import ConfigurationError
+
+__all__ = ["Backoff"]
+
+FIRST_PAUSE_SECONDS = 0.1
+"""After the first fault of the server; doubled with each that follows."""
+
+LONGEST_PAUSE_SECONDS = 5.0
+"""Between attempts to reach a server that is away: as long as a lost wake-up may cost."""
+
+_BOUNDS = {"base": (0, 86_400), "factor": (1, 1000), "cap": (0, 31_536_000), "jitter": (0, 1)}
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """How long a failed task waits for its next attempt: exponential, capped, with jitter.
+
+    The n-th failure waits `base * factor ** (n - 1)` seconds, at most `cap`, less a random share of
+    up to `jitter`, so that tasks which failed together do not come back together.
+
+    Attributes:
+        base: Seconds after the first failure, from 0 to 86 400.
+        factor: From one failure to the next, from 1 to 1000.
+        cap: The longest wait in seconds, up to a year.
+        jitter: The share that chance may take off, from 0 (none) to 1.
+
+    Raises:
+        ConfigurationError: A value is out of its bounds.
+    """
+
+    base: float = 2.0
+    factor: float = 2.0
+    cap: float = 600.0
+    jitter: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):
+            value, (low, high) = getattr(self, name), _BOUNDS[name]
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not (number and low <= value <= high):
+                raise ConfigurationError(
+                    f"Backoff {name} is {value!r}: it must be a number from {low} to {high}"
+                )
+
+    def delay(self, attempt: int, chance: float) -> float:
+        """Seconds to wait after attempt number `attempt` has failed.
+
+        Args:
+            attempt: From 1.
+            chance: A random number from 0 to 1.
+        """
+        try:
+            longest = min(self.cap, self.base * self.factor ** (attempt - 1))
+        except OverflowError:
+            longest = self.cap
+        return longest * (1 - self.jitter * chance)
+
+
+def longer_pause(
+    pause: float, first: float = FIRST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
+) -> float:
+    """Seconds to wait before the next attempt: twice the last pause, and `first` after none."""
+    return min(longest, pause * 2 or first)

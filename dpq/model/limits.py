@@ -1,0 +1,297 @@
+"""Limits as a caller writes and reads them, and as text in the hash `limits`. No I/O, no clock."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, cast
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.validation import MAX_SECONDS, number, whole_number
+
+__all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
+
+EVERY_GROUP = "*"
+"""As the `group` of a limit: the default for all groups that have none of their own."""
+
+MAX_RATE = 1_000_000
+"""Units in one window, and in a burst: a window of more than a million is no limit."""
+
+MAX_REFILL_SECONDS = 100 * MAX_SECONDS
+"""1000 years, until a burst that was taken is there again: moments stay such as a date can say."""
+
+MAX_SLACK_SECONDS = 3600
+MAX_COST = 1_000_000
+MAX_WINDOWS = 8
+MAX_CONCURRENCY = 1_000_000
+
+Reason = Literal["rate limited", "closed by hand", "unreadable", "probe", "concurrency", "spent"]
+
+_REASONS: dict[str, Reason] = {
+    "l": "rate limited",
+    "h": "closed by hand",
+    "u": "unreadable",
+    "p": "probe",
+    "c": "concurrency",
+    "s": "spent",
+}
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """What a window keeps back for the tasks that matter.
+
+    Attributes:
+        units: Left in the window by every task of a lower priority: 1 to the window's burst - 1.
+        priority: From this priority on (what aging has added included) a task may take them too.
+    """
+
+    units: int
+    priority: float
+
+    def __post_init__(self) -> None:
+        whole_number("reserve.units", self.units, 1, MAX_RATE - 1)
+        number("reserve.priority", self.priority, "a priority", -(2**63), 2**63)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """How a limit is learned: up by `step` after each clean window, halved at a 429 or 503.
+
+    Attributes:
+        floor: The rate never falls below it: above 0, units in a window.
+        ceiling: The rate never rises above it.
+        step: Units that a window which was used at least half, and met no 429, adds.
+    """
+
+    floor: float
+    ceiling: float
+    step: float = 1.0
+
+    def __post_init__(self) -> None:
+        number("adaptive.floor", self.floor, "units", 0.001, MAX_RATE)
+        number("adaptive.ceiling", self.ceiling, "units", self.floor, MAX_RATE)
+        number("adaptive.step", self.step, "units", 0.001, MAX_RATE)
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """At most `rate` units `per` seconds, evenly: never more than rate + burst - 1 in any window.
+
+    Attributes:
+        rate: Units, from 0.001 to 1 000 000; a fraction counts as the next whole one in the bound.
+        per: Seconds, from 0.001 to 315 360 000 (10 years).
+        burst: Units that may be taken at once after a rest, from 1 to 1 000 000.
+        reserve: Units kept back for higher priorities; needs a burst above them.
+        adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
+        slack: Seconds by which `per` is widened, since requests may come closer together on their
+            way to a host than they were granted: 0 to 3600. None: learned from 429s, up to a
+            quarter of the shortest window and 1 s.
+    """
+
+    rate: float
+    per: float
+    burst: int = 1
+    reserve: Reserve | None = None
+    adaptive: Adaptive | None = None
+    slack: float | None = None
+
+    def __post_init__(self) -> None:
+        number("rate", self.rate, "units", 0.001, MAX_RATE)
+        number("per", self.per, "seconds", 0.001, MAX_SECONDS, " (10 years)")
+        whole_number("burst", self.burst, 1, MAX_RATE)
+        if self.reserve is not None and not isinstance(self.reserve, Reserve):
+            raise ConfigurationError(f"reserve is {self.reserve!r}: it must be a Reserve")
+        if self.adaptive is not None and not isinstance(self.adaptive, Adaptive):
+            raise ConfigurationError(f"adaptive is {self.adaptive!r}: it must be an Adaptive")
+        if self.slack is not None:
+            number("slack", self.slack, "seconds", 0, MAX_SLACK_SECONDS)
+        slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
+        if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
+            raise ConfigurationError(
+                f"a burst of {self.burst} at {slowest!r} per {self.per!r} s comes back in "
+                f"{self.burst * self.per / slowest:.3g} s: at most {MAX_REFILL_SECONDS}, 1000 years"
+            )
+        if self.reserve and self.reserve.units >= self.burst:
+            raise ConfigurationError(
+                f"reserve.units is {self.reserve.units} and burst is {self.burst}: the burst must "
+                "be larger, or no other task would ever run"
+            )
+        if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
+            raise ConfigurationError(
+                f"rate is {self.rate!r}: it must be from adaptive.floor {self.adaptive.floor!r} "
+                f"to adaptive.ceiling {self.adaptive.ceiling!r}"
+            )
+
+
+TIME_UNITS = {
+    **{"": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0},
+    **{"m": 60.0, "min": 60.0, "minute": 60.0},
+    **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
+}
+"""Seconds of each unit that a window may be said in; none is seconds."""
+
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_RATE = re.compile(rf"{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds)"
+
+
+def read_rate(text: str) -> RateLimit:
+    """Read `UNITS/TIME`, as the command line and `set_limit` take it.
+
+    Raises:
+        ConfigurationError: It does not read so, or is out of its bounds.
+    """
+    found = _RATE.fullmatch(text)
+    if not found or found[3] not in TIME_UNITS:
+        raise ConfigurationError(
+            f"{text!r}: a rate reads {_READS}; the units of time are ms, s, m or min, h, d"
+        )
+    try:
+        return RateLimit(_as_written(found[1]), float(found[2] or 1) * TIME_UNITS[found[3]])
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{text!r}: {error}") from None
+
+
+class LimitState(BaseModel):
+    """What a limit says, and what it allows now.
+
+    Attributes:
+        group: A group; `"*"` for the default of all groups; None for the queue itself.
+        windows: Its rates, the shortest window first.
+        concurrency: Leases out at once, or None.
+        default: The group has no limit of its own: this is what `"*"` says.
+        rate: What an adaptive limit has learned, units per window; None without one.
+        slack: What was learned of the way to the host, seconds by which the windows that name no
+            slack of their own are widened now.
+        units_left: What each window would grant at once, now; negative while it pays back.
+        open: A task may run now.
+        opens_at: When the next one may, UTC; None when it may now, or when a lease must end first.
+        reason: Why not now: `rate limited` (a 429), `closed by hand`, `unreadable` (what is stored
+            of the limit makes no sense), `probe` (the first task after a 429 is running),
+            `concurrency`, `spent`; None when it is open.
+        waiting: Tasks that are due and have not begun.
+        in_flight: Tasks under a lease.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    group: str | None
+    windows: tuple[RateLimit, ...]
+    concurrency: int | None
+    default: bool = False
+    rate: float | None = None
+    slack: float = 0.0
+    units_left: tuple[float, ...] = ()
+    open: bool = True
+    opens_at: datetime | None = None
+    reason: Reason | None = None
+    waiting: int = 0
+    in_flight: int = 0
+
+
+def limit_rules(
+    rate: float | str | Sequence[RateLimit] | None,
+    per: float | None,
+    burst: int,
+    concurrency: int | None,
+    adaptive: Adaptive | None,
+    reserve: Reserve | None,
+    slack: float | None = None,
+) -> tuple[RateLimit, ...]:
+    """Check the arguments of `set_limit`: its windows, the shortest first.
+
+    Raises:
+        ConfigurationError: They say nothing, too much, or are out of their bounds.
+    """
+    if concurrency is not None:
+        whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if isinstance(rate, str):
+        if per is not None:
+            raise ConfigurationError(f"rate is {rate!r}, which says its window: leave out per")
+        said = read_rate(rate)
+        return limit_rules(said.rate, said.per, burst, concurrency, adaptive, reserve, slack)
+    windows: tuple[RateLimit, ...]
+    if isinstance(rate, RateLimit):
+        rate = (rate,)
+    if rate is None or isinstance(rate, Sequence):
+        if (per, burst, adaptive, reserve, slack) != (None, 1, None, None, None):
+            raise ConfigurationError(
+                "per, burst, adaptive, reserve and slack go with a single rate: say them in each "
+                "RateLimit"
+            )
+        windows = tuple(cast("Sequence[RateLimit]", rate or ()))
+    elif per is None:
+        raise ConfigurationError(f"rate is {rate!r} and per is missing: seconds of the window")
+    else:
+        windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)
+    for window in windows:
+        if not isinstance(window, RateLimit):
+            raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
+    if not windows and concurrency is None:
+        raise ConfigurationError("the limit says nothing: give a rate, concurrency or both")
+    if len(windows) > MAX_WINDOWS:
+        raise ConfigurationError(f"{len(windows)} windows: at most {MAX_WINDOWS}")
+    windows = tuple(sorted(windows, key=lambda window: window.per))
+    if any(window.adaptive for window in windows[1:]):
+        raise ConfigurationError("adaptive is given for a longer window: only the shortest learns")
+    return windows
+
+
+def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
+    """The text of the hash `limits`. Source: docs/design.md, "Limits"."""
+    head = f"{concurrency or 0}"
+    if windows and (learns := windows[0].adaptive):
+        head += "~" + " ".join(map(_text, (learns.floor, learns.ceiling, learns.step)))
+    texts = [head]
+    for window in windows:
+        text = f"{_text(window.rate)} {_per_ms(window.per)} {window.burst}"
+        if window.reserve:
+            text += f" {window.reserve.units} {_text(window.reserve.priority)}"
+        if window.slack is not None:
+            text += f" +{_ms(window.slack)}"
+        texts.append(text)
+    return "|".join(texts)
+
+
+def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
+    """The windows and the concurrency that a text of the hash `limits` says."""
+    head, *parts = text.split("|")
+    concurrency, _, learning = head.partition("~")
+    adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
+    windows: list[RateLimit] = []
+    for part in parts:
+        rate, ms, burst, *kept = part.split(" ")
+        slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
+        reserve = Reserve(int(kept[0]), _as_written(kept[1])) if kept else None
+        learned = None if windows else adaptive
+        per = int(ms) / 1000
+        windows.append(RateLimit(_as_written(rate), per, int(burst), reserve, learned, slack))
+    return tuple(windows), int(concurrency) or None
+
+
+def _per_ms(seconds: float) -> int:
+    return max(1, _ms(seconds))
+
+
+def _ms(seconds: float) -> int:
+    """Round up, which grants less and never more; the last digits of a double mean nothing."""
+    return math.ceil(float(f"{seconds * 1000:.12g}"))
+
+
+def _text(value: float) -> str:
+    """A number as Lua and Python read it, whatever subclass it is of."""
+    return str(int(value)) if isinstance(value, int) else repr(float(value))
+
+
+def _as_written(text: str) -> float:
+    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
+    return int(text) if whole else float(text)
+
+
+def reason_of(letter: str) -> Reason | None:
+    """What a letter of the script `view` means."""
+    return _REASONS.get(letter)

@@ -1,0 +1,60 @@
+"""How a URL may be shown in a log or an error: without its secrets. No I/O."""
+
+import re
+
+SCHEMES = "redis://[user:password@]host[:port][/db], rediss://..., unix:///path/to.sock[?db=0], \
+redis+cluster://host:port[,host:port...], redis+sentinel://host:port[,host:port...]/service[/db], \
+rediss+..., embedded: or embedded:DIR"
+_HOST = r"(?:[\w.-]+|\[[\w:.%-]+\])(?::\d{1,5})?"
+_USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # up to the last "@"
+_QUERY = r"(?:\?(?P<query>[^\s?#]*))?"
+_WELL_FORMED = [
+    re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<place>{place}){_QUERY}", re.IGNORECASE)
+    for scheme, place in (
+        ("rediss?", rf"(?:{_HOST})?(?:/\d*)?"),
+        (r"rediss?\+cluster", rf"{_HOST}(?:,{_HOST})*/?"),
+        (r"rediss?\+sentinel", rf"{_HOST}(?:,{_HOST})*/[\w.%~+-]+(?:/\d*)?"),
+        ("unix", r"/[\w.%~+/-]+"),
+    )
+]
+_SCHEME = re.compile(r"(?:rediss?(?:\+cluster|\+sentinel)?|unix|embedded):(?://)?", re.IGNORECASE)
+_DIRECTORY = re.compile(r"embedded:[^@:?#]*")
+_SHOWN = re.compile(
+    r"(?:db|protocol|max_connections|health_check_interval|(?:socket_(?:connect_)?)?timeout|"
+    r"ssl_min_version)=[\d.]*|(?:socket_keepalive|retry_on_timeout|decode_responses|client_name|"
+    r"ssl_(?:ca_certs|ca_path|certfile|keyfile|cert_reqs|check_hostname))=[\w./~+-]*"
+)
+"""Parameters of a URL that hold no secret, and what a value looks like."""
+_SECRET_NAMES = frozenset({"password", "ssl_password", "sentinel_password"})
+
+
+def mask(url: object) -> str:
+    """Return `url` with its password and secret parameters as `***`; accepts anything.
+
+    Only what is sure to be no secret is shown: of a URL that is not well-formed, the scheme alone,
+    since a password may stand anywhere in it. A user without a password is taken for a password
+    whose colon was forgotten, and so is a parameter with an unknown name or a strange value.
+    """
+    if not isinstance(url, str):
+        return f"<{type(url).__name__}>"
+    if not url or _DIRECTORY.fullmatch(url):
+        return url
+    parts = next(filter(None, (form.fullmatch(url) for form in _WELL_FORMED)), None)
+    if parts is None:
+        scheme = _SCHEME.match(url)
+        return f"{scheme[0] if scheme else ''}***"
+    shown = parts["scheme"]
+    if parts["user"] is not None:
+        named = parts["password"] not in (None, ":")
+        shown += f"{parts['user']}:***@" if named else "***@"
+    shown += parts["place"]
+    if parts["query"] is not None:
+        shown += "?" + "&".join(map(_mask_parameter, parts["query"].split("&")))
+    return shown
+
+
+def _mask_parameter(text: str) -> str:
+    if _SHOWN.fullmatch(text):
+        return text
+    name = text.partition("=")[0]
+    return f"{name}=***" if name in _SECRET_NAMES else "***"

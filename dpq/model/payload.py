@@ -1,0 +1,116 @@
+"""Payloads: JSON bytes on the server, validated values here. Never pickle."""
+
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError, from_json, to_json
+
+from dpq.model.errors import ConfigurationError, PayloadError
+from dpq.model.interrupts import by_handler, raise_interruption
+
+P = TypeVar("P")
+
+DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
+"""1 MiB: a task is a message; larger data belongs in a store, and its address in the task."""
+
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+"""64 MiB: a larger value would hold up every other client of the server."""
+
+
+_SURELY_READABLE = 400
+"""Bytes of JSON too few for more levels, or longer numbers, than its reader takes."""
+
+
+class Codec(Generic[P]):
+    """Writes and reads the payloads of one queue; the type's adapter is built once.
+
+    With `Any` for the type, anything that has a JSON form is taken as it is; NaN and the infinities
+    survive. Any other type validates on the way in and on the way out.
+
+    Args:
+        payload_type: Anything that pydantic's `TypeAdapter` takes.
+        max_bytes: The largest encoded payload, from 1 to 64 MiB.
+    """
+
+    def __init__(self, payload_type: Any, max_bytes: int) -> None:
+        if type(max_bytes) is not int or not 1 <= max_bytes <= MAX_PAYLOAD_BYTES:
+            raise ConfigurationError(
+                f"max_payload_bytes is {max_bytes!r}: it must be an int from 1 to "
+                f"{MAX_PAYLOAD_BYTES}"
+            )
+        self.max_bytes = max_bytes
+        self._adapter: TypeAdapter[P] | None = None
+        if payload_type is not Any:
+            try:
+                self._adapter = TypeAdapter(payload_type)
+            except Exception as error:  # pydantic fails in many ways at what is no type
+                raise ConfigurationError(
+                    f"payload_type is {payload_type!r}: pydantic has no schema for it"
+                ) from error
+
+    def encode(self, payload: P) -> bytes:
+        """Encode a payload for storage.
+
+        Raises:
+            PayloadError: It does not validate, has no JSON form that can be read back, or is longer
+                than `max_bytes`.
+        """
+        try:
+            if self._adapter is None:
+                body = to_json(payload, inf_nan_mode="constants")
+                if len(body) > _SURELY_READABLE:
+                    from_json(body)
+            else:
+                valid = self._adapter.validate_python(payload)
+                body = self._adapter.dump_json(valid, by_alias=True)
+                self._adapter.validate_json(body)  # pop must be able to read it
+        except ValidationError as error:
+            _raise_interruption(error)
+            raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise_interruption(error)
+            raise PayloadError(f"a {type(payload).__name__} has no JSON form: {error}") from error
+        if len(body) > self.max_bytes:
+            raise PayloadError(
+                f"the payload is {len(body)} bytes, and max_payload_bytes is {self.max_bytes}: "
+                "store the data elsewhere and push its address, or raise the bound"
+            )
+        return body
+
+    def decode(self, body: bytes, task_id: str) -> P:
+        """Decode a stored payload.
+
+        Raises:
+            PayloadError: It is not JSON, or does not validate any more.
+            Exception: What a validator of the payload's type raises beside ValueError and
+                AssertionError: a fault of its own (see `by_validator`).
+        """
+        try:
+            if self._adapter is None:
+                return cast("P", from_json(body))
+            return self._adapter.validate_json(body)
+        except (ValueError, RecursionError) as error:
+            _raise_interruption(error)
+            raise PayloadError(
+                f"the stored payload cannot be read: {error}", task_id=task_id
+            ) from error
+
+
+def by_validator(error: Exception) -> bool:
+    """Tell what a validator of the payload's type has raised from what has interrupted `decode`.
+
+    The validator's frame is below that of `decode`; pydantic itself is no Python, and has none.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not Codec.decode.__code__:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_next is not None and not by_handler(error)
+
+
+def _raise_interruption(error: ValueError | RecursionError) -> None:
+    """As `raise_interruption`; also when it struck in a validator, and pydantic has wrapped it."""
+    raise_interruption(error)
+    for each in error.errors(include_url=False) if isinstance(error, ValidationError) else ():
+        met = each.get("ctx", {}).get("error")
+        if isinstance(met, BaseException):
+            raise_interruption(met)

@@ -1,0 +1,103 @@
+"""Arguments of the public calls: checked against their bounds, and converted for the scripts.
+
+Every error names the argument, the value and the bound. Knows no queue and no server.
+"""
+
+import unicodedata
+from datetime import timedelta
+from typing import Any
+
+from dpq.model.errors import ConfigurationError, in_seconds
+from dpq.model.task import TaskState
+
+MAX_SECONDS = 315_360_000
+"""10 years: far beyond any use, and far below where a double loses milliseconds."""
+
+MAX_NAME_BYTES = 200
+"""Of a queue, a group or a unique key: they are parts of keys and records, not documents."""
+
+MAX_TEXT_CHARACTERS = 1000
+"""Of an error or a reason that is kept with a task."""
+
+MAX_BATCH = 1000
+"""Tasks in one call of pop_many: what a script leases without holding the server for long."""
+
+
+def number(name: str, value: float, what: str, low: float, high: float, note: str = "") -> None:
+    """Check an int or float that must lie between two finite bounds, both included."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not low <= value <= high:
+        bounds = f"{low} to {high}{note}"
+        raise ConfigurationError(f"{name} is {value!r}: it must be {what} from {bounds}")
+
+
+def milliseconds(name: str, seconds: float, *, least: float = 0) -> int:
+    """Convert a duration; anything above zero is at least one millisecond."""
+    number(name, seconds, "seconds", least, MAX_SECONDS, " (10 years)")
+    return max(1, round(seconds * 1000)) if seconds > 0 else 0
+
+
+def delay_milliseconds(delay: float | timedelta) -> int:
+    """Convert a delay: seconds, or a timedelta."""
+    return milliseconds("delay", in_seconds(delay))
+
+
+def whole_number(name: str, value: Any, low: int, high: int) -> int:
+    """Check an int that must lie between two bounds, both included."""
+    if type(value) is not int or not low <= value <= high:
+        raise ConfigurationError(f"{name} is {value!r}: it must be an int from {low} to {high}")
+    return value
+
+
+def label(name: str, value: Any) -> str:
+    """Check the name of a group or a unique key."""
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be a string of 1 to {MAX_NAME_BYTES} bytes"
+        )
+    if value.isascii() and value.isprintable() and len(value) <= MAX_NAME_BYTES:
+        return value
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"{name} is {value!r}: it is not valid Unicode") from None
+    if size > MAX_NAME_BYTES:
+        raise ConfigurationError(
+            f"{name} is {size} bytes ({value[:40]!r}...): at most {MAX_NAME_BYTES}"
+        )
+    if any(unicodedata.category(character) == "Cc" for character in value):
+        raise ConfigurationError(f"{name} is {value!r}: control characters are not allowed")
+    return value
+
+
+def queue_label(value: Any) -> str:
+    """Check the name of a queue: as a group's, and without braces, which mark the cluster slot."""
+    if "{" in label("queue_name", value) or "}" in value:
+        raise ConfigurationError(f"queue_name is {value!r}: braces are not allowed")
+    return str(value)
+
+
+def one_line(text: object) -> str:
+    """Cut a text that is kept with a task to its bound, without control characters."""
+    line = "".join(
+        c if unicodedata.category(c) != "Cc" else " " for c in str(text)[:MAX_TEXT_CHARACTERS]
+    )
+    return line.encode("utf-8", "replace").decode()
+
+
+def task_state(value: Any) -> TaskState:
+    """Check the name of a state."""
+    try:
+        return TaskState(value)
+    except ValueError:
+        raise ConfigurationError(
+            f"state is {value!r}: it must be one of {', '.join(TaskState)}"
+        ) from None
+
+
+def error_line(error: BaseException) -> str:
+    """Say in one line what an error is."""
+    kind = type(error).__name__
+    try:
+        return one_line(f"{kind}: {error}")
+    except Exception:  # a fault of its own
+        return f"{kind}: its text cannot be had"

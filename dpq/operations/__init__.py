@@ -1,0 +1,1 @@
+"""Every verb as data: which scripts it sends, in which order. No I/O."""

@@ -1,0 +1,148 @@
+"""The commands about limits and groups: what may run when, and why something does not."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
+
+from dpq.model.errors import ConfigurationError, Scope, TaskNotFoundError
+from dpq.model.limits import (
+    EVERY_GROUP,
+    Adaptive,
+    LimitState,
+    RateLimit,
+    Reserve,
+    limit_rules,
+    write_rules,
+)
+from dpq.model.task import Task
+from dpq.model.validation import label, milliseconds
+from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq.protocol.command import Command, CommandMaker, Steps, same, task_id
+from dpq.protocol.replies import read_texts
+
+
+class LimitCommands(CommandMaker):
+    """Builds the commands about limits of one queue."""
+
+    def set_limit(
+        self,
+        rate: float | str | Sequence[RateLimit] | None,
+        per: float | None,
+        burst: int,
+        group: str | None,
+        concurrency: int | None,
+        adaptive: Adaptive | None,
+        reserve: Reserve | None,
+        slack: float | None = None,
+    ) -> Steps[None]:
+        """Limit the queue, a group, or every group without a limit of its own."""
+        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
+        heavy = int(any(window.reserve for window in windows))
+        return self._set_rules(_field(group), write_rules(windows, concurrency), heavy)
+
+    def clear_limit(self, group: str | None) -> Steps[None]:
+        """Remove such a limit."""
+        return self._set_rules(_field(group), "", 0)
+
+    def _set_rules(self, field: str, rules: str, heavy: int) -> Steps[None]:
+        walk, cursor = "set", "0"
+        while walk != "done":
+            args = [self._now(), field, rules, heavy, walk, cursor]
+            walk, cursor = yield self._command("set_limit", args, read_texts)
+
+    def delay_group(self, group: str, seconds: float) -> Command[Any]:
+        """Close a group, or open it."""
+        args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
+        return self._command("delay_group", args, same)
+
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Command[int]:
+        """Give a task back at a limit, and close its group or the queue."""
+        if scope not in get_args(Scope):
+            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        ms = milliseconds("retry_after", retry_after)
+        return self._of_holder("rate_limited", "rate_limited of", task, ms, scope)
+
+    def close(self, retry_after: float) -> Command[Any]:
+        """Close one partition, since its queue has met a limit in another."""
+        return self._command("close", [self._now(), milliseconds("retry_after", retry_after)], same)
+
+    # Looking
+
+    def limits(self) -> Steps[list[LimitState]]:
+        """What the queue, every group and single groups may do."""
+        fields = yield from self._limited()
+        states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
+        return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
+
+    def group(self, name: str) -> Steps[LimitState]:
+        """What one group may do."""
+        states = yield from self._states([label("group", name)])
+        return states[0]
+
+    def groups(self) -> Steps[list[LimitState]]:
+        """What the groups may do that are closed or have a limit of their own."""
+        named = _groups((yield from self._limited()))
+        closed = filter(_is_group, (yield from self._names("closed")))
+        states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
+        return states
+
+    def _limited(self) -> Steps[set[str]]:
+        """The fields of limits, with those that are lost and come back before anything runs."""
+        fields: set[str] = yield from self._names("limits")
+        fields |= yield from self._names("copies")
+        return fields
+
+    def _names(self, part: str) -> Steps[set[str]]:
+        names: set[str] = set()
+        cursor = "0"
+        while True:
+            command = self._command("scopes", [part, cursor], read_texts)
+            cursor, *page = yield command
+            names.update(page)
+            if cursor == "0":
+                return names
+
+    def _states(self, groups: Sequence[str | None]) -> Steps[list[LimitState]]:
+        running: Counter[str] = Counter()
+        cursor = "0"
+        while True:
+            cursor, *page = yield self._command("in_flight", [cursor], read_texts)
+            running.update(page)
+            if cursor == "0":
+                break
+        states: list[LimitState] = []
+        for start in range(0, len(groups), 100):
+            page = groups[start : start + 100]
+            args = [self._now(), *("" if group is None else group for group in page)]
+            texts = yield self._command("view", args, read_texts)
+            states += read_limits(page, running, texts)
+        return states
+
+    def why(self, id_: str) -> Steps[str]:
+        """Say why a task is not running."""
+        args = [self._now(), task_id(id_)]
+        found: Waiting | None = yield self._command("why", args, read_waiting)
+        if found is None:
+            raise TaskNotFoundError(id_, self.queue_name, "explain")
+        scopes: list[str | None] = [None, found.group] if found.group else [None]
+        texts = yield self._command("view", [args[0], *(s or "" for s in scopes)], read_texts)
+        return explain(found, read_limits(scopes, Counter(), texts), int(texts[6]))
+
+
+def _groups(fields: Iterable[str]) -> set[str]:
+    names = (field.removeprefix("group:") for field in fields if field.startswith("group:"))
+    return set(filter(_is_group, names))
+
+
+def _is_group(name: str) -> bool:
+    """Tell the name of a group from what somebody else has written in its place."""
+    try:
+        return bool(label("group", name))
+    except ConfigurationError:
+        return False
+
+
+def _field(group: str | None) -> str:
+    if group is None:
+        return "queue"
+    return "groups" if group == EVERY_GROUP else "group:" + label("group", group)

@@ -1,0 +1,237 @@
+"""From which partitions a pop takes. No I/O.
+
+With `ask` of N:
+
+* 1: the partitions in turn, without comparing: one round trip.
+* from 2 on: a look at the heads of `ask` partitions, then a pop where the best is. Half of them are
+  those with the best heads that this client remembers, the others come in turn. A pop that looks at
+  a task never brings a worse one, so of any ceil(N / (`ask` / 2)) pops of a client, one does not
+  pass a given task over. However many consumers there are, more are better: what is compared is
+  fresh. (A pop where the best head is remembered would need one round trip only; but then all
+  consumers run after the same tasks: the more they ask, the worse. Source: docs/scaling.md.)
+* N: all are looked at: strict, for one consumer at a time.
+
+Before a pop says that there is nothing, all partitions have said so.
+"""
+
+import heapq
+import itertools
+import random
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
+from typing import Generic, TypeVar
+
+from dpq.model.task import Task
+from dpq.operations.partition import BATCH_BYTES, Commands
+from dpq.protocol.command import Steps, together
+from dpq.protocol.replies import Batch, Look
+
+P = TypeVar("P")
+
+Head = tuple[float, bytes]
+"""Score and member of a ready task: the lesser one is to run first."""
+
+
+class _Taken(Generic[P]):
+    """What one pop has brought so far.
+
+    Attributes:
+        looks: As of a `Batch`.
+        refused: As `Batch.failed`.
+        failed: What a partition has met; of no interest when others have brought tasks.
+        broken: The partitions whose look has failed.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.tasks: list[Task[P]] = []
+        self.looks: dict[int, tuple[float, float | None]] = {}
+        self.broken: set[int] = set()
+        self.failed: Exception | None = None
+        self.refused: Exception | None = None
+        self._most, self._size = most, 0
+
+    @property
+    def left(self) -> int:
+        """How many more are wanted."""
+        return self._most - len(self.tasks) if self.bytes_left > 0 else 0
+
+    @property
+    def bytes_left(self) -> int:
+        """How many more bytes of payloads are wanted."""
+        return BATCH_BYTES - self._size
+
+    def add(self, batches: dict[int, Batch[P] | Exception], order: Sequence[int]) -> set[int]:
+        """Add what partitions have answered, in this order of theirs; those that had nothing."""
+        none: set[int] = set()
+        brought: dict[int, list[Task[P]]] = {}
+        for place, batch in batches.items():
+            if isinstance(batch, Exception):
+                self.failed = batch
+            else:
+                brought[place] = batch.tasks
+                self._size += batch.size
+                self.refused = batch.failed or self.refused
+            if not brought.get(place):
+                none.add(place)
+        coming = {place: iter(tasks) for place, tasks in brought.items()}
+        self.tasks += (task for place in order for task in islice(coming.get(place, ()), 1))
+        return none
+
+    def batch(self) -> Batch[P]:
+        """All of it."""
+        if self.failed and not (self.tasks or self.refused):
+            raise self.failed
+        looks = self.looks or None
+        return Batch(self.tasks, [], size=self._size, looks=looks, failed=self.refused)
+
+
+class PartitionPop(Generic[P]):
+    """Takes tasks from the partitions of one queue; each pop compares `ask` of them."""
+
+    def __init__(self, parts: Sequence[Commands[P]], ask: int) -> None:
+        self._parts = parts
+        self._ask = ask
+        self._all = range(len(parts))
+        self._heads: list[Head | None] = [None] * len(parts)  # none: nothing there, when last seen
+        self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
+
+    def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
+        """As `Commands.pop`.
+
+        Args:
+            most: Tasks at most.
+            visibility: Seconds of the lease, or None.
+            waiter: "" or "-" as there; or for each partition, with a space between, as whom it is
+                asked: "" for those where it is not time to look.
+        """
+        self._parts[0].lease_ms(most, visibility)
+        words = waiter.split(" ") if " " in waiter else [waiter and "-"] * len(self._parts)
+        woken = " " in waiter
+        taken: _Taken[P] = _Taken(most)
+        if woken:
+            places = [place for place, word in enumerate(words) if word]
+        else:
+            yield from self._take_some(taken, visibility)
+            places = list(self._all)
+        yield from self._take_all(taken, visibility, places, words, register=woken)
+        return taken.batch()
+
+    def _take_some(self, taken: _Taken[P], visibility: float | None) -> Steps[None]:
+        """Take from `ask` of the partitions while that brings something."""
+        if self._ask == 1:
+            place = self._turn()
+            (batch,) = yield from together([self._parts[place].pop(taken.left, visibility)])
+            taken.add({place: batch}, [place] * taken.left)
+            return
+        nobody = [""] * len(self._parts)
+        while self._ask < len(self._parts) and taken.left:
+            before = taken.left
+            yield from self._round(taken, visibility, self._some(), nobody, nobody)
+            if taken.left == before:
+                return
+
+    def _turn(self) -> int:
+        return next(self._turns) % len(self._parts)
+
+    def _some(self) -> list[int]:
+        """Those that come in turn, and those whose heads are the best, as far as is remembered."""
+        places = [self._turn() for _ in range(self._ask // 2)]
+        known = ((head, place) for place, head in enumerate(self._heads) if head)
+        places += (place for _, place in heapq.nsmallest(self._ask, known) if place not in places)
+        while len(places) < self._ask:
+            places.append(self._turn())
+        return list(dict.fromkeys(places[: self._ask]))
+
+    def _take_all(
+        self,
+        taken: _Taken[P],
+        visibility: float | None,
+        places: list[int],
+        words: list[str],
+        *,
+        register: bool,
+    ) -> Steps[None]:
+        """Take from these partitions, the best first, until all have said that there is nothing.
+
+        Who is to wait is noted where nothing was found: when all are believed to be empty.
+        """
+        nobody = [""] * len(words)
+        while places and taken.left:
+            register = register or not any(self._heads[place] for place in places)
+            who = nobody if taken.tasks else words
+            looking = who if register else nobody
+            over, empty = yield from self._round(taken, visibility, places, looking, who)
+            if register or taken.tasks or words == nobody:
+                over |= empty
+            places = [place for place in places if place not in over]
+
+    def _round(
+        self,
+        taken: _Taken[P],
+        visibility: float | None,
+        places: list[int],
+        looking: list[str],
+        taking: list[str],
+    ) -> Steps[tuple[set[int], set[int]]]:
+        """Look at some partitions, and take the best in all of them.
+
+        Returns:
+            Those that a pop found empty, or that have failed; and those that a look found empty.
+        """
+        count = max(-(-2 * taken.left // len(places)), 2)
+        found = yield from self._look(places, count, looking, taken)
+        order = _best(found, count, taken.left)
+        shares = Counter(order)
+        size = taken.bytes_left // max(len(order), 1)  # for each task
+        results = yield from together(
+            [
+                self._parts[p].pop(share, visibility, taking[p], size * share)
+                for p, share in shares.items()
+            ]
+        )
+        batches = dict(zip(shares, results, strict=True))
+        over = taken.add(batches, order) | taken.broken
+        for place, batch in batches.items():
+            heads = found[place][shares[place] :] or found[place][-1:]  # a group may have an heir
+            self._heads[place] = None if place in over else heads[0]
+            if taking[place] and not isinstance(batch, Exception):
+                taken.looks[place] = (batch.now_ms, batch.next_event_ms)
+        return over, set(places) - found.keys()
+
+    def _look(
+        self, places: Sequence[int], count: int, words: list[str], taken: _Taken[P]
+    ) -> Steps[dict[int, list[Head]]]:
+        """Look at some partitions: the first of each, of those that have any."""
+        looks = yield from together([self._parts[p].look(count, words[p]) for p in places])
+        found = {}
+        for place, look in zip(places, looks, strict=True):
+            self._remember(place, look)
+            if isinstance(look, Exception):
+                taken.failed = look
+                taken.broken.add(place)
+            elif look.first:
+                found[place] = look.first
+            elif words[place]:
+                taken.looks[place] = (look.now_ms, look.wait_ms)
+        return found
+
+    def _remember(self, place: int, look: Look | Exception) -> None:
+        if not isinstance(look, Exception):
+            self._heads[place] = look.first[0] if look.first else None
+
+
+def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
+    """From which partitions to take the best in all, one after the other.
+
+    Where as many were seen as were asked for, there may be more: after the last of those nothing is
+    known to be the best.
+    """
+    order: list[int] = []
+    left = dict.fromkeys(found, seen)
+    for _, place in sorted((head, place) for place, heads in found.items() for head in heads):
+        order.append(place)
+        left[place] -= 1
+        if len(order) == wanted or left[place] == 0:
+            break
+    return order

@@ -1,0 +1,78 @@
+"""The commands about workers: what they tell of themselves, and who is there."""
+
+import re
+from collections.abc import Sequence
+
+from dpq.model.task import WorkerInfo
+from dpq.model.validation import MAX_NAME_BYTES, one_line
+from dpq.protocol.command import Command, CommandMaker, Steps, same
+from dpq.protocol.replies import moment_of, read_texts
+
+BEAT_SECONDS = 10.0
+"""How often a worker tells of itself, in one call for each of its queues."""
+
+FORGET_SECONDS = 60.0
+"""A worker that has told nothing for so long is gone: five of its calls were lost in a row."""
+
+_COUNT = r"(\d{1,15})"  # of more digits Python may refuse to make an int
+
+_STORED = re.compile(
+    rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
+)
+
+
+class CrewCommands(CommandMaker):
+    """Builds the commands about the workers of one queue."""
+
+    def beat(
+        self,
+        worker: str,
+        name: str,
+        host: str,
+        pid: int,
+        running: int,
+        concurrency: int,
+        age: float,
+    ) -> Command[int]:
+        """Say that a worker lives; `age` is how many seconds it has been running."""
+        texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
+        about = "\t".join([f"{running} {concurrency} {pid}", *texts])
+        return self._beat(worker, round(age * 1000), about)
+
+    def leave(self, worker: str) -> Command[int]:
+        """Say that a worker has ended."""
+        return self._beat(worker, 0, "")
+
+    def _beat(self, worker: str, age_ms: int, about: str) -> Command[int]:
+        args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000)]
+        return self._command("beat", args, same)
+
+    def workers(self) -> Steps[list[WorkerInfo]]:
+        """Who works on the queue, the longest first."""
+        found: dict[str, WorkerInfo] = {}
+        cursor = "0"
+        while True:
+            args = [self._now(), cursor, int(FORGET_SECONDS * 1000)]
+            cursor, *page = yield self._command("crew", args, read_texts)
+            found |= _read(self.queue_name, page)
+            if cursor == "0":
+                return sorted(found.values(), key=lambda worker: (worker.since, worker.name))
+
+
+def _read(queue_name: str, page: Sequence[str]) -> dict[str, WorkerInfo]:
+    workers = {}
+    for worker, stored in zip(page[::2], page[1::2], strict=True):
+        if told := _STORED.fullmatch(stored):  # else somebody has written into Redis
+            seen, since, running, concurrency, pid, host, name = told.groups()
+            workers[worker] = WorkerInfo(
+                id=worker,
+                name=name,
+                host=host,
+                pid=int(pid),
+                queue=queue_name,
+                running=int(running),
+                concurrency=int(concurrency),
+                since=moment_of(int(since)),
+                seen=moment_of(int(seen)),
+            )
+    return workers

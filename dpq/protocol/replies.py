@@ -1,0 +1,547 @@
+"""Raw replies of the scripts -> results or errors. The one place that reads a stored record.
+
+Everything that comes in is what the client returned for a script: ints, bytes and lists of them.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from dpq.model.errors import (
+    ConfigurationError,
+    DuplicateTaskError,
+    LeaseLostError,
+    PayloadError,
+    TaskNotFoundError,
+)
+from dpq.model.interrupts import raise_interruption
+from dpq.model.payload import Codec, by_validator
+from dpq.model.priority import decode_priority
+from dpq.model.schedule import Later, read_later, read_schedule
+from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskState
+from dpq.protocol.keys import queue_of
+
+P = TypeVar("P")
+
+
+OLDEST_SERVER = (6, 2)
+"""The oldest server that the suite runs on; older ones cannot block for fractions of a second."""
+
+
+MAX_DIGITS = 20
+"""Of a number that the server can count in."""
+
+_INVISIBLE = TaskState.INVISIBLE
+
+_set = object.__setattr__  # of a frozen model
+
+_ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
+    kind: set(kind.model_fields) for kind in (Task, DeadTask)
+}
+"""Which fields were set; shared by all tasks, as nobody changes it (a copy gets its own)."""
+
+
+class Code(IntEnum):
+    """What a script answers when it refuses; the headers of the scripts name the same numbers."""
+
+    LEASE_LOST = -1
+    NOT_FOUND = -2
+    KEY_TAKEN = -3
+    OTHER_GROUP = -4
+    AGAIN = -5
+    RUNNING = -6
+    OTHER_PARTITIONS = -7
+    OTHER_FORMAT = -8
+    SETTINGS_LOST = -9
+
+
+_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
+
+
+class TaskName(NamedTuple):
+    """Which task a call means: by its id or by its key; the other one is empty."""
+
+    id: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"the task with key {self.key!r}" if self.key else f"task {self.id}"
+
+
+class Batch(NamedTuple, Generic[P]):
+    """What one pop brought.
+
+    Attributes:
+        tasks: Under a lease now.
+        unreadable: Leased too, but their payloads do not validate, or their records cannot be
+            read: to be buried, for that reason.
+        refused: Leased too, but a validator of the payload's type has met a fault of its own: a
+            failed attempt, with that error.
+        again: Upkeep is not done: ask again at once.
+        size: Bytes of all payloads.
+        next_event_ms: How long until time alone may let a task run; None when nothing is to come,
+            or when another waiter watches that moment.
+        now_ms: The server's clock, when there was nothing to do.
+        failed: The last of those errors: for the caller, when there are no tasks.
+        looks: Of a partitioned queue, for each partition that is watched anew or no more by this
+            waiter: `now_ms` and `next_event_ms`.
+        lost: Settings or limits are lost: restore them, and ask again.
+    """
+
+    tasks: list[Task[P]]
+    unreadable: list[tuple[Task[Any], str]]
+    again: bool = False
+    next_event_ms: float | None = None
+    size: int = 0
+    now_ms: float = 0
+    looks: Mapping[int, tuple[float, float | None]] | None = None
+    refused: Sequence[tuple[Task[Any], Exception]] = ()
+    failed: Exception | None = None
+    lost: bool = False
+
+
+class Look(NamedTuple):
+    """What one look at the head of a queue has seen.
+
+    Attributes:
+        first: Score and member of the best ready tasks, the best first; none when none may run.
+        again: Upkeep is not done: ask again at once.
+        wait_ms: As `Batch.next_event_ms`.
+        now_ms: As `Batch.now_ms`.
+        lost: As `Batch.lost`.
+    """
+
+    first: list[tuple[float, bytes]]
+    again: bool = False
+    wait_ms: float | None = None
+    now_ms: float = 0
+    lost: bool = False
+
+
+_EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
+
+MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
+
+_NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
+"""Shown for a record that cannot be read; pop and upkeep bury such a task."""
+
+_UNREADABLE = (ValueError, LookupError, ArithmeticError)
+"""What damage may raise; also a `PayloadError`."""
+
+
+def moment_of(milliseconds: float) -> datetime:
+    """A time of the server; one that no calendar holds, as damage may leave, is its end."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError) as error:  # somebody wrote into Redis
+        raise_interruption(error)
+        return _EVER if milliseconds > 0 else _LONG_AGO
+
+
+def _task(
+    kind: type[Task[P]],
+    task_id: str,
+    record: bytes,
+    payload: Any,
+    state: TaskState,
+    until: datetime | None,
+    **more: Any,
+) -> Task[P]:
+    head, group, key, _, error = str(record, "utf-8", "replace").split("\t", 4)
+    (token, attempts, deliveries, deferrals, _, _, max_attempts, cost, wait, priority, enqueued,
+     _) = head.split(" ", 11)  # fmt: skip
+    values = {
+        "id": task_id,
+        "payload": payload,
+        "priority": decode_priority(priority),
+        "group": group or None,
+        "key": key or None,
+        "attempt": int(attempts) + 1,
+        "max_attempts": int(max_attempts),
+        "deliveries": int(deliveries),
+        "deferrals": int(deferrals),
+        "enqueued_at": moment_of(int(enqueued)),
+        "visible_until": until,
+        "last_error": error or None,
+        "state": state,
+        "token": int(token),
+        "cost": int(cost),
+        "every": None,
+        "cron": None,
+        "scheduled_at": None,
+        "visibility": None,
+        "time_limit": None,
+    }
+    if "\x1f" in error:
+        values["last_error"], _, options = error.partition("\t")[0].partition("\x1f")
+        values["last_error"] = values["last_error"] or None
+        values["visibility"], values["time_limit"] = read_options(options)
+        error = error.replace(f"\x1f{options}", "", 1)
+    if "\t" in error:
+        values["last_error"], _, schedule = error.partition("\t")
+        values["last_error"] = values["last_error"] or None
+        values["every"], values["cron"] = read_schedule(schedule)
+        values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
+    if more:
+        values.update(more)
+    # What pydantic's own model_construct does, without its search for defaults: 0.4 us, not 2.9;
+    # validation takes 1.4, and these values come from one line that was just taken apart.
+    task = kind.__new__(kind)
+    _set(task, "__dict__", values)
+    _set(task, "__pydantic_fields_set__", _ALL_FIELDS[kind])
+    _set(task, "__pydantic_extra__", None)
+    _set(task, "__pydantic_private__", None)
+    return task
+
+
+def read_options(text: str) -> tuple[float | None, float | None]:
+    """The visibility and the time limit of one task; None for what it has not, or is damaged."""
+    visibility, _, limit = text.partition(" ")
+    return _option(visibility), _option(limit)
+
+
+def _option(ms: str) -> float | None:
+    short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
+    return int(ms) / 1000 or None if short else None
+
+
+def stored_task(
+    codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
+) -> Task[P]:
+    """A task that is looked at, in any state; a payload that cannot be read comes as its text."""
+    when = moment_of(float(until))
+    try:
+        _task(Task, task_id, record, None, state, when)
+    except _UNREADABLE as error:
+        raise_interruption(error)
+        record = _NO_RECORD
+    try:
+        payload, met = _payload(codec, body, task_id)
+    except PayloadError as error:
+        met = error
+    if met is not None:
+        payload = body.decode("utf-8", "replace")
+    if state is not TaskState.DEAD:
+        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
+        return _task(Task, task_id, record, payload, state, visible)
+    attempts = int(record.split(b" ", 2)[1])
+    reason = record.split(b"\t", 4)[3].decode("utf-8", "replace")
+    more = {"reason": reason, "attempts": attempts, "died_at": when}
+    return _task(DeadTask, task_id, record, payload, state, None, **more)
+
+
+def require_version(info: Mapping[str, Any]) -> None:
+    """Check what INFO says.
+
+    Raises:
+        ConfigurationError: The server is older than Redis 6.2.
+    """
+    version = str(info.get("redis_version", "7"))
+    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < OLDEST_SERVER:
+        raise ConfigurationError(
+            f"the server is Redis {version}: DPQ needs Redis 6.2 or newer, or Valkey"
+        )
+
+
+def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]:
+    """The reply of pop, which was asked for leases of so many ms."""
+    first = reply[0]
+    if first <= 0:
+        return _nothing(reply)
+    tasks: list[Task[P]] = []
+    unreadable: list[tuple[Task[Any], str]] = []
+    refused: list[tuple[Task[Any], Exception]] = []
+    until = moment_of(first)
+    size = 0
+    for i in range(1, len(reply), 3):
+        task_id = reply[i].decode("utf-8", "replace")
+        size += len(reply[i + 2])
+        try:
+            payload, met = _payload(codec, reply[i + 2], task_id)
+            task = _task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
+            if task.visibility:
+                own = moment_of(first - lease_ms + task.visibility * 1000)
+                task = task.model_copy(update={"visible_until": own})
+            if met is None:
+                tasks.append(task)
+            else:
+                refused.append((task, met))
+        except _UNREADABLE as error:  # the others of the batch must reach the caller
+            raise_interruption(error)
+            reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
+            record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
+            unreadable.append((_task(Task, task_id, record, None, _INVISIBLE, until), reason))
+    return Batch(tasks, unreadable, size=size, refused=refused)
+
+
+def _payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
+    """A payload; or None, and the fault that a validator of its type has met.
+
+    Raises:
+        PayloadError: It cannot be read.
+        Exception: What has interrupted this.
+    """
+    try:
+        return codec.decode(body, task_id), None
+    except PayloadError:
+        raise
+    except Exception as error:
+        if not by_validator(error):
+            raise
+        return None, error
+
+
+def _nothing(reply: list[Any]) -> Batch[Any]:
+    if reply[0] == Code.AGAIN:
+        return Batch([], [], again=True)
+    if reply[0] == Code.SETTINGS_LOST:
+        return Batch([], [], lost=True)
+    _require_same(reply)
+    wait_ms = None if reply[1] < 0 else reply[1] / 1000
+    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
+
+
+def read_look(reply: list[Any]) -> Look:
+    """The reply of pop to one who only looks."""
+    if isinstance(reply[0], int):
+        nothing = _nothing(reply)
+        return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms, nothing.lost)
+    return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
+
+
+def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+
+
+def read_time(reply: list[Any]) -> int:
+    """The reply of a push of nothing: the time, ms."""
+    return int(reply[1])
+
+
+def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
+    """The reply of push: puts in the ids of holders that were met; is the queue not there yet?
+
+    Raises:
+        DuplicateTaskError: A key is taken and the push forbids that.
+        ConfigurationError: A key's holder is in another group, or the queue has another number of
+            partitions than the client knows.
+    """
+    if reply[0] < 0:
+        _require_same(reply)
+        key, holder = keys[reply[1] - 1], reply[2].decode()
+        if reply[0] == Code.KEY_TAKEN:
+            raise DuplicateTaskError(key, None if holder in ids else holder)
+        raise ConfigurationError(
+            f"key {key!r} belongs to task {holder} of another group: a task cannot "
+            "change its group; use another key, or cancel that task first"
+        )
+    for index, holder in zip(reply[1::2], reply[2::2], strict=True):
+        ids[index - 1] = holder.decode()
+    return bool(reply[0] == 1)
+
+
+DONE = 1
+"""What ack does not answer for a task that it finished: only other codes travel."""
+
+
+def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
+    """The reply of ack, as one code for each task."""
+    codes: list[int | Later] = [DONE] * len(ids)
+    for index, code in zip(reply[::2], reply[1::2], strict=True):
+        codes[index - 1] = code if isinstance(code, int) else read_later(code, ids[index - 1])
+    return codes
+
+
+def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
+    """The reply of ack for one task: was it there to be finished?
+
+    Raises:
+        LeaseLostError: Another delivery has it.
+    """
+    if not reply:
+        return True
+    if reply[1] == Code.LEASE_LOST:
+        raise LeaseLostError("ack", [task_id])
+    return False if reply[1] == 0 else read_later(reply[1], task_id)
+
+
+def read_fail(task_id: str) -> Callable[[int | bytes], int | Later]:
+    """A reader for fail."""
+    read = read_lease("fail", task_id)
+    return lambda reply: read(reply) if isinstance(reply, int) else read_later(reply, task_id)
+
+
+def read_lease(action: str, task_id: str) -> Callable[[int], int]:
+    """A reader for a call that needs the live token."""
+
+    def read(reply: int) -> int:
+        if reply == Code.LEASE_LOST:
+            raise LeaseLostError(action, [task_id])
+        return reply
+
+    return read
+
+
+def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int], None]:
+    """A reader for a call that needs a live task."""
+
+    def read(reply: int) -> None:
+        if reply == Code.NOT_FOUND:
+            raise TaskNotFoundError(task.id, queue_name, action, key=task.key or None)
+        if reply == Code.RUNNING:
+            raise ConfigurationError(
+                f"{task} is running: of a running task only the priority can change; "
+                "its holder can say set_visibility"
+            )
+
+    return read
+
+
+def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
+    """The reply of get: None for an id that is not stored."""
+    found: list[Task[P] | None] = []
+    for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
+        if state:
+            where, _, of_key = state.decode("utf-8", "replace").partition(" ")
+            args = (TaskState(where), until, record, body)
+            found.append(stored_task(codec, of_key or task_id, *args))
+        else:
+            found.append(None)
+    return found
+
+
+def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
+    """The reply of peek."""
+    return [
+        stored_task(
+            codec,
+            task_id.decode("utf-8", "replace"),
+            state,
+            b"0" if state is TaskState.READY else until,
+            record,
+            body,
+        )
+        for task_id, until, record, body in _in_fours(reply)
+    ]
+
+
+def read_ranked_page(
+    codec: Codec[P], state: TaskState, reply: list[Any]
+) -> list[tuple[Any, Task[P]]]:
+    """The reply of peek, with what each task is sorted by, beside those of other partitions too."""
+    tasks = read_page(codec, state, reply)
+    if state is TaskState.WAITING:
+        return [((task.group or "").encode(), task) for task in tasks]
+    if state is not TaskState.READY:
+        return [(float(until), task) for until, task in zip(reply[1::4], tasks, strict=True)]
+    places = (until.partition(b" ") for until in reply[1::4])
+    return [
+        ((float(score), order), task) for (score, _, order), task in zip(places, tasks, strict=True)
+    ]
+
+
+def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+
+
+_TOTALS = {
+    *(b"pushed", b"popped", b"acked", b"failed", b"deferred"),
+    *(b"expired_leases", b"buried", b"replayed", b"dropped"),
+}
+
+
+def read_stats(reply: list[Any]) -> QueueStats:
+    """The reply of stats."""
+    ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
+    totals = {
+        name.decode("utf-8", "replace"): _count(count)
+        for name, count in zip(reply[6::2], reply[7::2], strict=True)
+        if name in _TOTALS  # what else somebody has written there is no total
+    }
+    return QueueStats(
+        ready=ready,
+        delayed=delayed,
+        invisible=invisible,
+        waiting=waiting,
+        dead=dead,
+        oldest_ready_seconds=None if oldest < 0 else oldest / 1000,
+        **totals,
+    )
+
+
+def _count(text: bytes) -> int:
+    """A running total; 0 for one that is no number any more."""
+    return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
+
+
+def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
+    """The reply of promote: how many moved, and the milliseconds until the next event.
+
+    Raises:
+        ConfigurationError: The client knows another number of partitions.
+    """
+    _require_same(reply)
+    return reply[0], read_wait(reply[1])
+
+
+def _require_same(reply: list[Any]) -> None:
+    """Look whether a script refuses this client, as one that takes the queue for another.
+
+    Raises:
+        ConfigurationError: The queue has another storage format or number of partitions.
+    """
+    if reply[0] not in _OTHER:
+        return
+    code, stored, known, key = reply
+    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
+    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+
+
+def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """The error for two storage formats."""
+    return ConfigurationError(
+        f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
+        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
+        '"Upgrades"'
+    )
+
+
+def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """The error for two numbers of partitions."""
+    return ConfigurationError(
+        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
+        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
+        "was dropped and made again must be restarted. The number cannot change while the queue is "
+        "stored: let it run empty, drop() it, and begin anew"
+    )
+
+
+def read_wait(reply: int) -> int | None:
+    """Milliseconds until the next event, or None."""
+    return None if reply < 0 else int(reply)
+
+
+def read_settings(reply: list[bytes]) -> dict[str, str]:
+    """The reply of configure; without a format that is no number: somebody has damaged it."""
+    texts = read_texts(reply)
+    settings = dict(zip(texts[::2], texts[1::2], strict=True))
+    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/_known.lua has it
+        del settings["format"]
+    return settings
+
+
+def read_texts(reply: list[Any]) -> list[str]:
+    """A reply of texts alone."""
+    return [text.decode("utf-8", "replace") for text in reply]
+
+
+def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
+    """The reply of check: where to go on ("0" at the end), and what is broken here."""
+    _require_same(reply)
+    texts = [text.decode("utf-8", "replace") for text in reply]
+    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
+    return texts[0], found

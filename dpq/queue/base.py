@@ -1,0 +1,360 @@
+"""What both shells have in common: a queue's arguments, checked once and readable after."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import inspect
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypedDict, Unpack, cast, overload
+
+from dpq.model.backoff import Backoff
+from dpq.model.errors import ConfigurationError, ServerWarning
+from dpq.model.payload import DEFAULT_MAX_PAYLOAD_BYTES
+from dpq.model.task import Fairness, Order, P, Popped, Task
+from dpq.model.validation import error_line
+from dpq.operations.diagnosis import explain, server_problems, wants_save
+from dpq.operations.following import commands_of
+from dpq.operations.partition import Commands
+from dpq.protocol.durability import Durability, named_durability, require_fsync
+from dpq.protocol.replies import Batch, require_version
+from dpq.queue.lease_renewal import Leases
+
+log = logging.getLogger(__name__)
+
+DEFAULT_VISIBILITY = 30.0
+"""Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
+
+DEFAULT_MAX_ATTEMPTS = 10
+"""Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
+
+
+DEFAULT_ASK = 2
+"""Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
+
+NO_REDIS = (
+    " (no Redis here? The URL embedded:./queue starts a server of DPQ's own; on the command line "
+    "--url embedded:./queue)"
+)
+
+_looked_at: set[str] = set()
+"""The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
+
+
+def keeps_nothing_on_purpose(redis: Any) -> bool:
+    """Is this a client of a private server, which says itself what it keeps?"""
+    pool = getattr(redis, "connection_pool", None)
+    path = getattr(pool, "connection_kwargs", {}).get("path")
+    if not path:
+        return False
+    from dpq.server import MARKER  # here: only a POSIX system can run a private server
+
+    return Path(path).with_name(MARKER).exists()
+
+
+class QueueSettings(TypedDict, total=False):
+    """The keyword arguments of `DPQ`, for type checkers; but for `payload_type`."""
+
+    default_visibility: float
+    default_max_attempts: int
+    order: Order | None
+    aging: float | None
+    fairness: Fairness | None
+    backoff: Backoff
+    max_payload_bytes: int
+    dead_max_tasks: int | None
+    dead_max_age: float | None
+    durability: Durability
+    partitions: int | None
+    ask: int
+    clock: Callable[[], int] | None
+
+
+class QueueFace(Generic[P]):
+    """The constructor and the read-only attributes of `DPQ`."""
+
+    _opened: Any = None  # what from_url opened
+    _leases: Leases
+    _link: Any  # of one shell or the other
+
+    @overload
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: type[P],
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: Any = ...,
+        **settings: Unpack[QueueSettings],
+    ) -> None: ...
+    def __init__(
+        self,
+        redis: Any,
+        queue_name: str,
+        *,
+        payload_type: Any = Any,
+        default_visibility: float = DEFAULT_VISIBILITY,
+        default_max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        order: Order | None = None,
+        aging: float | None = None,
+        fairness: Fairness | None = None,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
+        dead_max_tasks: int | None = None,
+        dead_max_age: float | None = None,
+        durability: Durability = "async",
+        partitions: int | None = None,
+        ask: int = DEFAULT_ASK,
+        clock: Callable[[], int] | None = None,
+    ) -> None:
+        """Describe one queue. Nothing is sent before the first call, unless a setting is named.
+
+        Args:
+            redis: The caller's own client; it is used as it is and never closed.
+            queue_name: 1 to 200 bytes without braces or control characters.
+            payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
+                and pop.
+            default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
+            default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000.
+            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (at first
+                FIFO).
+            aging: Points of priority that a task gains per second from the moment it is first due,
+                0 to 1 000 000; None follows the queue (at first 0). Static: nothing is ever
+                rescored. Exactness beyond 2^53 holds for 0 only; LIFO with aging is refused.
+            fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
+                backlog (not with LIFO or aging); None follows the queue (at first `"none"`: in the
+                order of their tasks).
+            backoff: How long a failed task waits.
+            max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
+            dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
+            dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
+            durability: What has a change when the call that made it returns: `"async"`, the server;
+                `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
+                What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
+                not wait, nor does this constructor: what it writes is confirmed with the first
+                push. See docs/durability.md.
+            partitions: Spread the queue over so many slots of a cluster, 1 to 1024; None follows
+                the queue (at first 1). A group stays in one partition, with its order and limit; so
+                does a key without a group. The order is that of each partition, and between them
+                as `ask` says. A limit of the whole queue is refused; `dead_max_tasks` counts for
+                each partition. It cannot change while the queue is stored; see docs/scaling.md.
+            ask: At the first task of how many partitions a pop looks (1 to 1024) before it takes
+                the best: the more, the stricter and the dearer. From `partitions` on, the order is
+                strict for one consumer at a time; 1 takes the partitions in turn, in one round trip
+                instead of two. Source: docs/scaling.md, "The order".
+            clock: For tests only: the time in ms, instead of the server's.
+
+        `order`, `aging`, `fairness`, `partitions` and the two caps belong to the queue: the first
+        client that names one writes it to the server, at once.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds, or contradicts the queue.
+        """
+        commands: Commands[P] = Commands(
+            queue_name,
+            payload_type=payload_type,
+            default_visibility=default_visibility,
+            default_max_attempts=default_max_attempts,
+            order=order,
+            aging=aging,
+            fairness=fairness,
+            backoff=backoff,
+            max_payload_bytes=max_payload_bytes,
+            dead_max_tasks=dead_max_tasks,
+            dead_max_age=dead_max_age,
+            partitions=partitions,
+            clock=clock,
+        )
+        self._durability = named_durability(durability)
+        self._new_commands = partial(commands_of, commands, ask)
+        self._commands = self._new_commands()
+        self._ask = ask
+        self._redis = redis
+        self._settings: dict[str, str] | None = None
+        self._server_checked = False
+        wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
+        if not hasattr(redis, "execute_command"):
+            raise ConfigurationError(
+                f"redis is {redis!r}: it must be a client; from_url() opens one"
+            )
+        if inspect.iscoroutinefunction(redis.execute_command) is not wanted:
+            raise ConfigurationError(
+                f"redis is a {type(redis).__module__}.{type(redis).__name__}, and "
+                f"{type(self).__name__} needs {'an asyncio' if wanted else 'a blocking'} client"
+            )
+
+        self._start()
+
+    def _start(self) -> None:
+        """What a shell sets up after its arguments are checked."""
+
+    def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
+        """What a pop hands out of the one task, or of none, that it has taken."""
+        if not tasks:
+            return Popped(None, cast("Any", None), cast("Any", None))
+        task, shell = tasks[0], cast("Any", self)
+        return Popped(task, partial(shell.ack, task), partial(shell.set_visibility, task))
+
+    def _readable(self, batch: Batch[P]) -> list[Task[P]]:
+        """What a pop has brought.
+
+        Raises:
+            Exception: Nothing, since a validator of the payload's type has met a fault.
+        """
+        if batch.failed and not batch.tasks:
+            raise batch.failed
+        self._say_refused(batch)
+        return batch.tasks
+
+    def _say_refused(self, batch: Batch[P]) -> None:
+        """Log what is told to nobody else: the other tasks of a pop are handed out."""
+        if batch.failed:
+            what = error_line(batch.failed)
+            log.warning("%s: a validator failed, and so did the attempt: %s", self.queue_name, what)
+
+    def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
+        """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
+        require_version(info)
+        if self.durability == "fsync":
+            require_fsync(info)
+        known = self._run_id(info) in _looked_at
+        return not known and wants_save(info) and not keeps_nothing_on_purpose(self._redis)
+
+    def _warn(self, info: Mapping[str, Any], save: str | None) -> None:
+        """Say once what endangers tasks on this server."""
+        if self._run_id(info) in _looked_at:
+            return
+        _looked_at.add(self._run_id(info))
+        for problem in server_problems(info, save):
+            if problem.kind in ("eviction", "no persistence"):
+                told = " ".join(explain(problem))
+                warnings.warn(f"{self._server_label()}: {told}", ServerWarning, stacklevel=3)
+
+    def _run_id(self, info: Mapping[str, Any]) -> str:
+        return str(info.get("run_id") or self._server_label())
+
+    def _server_label(self) -> str:
+        return str(self._opened.label if self._opened else self._link.nodes.label)
+
+    _closed = False
+
+    def _require_open(self) -> None:
+        """Raise ConfigurationError when this object has closed the client that it had opened.
+
+        On the caller's client it connects again.
+        """
+        if self._closed and self._opened:
+            raise ConfigurationError(
+                f"this {type(self).__name__} of queue {self.queue_name!r} is closed: call it "
+                "inside of its `with`, or make another; what is queued is safe"
+            )
+
+    def _unreachable(self, error: Exception) -> str:
+        """Say which server cannot be reached, and the way out where there is none."""
+        told = f"cannot reach {self._server_label()}: {error}"
+        nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
+        return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.queue_name!r})"
+
+    def __bool__(self) -> bool:
+        """An empty queue is still a queue."""
+        return True
+
+    def _agree(self, settings: dict[str, str]) -> None:
+        """The server has been asked: once the queue is there, what it has stays."""
+        self._commands = self._commands.settled(settings)
+        self._settings = settings if "format" in settings else None
+
+    def _forget(self) -> None:
+        """The queue is gone: the next one of this name may have other settings."""
+        self._commands, self._settings = self._new_commands(), None
+
+    def _setting(self, name: str, default: str) -> str:
+        return (self._settings or self._commands.named).get(name, default)
+
+    @property
+    def partitions(self) -> int:
+        """Over how many slots it is spread, as far as this client knows."""
+        return int(self._setting("partitions", "1"))
+
+    @property
+    def ask(self) -> int:
+        """Of how many partitions a pop looks at the first task."""
+        return self._ask
+
+    @property
+    def redis(self) -> Any:
+        """The client."""
+        return self._redis
+
+    @property
+    def queue_name(self) -> str:
+        """The queue's name."""
+        return self._commands.queue_name
+
+    @property
+    def payload_type(self) -> Any:
+        """What payloads are validated against."""
+        return self._commands.payload_type
+
+    @property
+    def default_visibility(self) -> float:
+        """Seconds of a lease."""
+        return self._commands.default_visibility
+
+    @property
+    def default_max_attempts(self) -> int:
+        """Failed attempts until a task is dead."""
+        return self._commands.default_max_attempts
+
+    @property
+    def durability(self) -> Durability:
+        """What has a change when the call that made it returns."""
+        return self._durability
+
+    @property
+    def order(self) -> str:
+        """Which of equal priorities runs first, as far as this client knows (it asks once)."""
+        return self._setting("order", "fifo")
+
+    @property
+    def aging(self) -> float:
+        """Points of priority per second of waiting, as far as this client knows."""
+        return float(self._setting("aging", "0"))
+
+    @property
+    def fairness(self) -> str:
+        """Whether groups of equal priority take turns, as far as this client knows."""
+        return self._setting("fairness", "none")
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long a failed task waits."""
+        return self._commands.backoff
+
+    @property
+    def max_payload_bytes(self) -> int:
+        """The longest encoded payload."""
+        return self._commands.codec.max_bytes
+
+    @property
+    def dead_max_tasks(self) -> int:
+        """Dead letters kept at most, as far as this client knows."""
+        return int(self._setting("dead_max_tasks", "100000"))
+
+    @property
+    def dead_max_age(self) -> float:
+        """Seconds a dead letter is kept, as far as this client knows."""
+        return int(self._setting("dead_max_age", "7776000000")) / 1000

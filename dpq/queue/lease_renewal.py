@@ -1,0 +1,199 @@
+"""Leases that are kept alive while their tasks run: many in one call, at a third of their time."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dpq.model.task import Task
+
+log = logging.getLogger(__name__)
+
+Lost = Callable[[], object]
+"""Is told, once, that a lease is lost."""
+
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
+"""Extends leases by their seconds; False for each that is lost."""
+
+Key = tuple[str, int]
+
+LINGER_SECONDS = 10.0
+"""How long the keeper's thread outlives the last lease: beginning a thread takes 60 us."""
+
+
+class Lease:
+    """One lease that is held.
+
+    Attributes:
+        task: The task.
+        seconds: How long each extension lasts.
+        due: When it is to be extended next, monotonic seconds.
+        alive: False once it is let go or lost.
+        lost: Is called, once, when it is found lost; or None.
+    """
+
+    __slots__ = ("alive", "due", "lost", "seconds", "task")
+
+    def __init__(self, task: Task[Any], seconds: float, lost: Lost | None) -> None:
+        self.task = task
+        self.seconds = seconds
+        self.alive = True
+        self.lost = lost
+        self.renew()
+
+    def renew(self) -> None:
+        """It was extended just now."""
+        self.due = time.monotonic() + self.seconds / 3
+
+
+class Leases:
+    """Which leases are held, and when they are to be extended. Sends nothing itself.
+
+    Attributes:
+        wake_at: When the keeper looks next, monotonic seconds; it is to be told of sooner ones.
+    """
+
+    def __init__(self) -> None:
+        self.wake_at = float("inf")
+        self._held: dict[Key, Lease] = {}
+        self._ending: dict[Key, Lease] = {}  # whose work has ended
+        self._third = LINGER_SECONDS  # of the shortest lease so far
+        self._on_the_way: dict[Key, Lease] = {}  # being extended now
+
+    def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
+        """Keep a lease alive from now on: of the task's own seconds, or else of so many."""
+        seconds = task.visibility or seconds
+        lease = Lease(task, seconds, lost)
+        self._held[task.id, task.token] = lease
+        if lease.due < self.wake_at:
+            self._third = min(self._third, seconds / 3)
+            self._wake()
+        return lease
+
+    def let_go(self, task: Task[Any]) -> bool:
+        """Extend a lease no more; False when it was not held, or is lost."""
+        lease = self._held.pop((task.id, task.token), None)
+        if lease is None:
+            return False
+        lease.alive = False
+        return True
+
+    def ending(self, task: Task[Any]) -> bool:
+        """The work has ended: extend the lease until `ended`; False when it is not held any more.
+
+        An extension may then cross the call that ends the delivery: not one after which the token
+        is live (`set_visibility`, `rate_limited`), as the extension would undo it.
+        """
+        key = task.id, task.token
+        lease = self._held.pop(key, None)
+        if lease is None:
+            return False
+        lease.alive = False
+        self._ending[key] = lease
+        return True
+
+    def ended(self, task: Task[Any]) -> None:
+        """The end of a delivery was answered."""
+        self._ending.pop((task.id, task.token), None)
+
+    def _kept(self) -> list[tuple[Key, Lease]]:
+        return list(self._held.items()) + list(self._ending.items())
+
+    def _wake(self) -> None:
+        """Let the keeper plan anew; begin one if there is none."""
+        raise NotImplementedError
+
+    def _plan(self) -> float:
+        """Set `wake_at`, and return it: the first that is due, or a while if nothing is held.
+
+        So a queue whose tasks are quick does not wake the keeper with each of them.
+        """
+        self.wake_at = float("inf")  # who comes from here on wakes the keeper
+        dues = (lease.due for _, lease in self._kept())
+        self.wake_at = min(dues, default=time.monotonic() + self._third)
+        return self.wake_at
+
+    def _due(self) -> dict[Key, Lease]:
+        """The leases to extend now: those that are due, and those that soon will be."""
+        now = time.monotonic()
+        return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
+
+    def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool]) -> None:
+        for (key, lease), alive in zip(leases.items(), kept, strict=True):
+            if alive:
+                lease.renew()
+            elif self._held.pop(key, None):
+                lease.alive = False
+                log.warning("lease of %s lost", lease.task.id)
+                if lease.lost:
+                    lease.lost()
+            else:
+                self._ending.pop(key, None)
+
+    def _put_off(self, leases: dict[Key, Lease]) -> None:
+        log.warning("cannot extend %d leases now", len(leases), exc_info=True)
+        for lease in leases.values():
+            lease.renew()
+
+
+def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
+    """What to extend, and by how much."""
+    return [(lease.task, lease.seconds) for lease in leases.values()]
+
+
+class Keeper(Leases):
+    """Extends held leases from a thread of its own, which lives while there are some."""
+
+    def __init__(self, extend: Extend) -> None:
+        super().__init__()
+        self._extend = extend
+        self._news = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._beat = threading.Lock()
+        self._closed = False
+
+    def let_go(self, task: Task[Any]) -> bool:
+        """Extend a lease no more; no extension is on its way when this returns."""
+        held = super().let_go(task)
+        if (task.id, task.token) in self._on_the_way:
+            with self._beat:
+                pass
+        return held
+
+    def close(self) -> None:
+        """Extend nothing more, until another lease is held; what is held may still be let go."""
+        self._closed = True
+        self._news.set()
+
+    def _wake(self) -> None:
+        with self._starting:
+            self._closed = False
+            if self._thread is None or not self._thread.is_alive():  # a forked child has none
+                self._thread = threading.Thread(target=self._run, name="dpq-leases", daemon=True)
+                self._thread.start()
+        self._news.set()
+
+    def _run(self) -> None:
+        told = True
+        while True:
+            self._news.clear()
+            wait = self._plan() - time.monotonic()
+            if self._closed or not (told or self._kept()):
+                with self._starting:
+                    if (
+                        self._closed or not self._kept()
+                    ):  # who comes after this starts another thread
+                        self.wake_at, self._thread = float("inf"), None
+                        return
+            told = self._news.wait(max(0.0, wait))
+            with self._beat:
+                self._on_the_way = leases = self._due()
+                try:
+                    if leases:
+                        self._extended(leases, self._extend(wanted(leases)))
+                except Exception:  # of whatever kind: a keeper that has died keeps nothing
+                    self._put_off(leases)
+                finally:
+                    self._on_the_way = {}

@@ -1,0 +1,83 @@
+"""Leases that are kept alive by a task of the event loop: the twin of `_leases.Keeper`."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dpq.model.task import Task
+from dpq.queue.lease_renewal import Key, Lease, Leases, wanted
+from dpq.transport.cluster import passed_on
+
+Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
+"""Extends leases by their seconds; False for each that is lost."""
+
+
+log = logging.getLogger(__name__)
+
+
+class AsyncKeeper(Leases):
+    """Extends held leases from a task of its own, which lives while there are some."""
+
+    def __init__(self, extend: Extend) -> None:
+        super().__init__()
+        self._extend = extend
+        self._keeping: asyncio.Task[None] | None = None
+        self._news: asyncio.Event | None = None
+        self._beat: asyncio.Future[None] | None = None  # done when nothing is on the way
+
+    async def end(self, task: Task[Any]) -> bool:
+        """`let_go`, and no extension is on its way when this returns."""
+        held = self.let_go(task)
+        if self._beat and (task.id, task.token) in self._on_the_way:
+            await asyncio.shield(self._beat)
+        return held
+
+    async def aclose(self) -> None:
+        """Extend nothing more."""
+        keeping = self._keeping
+        if keeping is not None and keeping.get_loop() is asyncio.get_running_loop():
+            keeping.cancel()
+            await asyncio.wait((keeping,))
+
+    def _wake(self) -> None:
+        loop = asyncio.get_running_loop()
+        keeping = self._keeping
+        if keeping is None or keeping.done() or keeping.get_loop() is not loop:
+            self._news = asyncio.Event()
+            self._keeping = loop.create_task(self._run(self._news), name="dpq-leases")
+        elif self._news:
+            self._news.set()
+
+    async def _run(self, news: asyncio.Event) -> None:
+        try:
+            while self._kept():
+                try:
+                    await self._beat_once(news)
+                except BaseException as error:  # of a signal handler: of no call of this queue
+                    if not passed_on(error):
+                        raise
+                    log.warning("interrupted while it extends leases", exc_info=True)
+        finally:
+            self.wake_at = float("inf")  # whoever holds a lease next begins another one
+
+    async def _beat_once(self, news: asyncio.Event) -> None:
+        news.clear()
+        wake_at = self._plan()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(news.wait(), max(0.0, wake_at - time.monotonic()))
+        if leases := self._due():
+            await self._extend_all(leases)
+
+    async def _extend_all(self, leases: dict[Key, Lease]) -> None:
+        self._on_the_way = leases
+        self._beat = beat = asyncio.get_running_loop().create_future()
+        try:
+            self._extended(leases, await self._extend(wanted(leases)))
+        except Exception:  # of whatever kind: a keeper that has died keeps nothing
+            self._put_off(leases)
+        finally:
+            self._on_the_way = {}
+            beat.set_result(None)

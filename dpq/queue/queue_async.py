@@ -1,0 +1,587 @@
+"""AsyncDPQ, the asyncio shell: sends what `Commands` builds, and waits without holding the loop.
+
+The same methods as `DPQ`, with the same arguments, results and errors; so the documentation stands
+there. Nothing here decides about tasks.
+
+A call that is cancelled may have run all the same, as one whose reply is lost. Only a pop takes
+something: what a cancelled pop still gets is given back, uncounted, or its lease runs out.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Never, Self, TypeVar, Unpack, cast, overload
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
+from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.task import (
+    OnDuplicate,
+    P,
+    Popped,
+    Problem,
+    Push,
+    QueueStats,
+    Task,
+    TaskState,
+    WorkerInfo,
+)
+from dpq.model.validation import milliseconds, task_state
+from dpq.protocol.command import Command, Operation, Steps, steps_of, together
+from dpq.protocol.keys import key_of
+from dpq.queue.base import QueueFace, QueueSettings
+from dpq.queue.dead_async import AsyncDeadLetters
+from dpq.queue.lease_loops import AsyncLeaseLoop
+from dpq.queue.lease_renewal_async import AsyncKeeper
+from dpq.transport.cluster import reachable, unspoiled_async
+from dpq.transport.confirmed_async import link_for
+from dpq.transport.connect_async import AsyncOpened, open_url_async
+from dpq.transport.connections_async import Shared
+from dpq.transport.waiter import asking, looked, watched
+from dpq.transport.waiter_async import AsyncWaiters, sleep
+
+__all__ = ["AsyncDPQ"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+GIVE_BACK_SECONDS = 5.0
+"""How long `close` waits for what cancelled pops give back: then their leases run out."""
+
+_OF_A_PARENT: list[object] = []
+"""What a forked child must not let go of."""
+
+
+class AsyncDPQ(QueueFace[P]):
+    """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
+
+    One object serves any number of tasks of one event loop. A setting that is named (`order`, ...)
+    is written, or found to contradict, at the first call: a constructor cannot await. `len(q)` is
+    `await q.size()`.
+    """
+
+    _opened: AsyncOpened | None = None
+    _leases: AsyncKeeper
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._link = link_for(self._redis, self.durability)
+        self._leases = AsyncKeeper(self._extend_many)
+        self._waiters = AsyncWaiters(self._link, self._commands.markers)
+        self._opening = Shared(self._open)
+        self._background: set[asyncio.Task[Any]] = set()
+
+    def _start_in_child(self) -> None:
+        """After a fork, begin anew, and keep what the parent opened: it shares its epoll with us.
+
+        To close a connection here would make the parent's event loop deaf to it.
+        """
+        if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
+            parents = (self._opened, self._link, self._waiters, self._leases, self._background)
+            _OF_A_PARENT.append(parents)
+            self._opened = None
+            self._start()
+
+    @overload
+    @classmethod
+    def from_url(
+        cls, url: str, queue_name: str, *, payload_type: type[T], **settings: Unpack[QueueSettings]
+    ) -> AsyncDPQ[T]: ...
+    @overload
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        queue_name: str,
+        *,
+        payload_type: Any = ...,
+        **settings: Unpack[QueueSettings],
+    ) -> Self: ...
+    @classmethod
+    def from_url(cls, url: str, queue_name: str, **settings: Any) -> Any:
+        """Async `DPQ.from_url`; nothing to await: it connects at the first call."""
+        opened = open_url_async(url)
+        try:
+            queue = cls(opened.client, queue_name, **settings)
+        except BaseException:
+            if opened.server:  # the client has not connected yet
+                opened.server.close()
+            raise
+        queue._opened = opened
+        return queue
+
+    async def close(self) -> None:
+        """Async `DPQ.close`."""
+        self._start_in_child()
+        await self._leases.aclose()
+        if self._background:
+            await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
+        self._closed = True
+        await self._waiters.aclose()
+        await self._link.aclose()
+        if self._opened:
+            await self._opened.aclose()
+
+    async def __aenter__(self) -> Self:
+        self._closed = False
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # Sending
+
+    async def _run(self, made: Command[T] | Steps[T]) -> T:
+        return await self._drive(steps_of(made))
+
+    async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
+        self._start_in_child()
+        operation = Operation(steps)
+        commands = operation.begin()
+        if opened:
+            self._require_open()
+            await self._ready()
+        while commands is not None:
+            commands = operation.go_on(await self._link.call_all(commands))
+        if self._commands.seen is not None:
+            await self._found(self._commands.seen)
+        return operation.result
+
+    async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Async `DPQ._drive_all`."""
+        self._start_in_child()
+        driver = together(operations)
+        try:
+            commands = next(driver)
+            await self._ready()
+            while True:
+                commands = driver.send(await self._link.call_all(commands))
+        except StopIteration as end:
+            if self._commands.seen is not None:
+                await self._found(self._commands.seen)
+            return cast("list[Any]", end.value)
+
+    async def _ready(self) -> None:
+        if self._settings is None:
+            await self._opening.get()
+
+    async def _open(self) -> None:
+        if not self._server_checked:
+            await self._check_server()
+        await self._found(await self._drive(self._commands.open(), opened=False))
+
+    async def _found(self, settings: dict[str, str]) -> None:
+        self._agree(settings)
+        markers = self._commands.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._link, markers)
+
+    async def _check_server(self) -> None:
+        try:
+            async with unspoiled_async(self._redis):
+                with reachable():
+                    await self._link.nodes.ready()
+                    here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
+                    info = await self._redis.info(**here)
+                    save = await self._save_points(here) if self._asks_for_save(info) else None
+            self._warn(info, save)
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise type(error)(self._unreachable(error)) from error
+        except ResponseError:
+            log.debug("%s: the server does not say its version", self.queue_name)
+        self._server_checked = True
+
+    async def _save_points(self, at: Mapping[str, Any]) -> str | None:
+        try:
+            return str((await self._redis.config_get("save", **at)).get("save"))
+        except ResponseError:  # forbidden, as by many providers
+            return None
+
+    async def push(
+        self,
+        payload: P,
+        priority: float = 0,
+        delay: float | timedelta = 0,
+        *,
+        group: str | None = None,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "keep",
+        max_attempts: int | None = None,
+        expires_in: float | None = None,
+        cost: int = 1,
+        every: float | None = None,
+        cron: str | None = None,
+        timezone: str = "UTC",
+        at: datetime | None = None,
+        visibility: float | None = None,
+        time_limit: float | None = None,
+    ) -> str:
+        """Async `DPQ.push`."""
+        return await self._drive(
+            self._commands.push(
+                payload,
+                priority,
+                delay,
+                group,
+                key,
+                on_duplicate,
+                max_attempts,
+                expires_in,
+                cost,
+                every,
+                cron,
+                timezone,
+                at,
+                visibility,
+                time_limit,
+            )
+        )
+
+    async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
+        """Async `DPQ.push_many`."""
+        return await self._drive(self._commands.push_many(pushes))
+
+    @overload
+    async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
+    @overload
+    async def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
+    async def pop(
+        self, timeout: float | None = 0, visibility: float | None = None
+    ) -> Popped[P, Any]:
+        """Async `DPQ.pop`."""
+        return self._popped(await self._take(1, timeout, visibility))
+
+    async def pop_many(
+        self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
+    ) -> list[Task[P]]:
+        """Async `DPQ.pop_many`."""
+        return await self._take(max_tasks, timeout, visibility)
+
+    async def _take(
+        self, most: int, timeout: float | None, visibility: float | None
+    ) -> list[Task[P]]:
+        stop = asyncio.get_running_loop().create_future()
+        taking: asyncio.Task[list[Task[P]]] | None = None
+        try:
+            taking = asyncio.create_task(self._take_or_wait(most, timeout, visibility, stop))
+            return await asyncio.shield(taking)
+        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+            raise
+        except BaseException:  # cancelled, or interrupted by a signal handler
+            stop.set_result(None)
+            if taking and not (taking.done() and (taking.cancelled() or taking.exception())):
+                self._finish(self._give_back(taking))
+            raise
+
+    async def _take_or_wait(
+        self,
+        most: int,
+        timeout: float | None,
+        visibility: float | None,
+        stop: asyncio.Future[None],
+    ) -> list[Task[P]]:
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        who = "" if timeout == 0 else "-"
+        batch = await self._drive(self._commands.pop(most, visibility, who))
+        if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
+            return self._readable(batch)
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            waiters = self._waiters
+            async with waiters.take() as waiter:
+                watches = looked(batch)
+                while not batch.tasks and await sleep(waiter, watches, until, stop):
+                    batch = await self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    if self._waiters is not waiters:  # the queue has begun, with partitions
+                        watches = []
+                        break
+                    if batch.failed:
+                        break
+                    watches = looked(batch, watches)
+                await waiter.withdraw(watched(watches))
+            if self._waiters is waiters or batch.failed:
+                return self._readable(batch)
+
+    async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
+        """Release what a cancelled pop has got; where that fails, the leases run out."""
+        with suppress(DPQError, RedisError):
+            tasks = await taking
+            await self._drive_all(
+                [steps_of(self._commands.release(task, 0, None)) for task in tasks]
+            )
+
+    def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """Run what a cancelled caller does not break off, and what `close` waits for."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._background.discard)
+        self._background.add(task)
+        return asyncio.shield(task)
+
+    @overload
+    def lease(
+        self, timeout: None, visibility: float | None = None
+    ) -> AbstractAsyncContextManager[Task[P]]: ...
+    @overload
+    def lease(
+        self, timeout: float = 0, visibility: float | None = None
+    ) -> AbstractAsyncContextManager[Task[P] | None]: ...
+    @asynccontextmanager
+    async def lease(
+        self, timeout: float | None = 0, visibility: float | None = None
+    ) -> AsyncIterator[Any]:
+        """Async `DPQ.lease`; a body that is cancelled releases the task.
+
+        The task is settled also when its end is cancelled.
+        """
+        tasks = await self._take(1, timeout, visibility)
+        if not tasks:
+            yield None
+            return
+        task = tasks[0]
+        try:
+            self._leases.hold(task, visibility or self.default_visibility)
+            try:
+                yield task
+            except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+                raise
+            except BaseException as raised:
+                error = signal_of(raised)
+                await self._end_lease(task, error)
+                if not isinstance(error, Signal):
+                    raise
+            else:
+                if self._leases.let_go(task):
+                    await self._finish(self.ack(task))
+        finally:  # also where this was interrupted: nobody else would let it run out
+            self._leases.let_go(task)
+
+    async def _end_lease(self, task: Task[P], error: BaseException) -> None:
+        """Async `DPQ._end_lease`."""
+        if self._leases.let_go(task):
+            try:
+                await self._finish(self._settle(task, error))
+            except LeaseLostError:
+                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
+            except NotConfirmedError as unsure:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unsure)
+
+    def leases(
+        self, visibility: float | None = None, *, until_empty: bool = False
+    ) -> AsyncLeaseLoop[P]:
+        """Async `DPQ.leases`; `async for task in q.leases(until_empty=True)`."""
+        return AsyncLeaseLoop(self, visibility, until_empty)
+
+    async def _settle(self, task: Task[P], error: BaseException) -> None:
+        await self._leases.end(task)
+        await self._drive(self._commands.settle(task, error))
+
+    async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
+        return await self._drive(self._commands.extend_many(leases), opened=False)
+
+    # Ending or going on with a delivery
+
+    async def ack(self, task: Task[P]) -> bool:
+        """Async `DPQ.ack`."""
+        command = self._commands.ack(task)
+        await self._leases.end(task)
+        done = await self._run(command)
+        if isinstance(done, bool):
+            return done
+        return await self._drive(self._commands.acked(task, done))
+
+    async def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
+        """Async `DPQ.ack_many`."""
+        return await self._drive(self._commands.ack_many(tasks))
+
+    async def extend(self, task: Task[P], seconds: float) -> datetime:
+        """Async `DPQ.extend`."""
+        return datetime.fromtimestamp(
+            await self._run(self._commands.extend(task, seconds)) / 1000, UTC
+        )
+
+    async def set_visibility(self, task: Task[P], seconds: float) -> None:
+        """Async `DPQ.set_visibility`."""
+        command = self._commands.set_visibility(task, seconds)
+        await self._leases.end(task)
+        await self._run(command)
+
+    async def release(
+        self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
+    ) -> None:
+        """Async `DPQ.release`."""
+        command = self._commands.release(task, delay, priority)
+        await self._leases.end(task)
+        await self._run(command)
+
+    async def fail(
+        self, task: Task[P], error: object = None, delay: float | timedelta | None = None
+    ) -> None:
+        """Async `DPQ.fail`."""
+        steps = self._commands.fail(task, error, delay)
+        await self._leases.end(task)
+        await self._drive(steps)
+
+    async def bury(self, task: Task[P], reason: object) -> None:
+        """Async `DPQ.bury`."""
+        command = self._commands.bury(task, reason)
+        await self._leases.end(task)
+        await self._run(command)
+
+    async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
+        """Async `DPQ.get`."""
+        return await self._run(self._commands.get(task_id, key))
+
+    async def peek(
+        self,
+        n: int = 10,
+        state: TaskState | str = TaskState.READY,
+        *,
+        after: str | None = None,
+    ) -> list[Task[P]]:
+        """Async `DPQ.peek`."""
+        return await self._drive(self._commands.peek(n, task_state(state), after))
+
+    async def size(self) -> int:
+        """Async `DPQ.size`."""
+        stats = await self.stats()
+        return stats.ready + stats.delayed + stats.invisible + stats.waiting
+
+    async def stats(self) -> QueueStats:
+        """Async `DPQ.stats`."""
+        return await self._run(self._commands.stats())
+
+    async def update(
+        self,
+        task_id: str | None = None,
+        *,
+        key: str | None = None,
+        priority: float | None = None,
+        delay: float | timedelta | None = None,
+        cost: int | None = None,
+    ) -> None:
+        """Async `DPQ.update`."""
+        await self._run(self._commands.update(task_id, key, priority, delay, cost))
+
+    async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
+        """Async `DPQ.cancel`."""
+        await self._run(self._commands.cancel(task_id, key))
+
+    async def pause(self, seconds: float | None = None) -> None:
+        """Async `DPQ.pause`."""
+        await self._run(self._commands.pause(seconds))
+
+    async def resume(self) -> None:
+        """Async `DPQ.resume`."""
+        await self._run(self._commands.resume())
+
+    async def purge(self, state: TaskState | str | None = None) -> int:
+        """Async `DPQ.purge`."""
+        return await self._drive(self._commands.purge(None if state is None else task_state(state)))
+
+    async def register(self) -> None:
+        """Async `DPQ.register`."""
+        await self._ready()
+        await self._found(await self._drive(self._commands.open(create=True), opened=False))
+        await self._drive(steps_of(self._commands.register()))
+
+    async def drop(self) -> None:
+        """Async `DPQ.drop`."""
+        self._require_open()
+        if not self._server_checked:
+            self._start_in_child()
+            await self._check_server()
+        await self._drive(self._commands.drop(), opened=False)  # whatever its format
+        self._forget()
+
+    async def set_limit(
+        self,
+        rate: float | str | Sequence[RateLimit] | None = None,
+        per: float | None = None,
+        burst: int = 1,
+        *,
+        group: str | None = None,
+        concurrency: int | None = None,
+        adaptive: Adaptive | None = None,
+        reserve: Reserve | None = None,
+        slack: float | None = None,
+    ) -> None:
+        """Async `DPQ.set_limit`."""
+        await self._drive(
+            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve, slack)
+        )
+
+    async def clear_limit(self, group: str | None = None) -> None:
+        """Async `DPQ.clear_limit`."""
+        await self._drive(self._commands.clear_limit(group))
+
+    async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+        """Async `DPQ.rate_limited`."""
+        command = self._commands.rate_limited(task, retry_after, scope)
+        await self._leases.end(task)
+        await self._run(command)
+
+    async def delay_group(self, group: str, seconds: float) -> None:
+        """Async `DPQ.delay_group`."""
+        await self._run(self._commands.delay_group(group, seconds))
+
+    async def limits(self) -> list[LimitState]:
+        """Async `DPQ.limits`."""
+        return await self._drive(self._commands.limits())
+
+    async def groups(self) -> list[LimitState]:
+        """Async `DPQ.groups`."""
+        return await self._drive(self._commands.groups())
+
+    async def group(self, name: str) -> LimitState:
+        """Async `DPQ.group`."""
+        return await self._drive(self._commands.group(name))
+
+    async def why(self, task_id: str) -> str:
+        """Async `DPQ.why`."""
+        return await self._drive(self._commands.why(task_id))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Async `DPQ.workers`."""
+        return await self._drive(self._commands.workers())
+
+    async def promote(self) -> int:
+        """Async `DPQ.promote`."""
+        return (await self._run(self._commands.promote()))[0]
+
+    async def next_event(self) -> float | None:
+        """Async `DPQ.next_event`."""
+        wait = await self._run(self._commands.next_event())
+        return None if wait is None else wait / 1000
+
+    async def check(self) -> list[Problem]:
+        """Async `DPQ.check`."""
+        return await self._drive(self._commands.check())
+
+    async def repair(self) -> list[Problem]:
+        """Async `DPQ.repair`."""
+        return await self._drive(self._commands.repair())
+
+    @property
+    def dead(self) -> AsyncDeadLetters[P]:
+        """Async `DPQ.dead`."""
+        return AsyncDeadLetters(self)

@@ -1,0 +1,1 @@
+"""Sockets: connections to servers, clusters and Sentinels, and waiting on them."""

@@ -1,0 +1,216 @@
+"""`Link` for a queue whose calls return when what they have changed is confirmed: `durability`.
+
+Scripts, and the words that wait for them, go over one connection of our own. Where the client had
+to send a script, since a slot of a cluster moves or a connection was cut twice, the caller is told
+that nothing is confirmed.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError
+
+from dpq.protocol.command import Command, same
+from dpq.protocol.durability import (
+    Durability,
+    Unconfirmed,
+    Words,
+    confirmation,
+    doubt,
+    promises,
+    require_direct,
+)
+from dpq.protocol.keys import STORAGE_FORMAT, key_of, queue_of
+from dpq.protocol.scripts import script
+from dpq.transport.cluster import Node, refused
+from dpq.transport.connections import MISSING, Link, Packer, bulk_strings
+from dpq.transport.script_loading import load_instead, may_not_eval
+
+TRIES = 2
+"""To get a confirmation too, before a script whose connection was cut goes through the client."""
+
+BY_CLIENT = "its connection was cut or it was sent elsewhere, and the client has sent it again"
+
+
+class WaitedInVainError(NoScriptError):
+    """The server does not know the script, and nobody has vouched for what was sent behind it: the
+    call has waited as long as it may."""
+
+    def __init__(self, unsure: Unconfirmed) -> None:
+        super().__init__("unknown script")
+        self.unsure = unsure
+
+
+class SettingsWatch:
+    """Has the settings of partitioned queues vouched for, once, before what is pushed there is.
+
+    They lie in the first partition: often on another server than a task, whose replica may not have
+    them. Without them nobody who comes later would find the task.
+    """
+
+    def __init__(self, durability: Durability) -> None:
+        self._durability = durability
+        self._sure: set[str] = set()  # names of queues
+
+    def asks(self, commands: Sequence[Command[Any]]) -> dict[str, Command[Any]]:
+        """What else is to be sent with commands, by queue: a look at the settings, vouched for."""
+        asks: dict[str, Command[Any]] = {}
+        for command in commands:
+            name = queue_of(command.keys[0])
+            if command.script.name in ("configure", "drop"):  # other settings from now on, perhaps
+                self._sure.discard(name)
+            elif name not in self._sure and promises((command,)) and _elsewhere(command):
+                called = script("configure")
+                keys = tuple(key_of(name, part) for part in called.parts)
+                asks[name] = Command(called, keys, ["", STORAGE_FORMAT, 0], same)
+        return asks
+
+    def settle(
+        self, commands: Sequence[Command[Any]], replies: list[Any], asks: dict[str, Command[Any]]
+    ) -> list[Any]:
+        """The replies of commands, out of all that came."""
+        answers = dict(zip(asks, replies[len(commands) :], strict=True))
+        replies = replies[: len(commands)]
+        for name, answer in answers.items():
+            if isinstance(answer, Exception):
+                answers[name] = Unconfirmed(None, self._durability, reason=str(answer))
+            elif not isinstance(answer, Unconfirmed) and b"format" in answer:
+                self._sure.add(name)
+        for i, command in enumerate(commands if asks else ()):
+            answer = answers.get(queue_of(command.keys[0]))
+            if isinstance(answer, Unconfirmed) and promises((command,)) and _elsewhere(command):
+                replies[i] = unsure_of(answer, replies[i])
+        return replies
+
+
+def _elsewhere(command: Command[Any]) -> bool:
+    return key_of(queue_of(command.keys[0]), command.script.parts[0]) != command.keys[0]
+
+
+def unsure_of(unsure: Unconfirmed, reply: Any) -> Any:
+    """A reply that nobody has vouched for; not of a script that has not run."""
+    if isinstance(reply, Exception | Unconfirmed):
+        return reply
+    return unsure._replace(reply=reply)
+
+
+class MixedPacker(Packer):
+    """Packs scripts and other words."""
+
+    def _pack(self, command: Any) -> bytes:
+        if isinstance(command, Words):
+            return b"*%d\r\n%b" % (len(command.words), bulk_strings(command.words))
+        return super()._pack(command)
+
+
+def by_text(command: Command[Any]) -> Words:
+    """A command for a server that does not know its script."""
+    return Words(("EVAL", command.script.text, len(command.keys), *command.keys, *command.args))
+
+
+def timeout_of(node: Node) -> float | None:
+    """The seconds after which the client takes a connection for dead."""
+    pool = getattr(node.client, "connection_pool", node.client)
+    timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+    return timeout
+
+
+class Vouched:
+    """Commands, and around them what makes the server wait until they are confirmed.
+
+    Attributes:
+        words: All that is to be sent.
+    """
+
+    def __init__(
+        self,
+        durability: Durability,
+        commands: Sequence[Command[Any]],
+        words: Sequence[Any],
+        timeout: float | None,
+    ) -> None:
+        before, behind = confirmation(durability, commands, timeout)
+        self.words = [*before, *words, *behind]
+        self._durability, self._commands, self._first = durability, commands, len(before)
+
+    def judged(self, replies: list[Any]) -> list[Any]:
+        """The replies of the commands, out of all that came."""
+        first, last = self._first, self._first + len(self._commands)
+        answers = replies[:first] + replies[last:]
+        replies = replies[first:last]
+        if answers[-1] is MISSING:
+            answers = [RedisConnectionError("the connection was cut")]
+        unsure = doubt(self._durability, answers)
+        if unsure is None:
+            return replies
+        for i, command in enumerate(self._commands):
+            if isinstance(replies[i], NoScriptError):
+                replies[i] = WaitedInVainError(unsure)
+            elif promises((command,)) and replies[i] is not MISSING:
+                replies[i] = unsure_of(unsure, replies[i])
+        return replies
+
+
+class DurableLink(Link):
+    """Sends commands; in the place of a reply that is not confirmed stands an `Unconfirmed`."""
+
+    def __init__(self, client: Any, durability: Durability) -> None:
+        super().__init__(client)
+        require_direct(durability, self.nodes.direct, client)
+        self._durability = durability
+        self._settings = SettingsWatch(durability)
+        self._only = None  # no short way past `_send`
+
+    @staticmethod
+    def _make_packer() -> Packer:
+        return MixedPacker()
+
+    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        """As `Link.begin`."""
+        asks = self._settings.asks(commands)
+        receive = super().begin([*commands, *asks.values()])
+        return lambda: self._settings.settle(commands, receive(), asks)
+
+    def _send(
+        self, node: Node, commands: Sequence[Command[Any]], *, known: bool = True
+    ) -> Callable[[], list[Any]]:
+        words: list[Any] = [command if known else by_text(command) for command in commands]
+        if not promises(commands):
+            return self._way(node).send(words)
+        vouched = Vouched(self._durability, commands, words, timeout_of(node))
+        receive = self._way(node).send(vouched.words)
+        return lambda: vouched.judged(receive())
+
+    def _again(self, command: Command[Any], refusal: Any) -> Any:
+        if not promises((command,)):
+            return super()._again(command, refusal)
+        known = not isinstance(refusal, NoScriptError)
+        for _ in range(TRIES):
+            node = self.nodes.of(command.keys[0])
+            if node is None or isinstance(refusal, WaitedInVainError):
+                break
+            (refusal,) = self._send(node, (command,), known=known)()
+            known = known and not isinstance(refusal, NoScriptError)
+            if may_not_eval(refusal):
+                try:
+                    load_instead(self._client)
+                except RedisError as error:
+                    return error
+                known = True
+            elif refused(refusal):
+                self.nodes.lost(node)  # the slot is elsewhere
+            elif refusal is not MISSING and not isinstance(refusal, NoScriptError):
+                return refusal
+        return unsure_of(self._by_now(refusal), self._by_client(command, known=known))
+
+    def _by_now(self, refusal: Any) -> Unconfirmed:
+        """Why nobody vouches for what the client sends."""
+        if isinstance(refusal, WaitedInVainError):
+            return refusal.unsure
+        return Unconfirmed(None, self._durability, reason=BY_CLIENT)
+
+
+def link_for(client: Any, durability: Durability) -> Link:
+    """The way to the servers behind a client."""
+    return Link(client) if durability == "async" else DurableLink(client, durability)

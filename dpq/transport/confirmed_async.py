@@ -1,0 +1,231 @@
+"""`AsyncLink` for a queue whose calls return when what they have changed is confirmed.
+
+WAIT holds up its connection. So what is to be confirmed has connections of its own, beside the one
+for everything else, and goes in turns: what all tasks have to send while one turn waits goes
+together in the next, with one WAIT behind it. The longer a confirmation takes, the more share it.
+But nothing waits for long to be sent: then a turn begins beside the one that goes on, over another
+connection.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError
+
+from dpq.model.interrupts import expected
+from dpq.protocol.command import Command
+from dpq.protocol.durability import Durability, Unconfirmed, promises, require_direct
+from dpq.transport.cluster import Node, passed_on, refused
+from dpq.transport.confirmed import (
+    BY_CLIENT,
+    TRIES,
+    MixedPacker,
+    SettingsWatch,
+    Vouched,
+    WaitedInVainError,
+    by_text,
+    timeout_of,
+    unsure_of,
+)
+from dpq.transport.connections_async import CUT, AsyncLink, _Way
+from dpq.transport.script_loading import load_instead_async, may_not_eval
+
+MOST_TOGETHER = 1000
+"""Operations of a turn: a longer one would hold up the server's other clients."""
+
+LONGEST_ALONE = 0.1
+"""Seconds after which a turn does not keep the next one: what waits to be sent has leases that run
+out. So of turns that nobody confirms there are 30 at once, each with a connection."""
+
+
+class AsyncDurableLink(AsyncLink):
+    """Async `DurableLink`."""
+
+    def __init__(self, client: Any, durability: Durability) -> None:
+        super().__init__(client)
+        require_direct(durability, self.nodes.direct, client)
+        self._durability = durability
+        self._settings = SettingsWatch(durability)
+        self._turns: dict[str, _Turns] = {}
+
+    async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        """As `AsyncLink.call_all`."""
+        asks = self._settings.asks(commands)
+        replies = await super().call_all([*commands, *asks.values()])
+        return self._settings.settle(commands, replies, asks)
+
+    async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
+        if not promises(commands):
+            return await super()._exchange(node, commands)
+        return await self._turns_of(node).exchange(commands, known=True)
+
+    def _turns_of(self, node: Node) -> "_Turns":
+        turns = self._turns.get(node.name)
+        if turns is None:
+            make_way = partial(_Way, self.nodes, node)
+            turns = self._turns[node.name] = _Turns(make_way, self._durability, timeout_of(node))
+        return turns
+
+    async def _settle(self, command: Command[Any], refusal: Any) -> Any:
+        again = isinstance(refusal, (*CUT, NoScriptError)) or refused(refusal)
+        if not (again and promises((command,))):
+            return await super()._settle(command, refusal)
+        if isinstance(refusal, CUT) and self._sends_once():
+            return refusal
+        try:
+            await self.nodes.ready()
+            known = not isinstance(refusal, NoScriptError)
+            last = refusal
+            for _ in range(TRIES):
+                node = self.nodes.of(command.keys[0])
+                if node is None or isinstance(last, WaitedInVainError):
+                    break
+                (last,) = await self._turns_of(node).exchange((command,), known=known)
+                known = known and not isinstance(last, NoScriptError)
+                if may_not_eval(last):
+                    await load_instead_async(self._client)
+                    known = True
+                elif refused(last):
+                    await self.nodes.lost_async(node)  # the slot is elsewhere
+                elif not isinstance(last, (*CUT, NoScriptError)):
+                    return last
+        except RedisError as error:
+            return error
+        reply = await super()._settle(command, refusal)
+        if isinstance(last, WaitedInVainError):
+            return unsure_of(last.unsure, reply)
+        return unsure_of(Unconfirmed(None, self._durability, reason=BY_CLIENT), reply)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        for turns in self._turns.values():
+            await turns.aclose()
+        await super().aclose()
+
+
+class _Turns:
+    """What is to be confirmed by one node."""
+
+    def __init__(
+        self, make_way: Callable[[], _Way], durability: Durability, timeout: float | None
+    ) -> None:
+        self._make_way = make_way
+        self._durability = durability
+        self._timeout = timeout
+        self._packer = MixedPacker()
+        self._idle: list[_Way] = []
+        self._waiting: list[_Waiting] = []
+        self._beginning: asyncio.Task[None] | None = None
+        self._under_way: dict[asyncio.Task[None], _Way] = {}
+
+    async def exchange(self, commands: Sequence[Command[Any]], *, known: bool) -> list[Any]:
+        """Send commands in the next turn; replies, some of which may be `Unconfirmed`.
+
+        Who is cancelled here leaves the others alone: what is sent is sent.
+        """
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(commands, known, loop.create_future())
+        beginning = self._beginning
+        if beginning is None or beginning.done() or beginning.get_loop() is not loop:
+            self._waiting = []
+            self._beginning = loop.create_task(self._begin_turns(), name="dpq-confirmed")
+        self._waiting.append(waiting)
+        replies = await waiting.future
+        if waiting.fault:
+            raise waiting.fault
+        return replies
+
+    async def _begin_turns(self) -> None:
+        waiting: list[_Waiting] = []
+        try:
+            while self._waiting:
+                waiting, self._waiting = (
+                    self._waiting[:MOST_TOGETHER],
+                    self._waiting[MOST_TOGETHER:],
+                )
+                way = self._idle.pop() if self._idle else self._make_way()
+                turn = asyncio.create_task(self._take_turn(way, waiting), name="dpq-confirmed")
+                self._under_way[turn] = way
+                turn.add_done_callback(self._end_turn)
+                waiting = []  # the turn's by now
+                await asyncio.wait((turn,), timeout=LONGEST_ALONE)
+        except BaseException as error:
+            if not _interrupted([*waiting, *self._waiting], error):
+                raise
+        finally:
+            _tell_cut([*waiting, *self._waiting])
+
+    def _end_turn(self, turn: "asyncio.Task[None]") -> None:
+        self._idle.append(self._under_way.pop(turn))
+
+    async def _take_turn(self, way: _Way, waiting: "list[_Waiting]") -> None:
+        try:
+            commands = [command for each in waiting for command in each.commands]
+            words: list[Any] = [
+                command if each.known else by_text(command)
+                for each in waiting
+                for command in each.commands
+            ]
+            vouched = Vouched(self._durability, commands, words, self._timeout)
+            packed = self._packer.pack_all(vouched.words)
+            settled = iter(vouched.judged(await way.exchange(packed, len(vouched.words))))
+            for each in waiting:
+                mine = [next(settled) for _ in each.commands]
+                if not each.future.done():  # its caller may have been cancelled
+                    each.future.set_result(mine)
+        except BaseException as error:
+            if not _interrupted(waiting, error):
+                raise
+        finally:
+            _tell_cut(waiting)
+
+    async def aclose(self) -> None:
+        """Close the connections; calls that are under way are told so."""
+        _tell_cut(self._waiting)
+        self._waiting = []
+        ways = [*self._idle, *self._under_way.values()]
+        tasks = [task for task in (self._beginning, *self._under_way) if task]
+        for way in ways:
+            await way.aclose()
+        loop = asyncio.get_running_loop()
+        if mine := [task for task in tasks if task.get_loop() is loop]:
+            await asyncio.wait(mine)
+
+
+def _tell_cut(waiting: "list[_Waiting]") -> None:
+    """Nobody waits for ever for what has failed here."""
+    for each in waiting:
+        if not each.future.done():
+            cut = RedisConnectionError("the connection was closed")
+            each.future.set_result([cut] * len(each.commands))
+
+
+def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
+    """Have all whose calls were interrupted raise what a signal handler has raised."""
+    if not passed_on(error) or (isinstance(error, Exception) and expected(error)):
+        return False
+    for each in waiting:
+        each.fault = error
+    return bool(waiting)
+
+
+class _Waiting:
+    """Commands of one caller, and where their replies go."""
+
+    __slots__ = ("commands", "fault", "future", "known")
+
+    def __init__(
+        self, commands: Sequence[Command[Any]], known: bool, future: "asyncio.Future[list[Any]]"
+    ) -> None:
+        self.commands = commands
+        self.known = known
+        self.future = future
+        self.fault: BaseException | None = None  # what has interrupted its turn
+
+
+def link_for(client: Any, durability: Durability) -> AsyncLink:
+    """The way to the servers behind an asyncio client."""
+    return AsyncLink(client) if durability == "async" else AsyncDurableLink(client, durability)

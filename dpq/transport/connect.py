@@ -1,0 +1,363 @@
+"""A URL -> a Redis client with explicit timeouts and retries.
+
+redis-py's own defaults do not suit a queue: five seconds to connect, ten retries of everything,
+both multiplied by each other. Here an unreachable server is reported within three seconds, all
+retries included (a slow name server may add its own time), and a command is sent again a few times
+at most. A script whose reply is lost may have run, so each is written to be sent again:
+
+    push                    nothing twice: the id was made by the client
+    pop                     costs a lease and one attempt: the first answer's task comes back later
+    ack                     answers False: the first one did it
+    extend, set_visibility  the second answer stands
+    fail, release, bury     change nothing the second time, and succeed
+
+This module must not read the environment, hold a client, or know what a queue is.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis import Redis, RedisCluster
+from redis.cluster import ClusterNode
+from redis.connection import (
+    AbstractConnection,
+    Connection,
+    ConnectionPool,
+    SSLConnection,
+    UnixDomainSocketConnection,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.sentinel import (
+    MasterNotFoundError,
+    Sentinel,
+    SentinelConnectionPool,
+    SentinelManagedConnection,
+    SentinelManagedSSLConnection,
+)
+
+from dpq.model.interrupts import raise_interruption
+from dpq.model.masking import mask
+from dpq.transport.cluster import reachable
+from dpq.transport.url import (
+    CONNECT_SLACK_S,
+    CONNECT_TIMEOUT_S,
+    Host,
+    Place,
+    explained,
+    read_url,
+)
+
+if TYPE_CHECKING:
+    from dpq.server import Server
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A client that DPQ opened, and what has to be closed with it.
+
+    Attributes:
+        client: A `Redis`, or a `RedisCluster`; it returns bytes (`decode_responses` is off).
+        label: The URL, fit for a log: without its password.
+        server: The private server behind an `embedded:` URL.
+    """
+
+    client: Any = field(repr=False)  # its repr may name a user
+    label: str
+    server: "Server | None" = None
+
+    def close(self) -> None:
+        """Close the client, then the private server if there is one. Idempotent."""
+        self.client.close()
+        if sentinel := sentinel_of(self.client):
+            sentinel.close()
+        if self.server:
+            self.server.close()
+
+
+def open_url(url: str) -> Opened:
+    """Open a client for `url`; nothing is sent yet (an embedded server is started, though).
+
+    Args:
+        url: One of the forms in `SCHEMES`. redis-py's query parameters override the defaults of
+            this module, such as `?socket_timeout=2` (seconds; by default 10, and 3 where servers
+            fail over); `decode_responses` stays off. Those of TLS (`ssl_ca_certs`,
+            `ssl_certfile`, ...) are in docs/security.md.
+
+    Raises:
+        ConfigurationError: The URL is malformed, or the embedded server does not start.
+    """
+    return open_as(Opened, _client, url)
+
+
+def open_as(
+    opened: Callable[[Any, str, "Server | None"], T], client: Callable[[str, str], Any], url: str
+) -> T:
+    """Start the private server that `url` may ask for, and make a client of one kind or another.
+
+    Args:
+        opened: Takes the client, the masked URL, and the private server if there is one.
+        client: Makes a client of a URL and its masked form.
+        url: As for `open_url`.
+    """
+    label = mask(url)
+    if not isinstance(url, str) or not url.startswith("embedded:"):
+        return opened(client(url, label), label, None)
+    from dpq.server import open_embedded  # here: only a POSIX system can run a private server
+
+    server = open_embedded(url)
+    try:
+        return opened(client(server.url, label), label, server)
+    except BaseException:
+        server.close()
+        raise
+
+
+def connect(url: str) -> Any:
+    """Return the client of `open_url`; a private server lives until this process ends."""
+    return open_url(url).client
+
+
+def _client(url: str, label: str) -> Any:
+    with explained(label):
+        place = read_url(url)
+        kind = _BOUNDED[place.connection_class]
+        # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
+        for settings in place.of_connections():
+            kind(**settings)
+        if place.kind == "cluster":
+            return LateCluster(lambda: _cluster_settings(place, kind))
+        if place.kind == "sentinel":
+            return Redis.from_pool(_master_pool(place, kind))
+        return Redis.from_pool(ConnectionPool(connection_class=kind, **place.settings))
+
+
+def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str, Any]:
+    """For redis-py's `RedisCluster`: with a URL alone does it take a class of connections."""
+    others = [
+        ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
+        for host in place.hosts[1:]
+    ]
+    first = {"url": f"redis://{place.hosts[0].netloc}", "startup_nodes": others}
+    return {**place.settings, **first, "connection_class": kind}
+
+
+class SentinelFault(RedisConnectionError):
+    """Why a Sentinel could not be asked, in its own words: redis-py shows the class alone."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Asked(Redis):
+    """One of the Sentinels; shown without the settings of its connections."""
+
+    def __repr__(self) -> str:
+        return address_of(self)
+
+    def sentinel_masters(self) -> Any:
+        """Ask which masters it watches."""
+        try:
+            return super().sentinel_masters()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
+            raise SentinelFault(str(error)) from error
+
+
+def address_of(client: Any) -> str:
+    """Where a Sentinel is."""
+    settings = client.connection_pool.connection_kwargs
+    return Host(settings["host"], settings["port"]).netloc
+
+
+class _Sentinel(Sentinel):
+    """Says why no master was found in words of ours."""
+
+    def discover_master(self, service_name: str) -> Any:
+        """Ask for the address of the master."""
+        try:
+            return super().discover_master(service_name)  # type: ignore[no-untyped-call]
+        except MasterNotFoundError as error:
+            raise MasterNotFoundError(no_master(service_name, error)) from None
+
+
+def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool:
+    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel.sentinels = [
+        _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
+        for settings in place.sentinel_settings()
+    ]
+    return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
+        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+    )
+
+
+def no_master(service: str, error: Exception) -> str:
+    """What redis-py says of Sentinels, to be read by whoever wrote the URL."""
+    reasons = str(error).removeprefix(f"No master found for {service!r}").removeprefix(" : ")
+    return f"no Sentinel names a master {service!r} that is up{reasons and f' ({reasons})'}"
+
+
+def sentinel_of(client: Any) -> Any:
+    """What a client asks for the master; None for one that knows its server."""
+    return getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
+
+
+class LateCluster(RedisCluster):
+    """A `RedisCluster` that connects when it is used first, as a plain client does.
+
+    redis-py's own does when it is made, and is none when that fails.
+    """
+
+    connection_pool = None  # who looks whether there is one is not to make it connect
+
+    def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
+        self._settings = settings
+        self._joining = threading.RLock()
+        self._joined = self._under_way = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Only what is not there comes here: what redis-py's constructor sets."""
+        with self._joining:
+            if not (self._joined or self._under_way):
+                self._under_way = True
+                try:
+                    with reachable():
+                        super().__init__(**self._settings())
+                    self._joined = True
+                finally:
+                    self._under_way = False
+        return super().__getattribute__(name)
+
+    def close(self) -> None:
+        """Close what is open."""
+        if self._joined:
+            super().close()
+
+
+class _Bounded(AbstractConnection):
+    """Connects, with all addresses, TLS, handshake and retries, within one bound.
+
+    redis-py grants each address its connect timeout, TLS and handshake the socket timeout, and
+    repeats it all: an address that swallows packets costs minutes.
+    """
+
+    _give_up = float("inf")  # monotonic
+
+    @property
+    def socket_connect_timeout(self) -> float:
+        """Seconds for the next address."""
+        return max(0.001, min(self._patience, self._give_up - time.monotonic()))
+
+    @socket_connect_timeout.setter
+    def socket_connect_timeout(self, value: float | None) -> None:
+        self._socket_connect_timeout = value
+
+    @property
+    def _patience(self) -> float:
+        return self._socket_connect_timeout or CONNECT_TIMEOUT_S
+
+    def connect(self) -> None:
+        """Connect unless connected; retry what fails fast, such as a restarting server."""
+        if not self.is_connected:
+            give_up = time.monotonic() + self._patience + CONNECT_SLACK_S
+
+            def attempt() -> None:
+                self._locate()
+                self._attempt(give_up)
+
+            self.retry.call_with_retry(
+                attempt, self.disconnect, is_retryable=lambda _: time.monotonic() < give_up
+            )
+
+    def _locate(self) -> None:
+        """Find out where the server is now."""
+
+    def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Reconnect in the middle of a command, once: the command has retries of its own."""
+        if not self.is_connected:
+            self._attempt(time.monotonic() + self._patience, check_health)
+
+    def _attempt(self, give_up: float, check_health: bool = True) -> None:
+        self._give_up = give_up
+        super().connect_check_health(check_health, retry_socket_connect=False)
+        self._allow(self.socket_timeout)
+
+    def _connect(self) -> Any:
+        reply_timeout = self.socket_timeout
+        self.socket_timeout = self.socket_connect_timeout  # what the TLS handshake waits
+        try:
+            # The next class of each combination below has one.
+            return super()._connect()  # type: ignore[safe-super, no-untyped-call]
+        finally:
+            self.socket_timeout = reply_timeout
+
+    def on_connect_check_health(self, check_health: bool = True) -> None:
+        """Shake hands (HELLO, AUTH, SELECT) in what time is left."""
+        self._allow(self.socket_connect_timeout)
+        super().on_connect_check_health(check_health)
+
+    def _allow(self, seconds: float | None) -> None:
+        if sock := self._get_socket():
+            sock.settimeout(seconds)
+
+
+class _BoundedTCP(_Bounded, Connection):
+    pass
+
+
+class _BoundedTLS(_Bounded, SSLConnection):
+    pass
+
+
+class _BoundedUnix(_Bounded, UnixDomainSocketConnection):
+    pass
+
+
+class _BoundedMaster(_Bounded):
+    """Goes to the server that the Sentinels call the master now."""
+
+    connection_pool: Any
+
+    def _locate(self) -> None:
+        self.host, self.port = self.connection_pool.get_master_address()
+
+    def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Reconnect in the middle of a command, to who is the master by now."""
+        if not self.is_connected:
+            self._locate()
+            super().connect_check_health(check_health, retry_socket_connect)
+
+    def connect_to(self, address: tuple[str, int]) -> None:
+        """Connect to a server that was found already."""
+        self.host, self.port = address
+        super().connect_check_health()
+
+
+class _BoundedMasterTCP(_BoundedMaster, SentinelManagedConnection):
+    pass
+
+
+class _BoundedMasterTLS(_BoundedMaster, SentinelManagedSSLConnection):
+    pass
+
+
+_BOUNDED = {
+    Connection: _BoundedTCP,
+    SSLConnection: _BoundedTLS,
+    UnixDomainSocketConnection: _BoundedUnix,
+}
+
+_MASTER = {
+    _BoundedTCP: _BoundedMasterTCP,
+    _BoundedTLS: _BoundedMasterTLS,
+}

@@ -1,0 +1,187 @@
+"""A URL -> an asyncio Redis client with the timeouts and retries of `connect`."""
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from redis import asyncio as aioredis
+from redis.asyncio import connection as aio
+from redis.asyncio import sentinel as aio_sentinel
+from redis.asyncio.cluster import ClusterNode
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.model.interrupts import raise_interruption
+from dpq.transport.cluster import HeedfulAsyncRetry
+from dpq.transport.connect import SentinelFault, address_of, no_master, open_as, sentinel_of
+from dpq.transport.url import (
+    BACKOFF_BASE_S,
+    BACKOFF_CAP_S,
+    CONNECT_SLACK_S,
+    CONNECT_TIMEOUT_S,
+    LEAST_CONNECT_S,
+    RETRIES,
+    Place,
+    explained,
+    read_url,
+)
+
+if TYPE_CHECKING:
+    from dpq.server import Server
+
+
+@dataclass(frozen=True)
+class AsyncOpened:
+    """An asyncio client that DPQ opened, and what has to be closed with it. See `Opened`."""
+
+    client: Any = field(repr=False)
+    label: str
+    server: "Server | None" = None
+
+    async def aclose(self) -> None:
+        """Close the client, then the private server if there is one. Idempotent."""
+        await self.client.aclose()
+        if sentinel := sentinel_of(self.client):
+            await sentinel.aclose()
+        if self.server:
+            self.server.close()
+
+
+def open_url_async(url: str) -> AsyncOpened:
+    """Open an asyncio client for `url`, as `open_url` does; to be called in an event loop or not.
+
+    Raises:
+        ConfigurationError: The URL is malformed, or the embedded server does not start.
+    """
+    return open_as(AsyncOpened, _client, url)
+
+
+def _client(url: str, label: str) -> Any:
+    with explained(label):
+        place = read_url(url)
+        kind = _BOUNDED[place.connection_class]
+        retry = HeedfulAsyncRetry(
+            ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES
+        )
+        place.settings["retry"] = retry
+        for settings in place.of_connections():
+            kind(**settings)
+        if place.kind == "cluster":
+            return _cluster(place, kind)
+        if place.kind == "sentinel":
+            return aioredis.Redis.from_pool(_master_pool(place, kind))
+        pool = aio.ConnectionPool(connection_class=kind, **place.settings)
+        return aioredis.Redis.from_pool(pool)
+
+
+def _cluster(place: Place, kind: type[aio.AbstractConnection]) -> Any:
+    """redis-py's `RedisCluster` takes no class of connections: it is put in, with all settings."""
+    client = aioredis.RedisCluster(
+        startup_nodes=[ClusterNode(host.name, host.port) for host in place.hosts],
+        retry=place.settings["retry"],
+    )
+    settings = client.connection_kwargs
+    settings |= place.settings | {"connection_class": kind}
+    for name in ("host", "port", "retry"):
+        settings.pop(name, None)
+    nodes = client.nodes_manager.startup_nodes
+    nodes.update((name, ClusterNode(at.host, at.port, **settings)) for name, at in nodes.items())
+    return client
+
+
+class _Asked(aioredis.Redis):
+    """Async `connect._Asked`."""
+
+    def __repr__(self) -> str:
+        return address_of(self)
+
+    async def sentinel_masters(self) -> Any:
+        try:
+            return await super().sentinel_masters()
+        except (RedisConnectionError, RedisTimeoutError) as error:
+            raise_interruption(error)
+            raise SentinelFault(str(error)) from error
+
+
+class _Sentinel(aio_sentinel.Sentinel):
+    """Async `connect._Sentinel`."""
+
+    async def discover_master(self, service_name: str) -> Any:
+        try:
+            return await super().discover_master(service_name)
+        except aio_sentinel.MasterNotFoundError as error:
+            raise aio_sentinel.MasterNotFoundError(no_master(service_name, error)) from None
+
+
+def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
+    sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
+    sentinel.sentinels = [
+        _Asked.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
+        for settings in place.sentinel_settings()
+    ]
+    return aio_sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
+        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+    )
+
+
+class _Bounded(aio.AbstractConnection):
+    """Connects, with all addresses, TLS, handshake and retries, within one bound."""
+
+    async def connect(self) -> None:
+        """Connect unless connected."""
+        await self._within_bound(super().connect())  # type: ignore[no-untyped-call]  # redis-py's
+
+    async def connect_check_health(
+        self, check_health: bool = True, retry_socket_connect: bool = True
+    ) -> None:
+        """Connect in the middle of a command, unless connected."""
+        if not self.is_connected:
+            await self._within_bound(
+                super().connect_check_health(check_health, retry_socket_connect)
+            )
+
+    async def _within_bound(self, connecting: Coroutine[Any, Any, None]) -> None:
+        patience = self.socket_connect_timeout or CONNECT_TIMEOUT_S
+        slack = max(CONNECT_SLACK_S * patience / CONNECT_TIMEOUT_S, LEAST_CONNECT_S)
+        give_up = patience + slack
+        try:
+            async with asyncio.timeout(give_up):
+                await connecting
+        except TimeoutError as error:
+            raise_interruption(error)
+            await self.disconnect(nowait=True)  # it may have got as far as the handshake
+            raise RedisTimeoutError(f"no connection within {give_up:g} s") from None
+
+
+class _BoundedTCP(_Bounded, aio.Connection):
+    pass
+
+
+class _BoundedTLS(_Bounded, aio.SSLConnection):
+    pass
+
+
+class _BoundedUnix(_Bounded, aio.UnixDomainSocketConnection):
+    pass
+
+
+class _BoundedMasterTCP(_Bounded, aio_sentinel.SentinelManagedConnection):
+    pass
+
+
+class _BoundedMasterTLS(_Bounded, aio_sentinel.SentinelManagedSSLConnection):
+    pass
+
+
+_BOUNDED = {
+    Connection: _BoundedTCP,
+    SSLConnection: _BoundedTLS,
+    UnixDomainSocketConnection: _BoundedUnix,
+}
+_MASTER = {
+    _BoundedTCP: _BoundedMasterTCP,
+    _BoundedTLS: _BoundedMasterTLS,
+}

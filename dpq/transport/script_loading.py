@@ -1,0 +1,81 @@
+"""Loading the scripts into a server that does not know them.
+
+A server forgets its scripts when it starts, and a replica that takes over never had them. The links
+send the text then (EVAL). A user who may not do that loads all scripts, if it may do that; else its
+calls are refused until somebody else has loaded them: `dpq scripts`, or a scheduler. No tasks here.
+"""
+
+import re
+from typing import Any
+
+from redis.exceptions import NoPermissionError, ResponseError
+
+from dpq.protocol.scripts import script, script_names
+from dpq.transport.cluster import forbidden, reachable
+
+_EVAL = re.compile("'eval' command", re.IGNORECASE)
+
+_WAY_OUT = (
+    "the server does not know DPQ's scripts (it forgets them when it starts, and a replica that "
+    "takes over never had them), and this user may not load them: run `dpq --url URL scripts` as a "
+    "user with +script|load, or a `dpq scheduler` as one (docs/security.md)"
+)
+
+
+def may_not_eval(error: object) -> bool:
+    """Has a server refused EVAL itself, not what the script does?"""
+    return forbidden(error) and bool(_EVAL.search(str(error)))
+
+
+def scripts_there(client: Any) -> bool:
+    """Does the server, in a cluster each master, know every script?
+
+    Raises:
+        RedisError: As the client raises it.
+    """
+    shas = [script(name).sha for name in script_names()]
+    with reachable():
+        return all(client.script_exists(*shas))
+
+
+def load_scripts(client: Any) -> int:
+    """Load every script: into all masters of a cluster.
+
+    Returns:
+        How many there are.
+
+    Raises:
+        RedisError: As the client raises it.
+    """
+    names = script_names()
+    with reachable():
+        for name in names:
+            client.script_load(script(name).text)
+    return len(names)
+
+
+def load_instead(client: Any) -> None:
+    """Load every script for a user who may not send one as text.
+
+    Raises:
+        NoPermissionError: It may not load them either; says the way out.
+        RedisError: As the client raises it.
+    """
+    try:
+        load_scripts(client)
+    except ResponseError as refusal:
+        raise _explained(refusal) from None
+
+
+async def load_instead_async(client: Any) -> None:
+    """Async `load_instead`."""
+    try:
+        with reachable():
+            for name in script_names():
+                await client.script_load(script(name).text)
+    except ResponseError as refusal:
+        raise _explained(refusal) from None
+
+
+def _explained(refusal: ResponseError) -> ResponseError:
+    return NoPermissionError(f"{_WAY_OUT}: {refusal}") if forbidden(refusal) else refusal

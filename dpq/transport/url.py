@@ -1,0 +1,178 @@
+"""What a URL says: which servers, and how to connect to them.
+
+redis-py's own defaults do not suit a queue: five seconds to connect, ten retries of everything,
+both multiplied by each other. Those here do. This module must not connect to anything.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.connection import AbstractConnection, Connection, SSLConnection, parse_url
+from redis.exceptions import RedisError
+from redis.maint_notifications import MaintNotificationsConfig
+from redis.retry import Retry
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.interrupts import raise_interruption
+from dpq.model.masking import SCHEMES
+from dpq.transport.cluster import HeedfulRetry
+from dpq.transport.tls import check_certificates
+
+CONNECT_TIMEOUT_S = 2.0  # one address; the kernel repeats a lost SYN after 1 s, so one may be lost
+CONNECT_SLACK_S = 0.7  # more for further addresses, TLS, HELLO and retries: under 3 s in all
+SOCKET_TIMEOUT_S = 10.0  # a reply: scripts take milliseconds, but an AOF fsync can stall seconds
+FAILOVER_TIMEOUT_S = 3.0  # the same where another server takes over: to go on within 5 s
+RETRIES = 2  # for a dropped connection; longer outages are for the caller's own loop
+BACKOFF_BASE_S = 0.1  # random, up to 0.2 and 0.4 s: clients do not come back in step
+BACKOFF_CAP_S = 0.4
+HEALTH_CHECK_S = 0  # none: a PING in front costs a round trip and, at a dead peer, times out just
+# as the command would, which is then sent again; TCP keepalive (30 s, 3 x 5 s) finds the idle dead.
+
+LEAST_CONNECT_S = 0.3  # of the share that each server gets where a URL names several
+DEFAULT_PORTS = {"cluster": 6379, "sentinel": 26379}
+POOL_OPTIONS = {"max_connections"}
+_OF_THE_MASTER = {"username", "password", "db"}
+
+
+@contextmanager
+def explained(label: str) -> Iterator[None]:
+    """Turn what a bad URL runs into into a `ConfigurationError` that shows no secret."""
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, RedisError) as error:
+        raise_interruption(error)
+        # The cause may quote the password, so it is told only where this module wrote it.
+        why = f" ({error})" if isinstance(error, ConfigurationError) else ""
+        if isinstance(error, TypeError):
+            why = " (it has a parameter that redis-py does not know)"
+        raise ConfigurationError(f"cannot use the URL {label!r}{why}: use {SCHEMES}") from None
+
+
+class Host(NamedTuple):
+    """One of the servers that a URL names."""
+
+    name: str
+    port: int
+
+    @property
+    def netloc(self) -> str:
+        """As a URL has it."""
+        return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
+
+
+class Place(NamedTuple):
+    """What a URL says.
+
+    Attributes:
+        kind: `""` for one server, `"cluster"`, or `"sentinel"`.
+        hosts: The nodes, or Sentinels, that it names.
+        service: What the Sentinels call the master.
+        connection_class: redis-py's.
+        settings: Of connections to the servers that hold tasks, and their pools.
+        sentinel: User and password at the Sentinels.
+    """
+
+    kind: str
+    hosts: tuple[Host, ...]
+    service: str
+    connection_class: type[AbstractConnection]
+    settings: dict[str, Any]
+    sentinel: dict[str, str]
+
+    def of_connections(self) -> list[dict[str, Any]]:
+        """The settings of a connection of each kind, without those of pools."""
+        all_kinds = [self.settings, *(self.sentinel_settings() if self.kind == "sentinel" else ())]
+        return [{name: each[name] for name in each.keys() - POOL_OPTIONS} for each in all_kinds]
+
+    def sentinel_settings(self) -> list[dict[str, Any]]:
+        """Of the connections to each Sentinel. All are asked within half the time to connect."""
+        shared = {name: self.settings[name] for name in self.settings.keys() - _OF_THE_MASTER}
+        timeout = self._share(self.settings["socket_connect_timeout"] / 2)
+        timeouts = {"socket_connect_timeout": timeout, "socket_timeout": timeout}
+        own = {**shared, **self.sentinel, **timeouts, "retry": Retry(NoBackoff(), 0)}
+        return [{**own, "host": host.name, "port": host.port} for host in self.hosts]
+
+    def _share(self, seconds: float) -> float:
+        """Of a time for all hosts, which are tried one by one."""
+        return max(seconds / len(self.hosts), LEAST_CONNECT_S)
+
+
+def read_url(url: str) -> Place:
+    """Read what a URL says.
+
+    Raises:
+        ConfigurationError, ValueError, TypeError, AttributeError: It is malformed.
+    """
+    schemes, _, rest = url.partition("://")
+    scheme, _, kind = schemes.lower().partition("+")
+    if not kind:
+        settings = _settings(url)
+        return Place("", (), "", settings.pop("connection_class", Connection), settings, {})
+    if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
+        raise ConfigurationError("its scheme is none of these")  # it may hold the password
+    netloc = re.split("[/?#]", rest, maxsplit=1)[0]
+    tail = rest.removeprefix(netloc)
+    parts = urlsplit(f"//host{tail}")  # which does not take several hosts in brackets
+    user, at, names = netloc.rpartition("@")
+    hosts = tuple(_host(name, DEFAULT_PORTS[kind]) for name in names.split(","))
+    service, _, database = ("", "", parts.path.strip("/"))
+    if kind == "sentinel":
+        service, _, database = database.partition("/")
+        if not service:
+            raise ConfigurationError("it names no service, as in /mymaster")
+    first = urlunsplit((scheme, f"{user}{at}{hosts[0].netloc}", database, parts.query, ""))
+    settings = _settings(first, FAILOVER_TIMEOUT_S)
+    connection_class = settings.pop("connection_class", Connection)
+    sentinel = {
+        name.removeprefix("sentinel_"): settings.pop(name)
+        for name in ("sentinel_username", "sentinel_password")
+        if kind == "sentinel" and name in settings
+    }
+    place = Place(kind, hosts, unquote(service), connection_class, settings, sentinel)
+    if kind == "cluster":
+        if settings.pop("db", 0):
+            raise ConfigurationError("a cluster has the database 0 only")
+        settings["socket_connect_timeout"] = place._share(settings["socket_connect_timeout"])
+    return place
+
+
+def _host(netloc: str, default_port: int) -> Host:
+    parts = urlsplit(f"//{netloc}")
+    if not parts.hostname:
+        raise ConfigurationError("a host is missing")
+    return Host(parts.hostname, parts.port or default_port)
+
+
+def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
+    """What a URL says about connections, with the defaults of this module."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = {
+        "socket_connect_timeout": CONNECT_TIMEOUT_S,
+        "socket_timeout": reply_timeout,
+        "health_check_interval": HEALTH_CHECK_S,
+        "retry": HeedfulRetry(ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES),
+        **parse_url(url),  # type: ignore[no-untyped-call]  # redis-py's
+        "decode_responses": False,
+    }
+    if parts.scheme == "unix":
+        if not options.get("path"):
+            raise ConfigurationError("no path to a socket")
+    elif not re.fullmatch(r"/?\d*", parts.path):
+        raise ConfigurationError("the path is a database number")  # redis-py would take 0
+    else:
+        # Redis Enterprise's relaxed timeouts are off: the ones above hold; and the pool looks
+        # whether an idle connection was closed meanwhile only with them off.
+        options["maint_notifications_config"] = MaintNotificationsConfig(enabled=False)
+        options.setdefault("socket_keepalive", True)
+    if options.get("connection_class") is SSLConnection:
+        check_certificates(options)
+    if options.get("db", 0) < 0:
+        raise ConfigurationError("db is a number from 0")
+    for name in ("socket_connect_timeout", "socket_timeout"):
+        if not 0 < options[name] < float("inf"):
+            raise ConfigurationError(f"{name} is a number of seconds above 0")
+    return options

@@ -1,0 +1,272 @@
+"""Blocking on a wake-up marker without blocking the event loop: the twin of `_wait.Waiter`.
+
+Must not decide anything about tasks.
+"""
+
+import asyncio
+import time
+from asyncio import FIRST_COMPLETED
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any
+
+from redis.asyncio.retry import Retry
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.model.interrupts import raise_interruption
+from dpq.transport.cluster import Node
+from dpq.transport.connections_async import AsyncLink
+from dpq.transport.waiter import (
+    ANSWERED_SECONDS,
+    HUNG_UP_SECONDS,
+    MOST_BLOCKS,
+    PAUSE_AFTER_FAULT,
+    REPLY_TIMEOUT,
+    Marker,
+    Watch,
+    block_command,
+    connection_to,
+    cut,
+    doubtful,
+    handing_on,
+    hang_up,
+    longest_block,
+    patience,
+    read_marker,
+    time_left,
+)
+
+
+class AsyncWaiter:
+    """Blocks on one or more markers, as `Waiter` does.
+
+    Args:
+        link: What cannot be sent over a blocked connection goes over those for all. The client's
+            own way would take a connection of its pool for each of the waits that end together.
+        markers: As for `Waiter`.
+    """
+
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+        self._link = link
+        self.markers = tuple(markers)
+        slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
+        self._blocks = [_Block(link, some) for some in slots]
+        self._asked = self._blocks[0]  # the one that is to answer now
+
+    async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
+        """Async `Waiter.wait`; it ends early, too, when `stop` is done.
+
+        So nobody needs to cancel it, which might lose a marker.
+        """
+        until = time.monotonic() + seconds
+        try:
+            while (left := until - time.monotonic()) > 0:
+                readings: dict[asyncio.Future[Any], _Block] = {}
+                for block in self._blocks:
+                    self._asked = block
+                    readings[await block.begin(min(left, longest_block(self._link.nodes)))] = block
+                _still_wanted()
+                at_most = patience(self._link.nodes, self._blocks, left)
+                done, _ = await asyncio.wait(
+                    (*readings, stop), timeout=at_most, return_when=FIRST_COMPLETED
+                )
+                answered = [readings[reading] for reading in done if reading is not stop]
+                if not answered:
+                    if stop.done():
+                        return None
+                    continue
+                self._asked = answered[0]
+                if (reply := await self._asked.read()) is not None:
+                    return read_marker(self.markers, reply)
+        except (RedisConnectionError, RedisTimeoutError, OSError) as error:
+            raise_interruption(error)
+            await self._asked.lost()
+            await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
+        return None
+
+    async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
+        """Async `Waiter.withdraw`."""
+        try:
+            ended = [block for block in self._blocks if await block.end()]
+            async with asyncio.timeout(REPLY_TIMEOUT):
+                replies = [await block.read() for block in ended]
+            late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
+            late += doubtful(self.markers, self._blocks)
+            for name, key, *args in handing_on(self.markers, [*watched, *late]):
+                await self._link.execute(key, name, key, *args)
+        except (RedisError, OSError) as error:  # never at the cost of a task that was popped
+            raise_interruption(error)
+            await self.aclose()
+
+    async def aclose(self) -> None:
+        """Drop the connections; the next wait opens them again."""
+        for block in self._blocks:
+            await block.aclose()
+
+
+def _still_wanted() -> None:
+    """End a task that was cancelled: Python 3.11's `wait_for`, in redis-py, may have kept it."""
+    task = asyncio.current_task()
+    if task and task.cancelling():
+        raise asyncio.CancelledError
+
+
+class _Block:
+    """Async `_wait._Block`; `begin` gives the read of the answer that is outstanding."""
+
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+        self._link = link
+        self._nodes = link.nodes
+        self.markers = markers
+        self._node: Node | None = None
+        self._connection: Any = None
+        self._client_id: int | None = None
+        self._hung_up = False
+        self.in_doubt = False
+        self.until = 0.0
+        self._reading: asyncio.Task[Any] | None = None
+
+    async def begin(self, seconds: float) -> "asyncio.Task[Any]":
+        if self._reading is not None:
+            if time.monotonic() > self.until and self._nodes.direct and not self._reading.done():
+                raise RedisTimeoutError("a block did not end in time")
+            return self._reading
+        if self._connection is None:
+            await self._connect()
+        if self._client_id is None:
+            self._connection.socket_timeout = REPLY_TIMEOUT
+            await self._connection.connect()
+            self._client_id = await self._own_id() if self._nodes.unblocks else 0
+            self._connection.socket_timeout = None  # see `_Wire._read_one`
+        await self._connection.send_command(*block_command(self.markers, seconds))
+        reading = self._connection.read_response(disable_decoding=True)
+        self._reading = asyncio.create_task(reading)
+        self.until = time.monotonic() + seconds + REPLY_TIMEOUT
+        return self._reading
+
+    async def _connect(self) -> None:
+        await self._nodes.ready()
+        self._node, self._connection = connection_to(self._nodes, self.markers[0], Retry)
+
+    async def _own_id(self) -> int:
+        await self._connection.send_command("CLIENT", "ID")
+        try:
+            return int(await self._connection.read_response())
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return 0
+
+    async def read(self) -> Any:
+        hung_up, (reading, self._reading) = self._hung_up, (self._reading, None)
+        try:
+            reply = reading and await reading
+        except ResponseError as refusal:
+            raise cut(refusal) from None
+        except (RedisConnectionError, OSError):
+            if not hung_up:
+                raise
+            reply, self.in_doubt = None, True
+        if hung_up:
+            await self.aclose()
+        return reply
+
+    async def end(self) -> bool:
+        self.in_doubt = False
+        if self._reading is None or self._node is None:
+            return False
+        if self._nodes.of(self.markers[0]) is self._node:
+            blocked = await self._unblock(self._node) if self._client_id else None
+            if blocked is None:
+                hang_up(self._connection._writer.get_extra_info("socket").fileno())
+                self._hung_up = await self._answered(HUNG_UP_SECONDS)
+                self.in_doubt = not self._hung_up
+                if self._hung_up:
+                    return True
+            else:
+                late = self._nodes.fails_over and not blocked
+                if not late or await self._answered(ANSWERED_SECONDS):
+                    return True
+        await self.aclose()
+        return False
+
+    async def _answered(self, seconds: float) -> bool:
+        reading = [self._reading] if self._reading else []
+        answered, _ = await asyncio.wait(reading, timeout=seconds)
+        return bool(answered)
+
+    async def _unblock(self, node: Node) -> bool | None:
+        try:
+            return bool(await self._link.execute(node, "CLIENT UNBLOCK", self._client_id))
+        except ResponseError as refusal:
+            self._nodes.unblocks_no_more(refusal)
+            return None
+
+    async def lost(self) -> None:
+        await self.aclose()
+        if self._node:
+            await self._nodes.lost_async(self._node)
+
+    async def aclose(self) -> None:
+        reading, self._reading = self._reading, None
+        self._client_id, self._hung_up = None, False
+        if reading is not None:
+            reading.cancel()
+            with suppress(asyncio.CancelledError, RedisError, OSError):
+                await reading
+        if self._connection is not None:
+            with suppress(RedisError, OSError):
+                await self._connection.disconnect(nowait=True)
+        if self._nodes.clustered:
+            self._connection = None
+
+
+class AsyncWaiters:
+    """The waiters of one queue object: one for each task that waits, kept for the next wait."""
+
+    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+        self.markers = tuple(markers)
+        self._make = partial(AsyncWaiter, link, self.markers)
+        self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
+
+    @asynccontextmanager
+    async def take(self) -> AsyncIterator[AsyncWaiter]:
+        """Use a waiter for one wait; one that was left by an error is not used again."""
+        loop = asyncio.get_running_loop()
+        waiter = None
+        while self._kept and waiter is None:
+            owner, kept = self._kept.pop()
+            waiter = kept if owner is loop else None
+        if waiter is None:
+            waiter = self._make()
+        try:
+            yield waiter
+        except BaseException as error:
+            await asyncio.shield(waiter.aclose())
+            raise_interruption(error)
+            raise
+        self._kept.append((loop, waiter))
+
+    async def aclose(self) -> None:
+        """Close the connections that nobody is waiting on."""
+        while self._kept:
+            await self._kept.pop()[1].aclose()
+
+
+async def sleep(
+    waiter: AsyncWaiter, watches: Sequence[Watch], until: float, stop: "asyncio.Future[None]"
+) -> bool:
+    """Async `_wait.sleep`; False, too, when `stop` is done."""
+    if until <= time.monotonic():
+        return False
+    while (wait := time_left(watches, until)) > 0:
+        marker = await waiter.wait(wait, stop)
+        if marker:  # taken also when it is too late: whoever withdraws hands it on
+            watches[marker.number].told(marker.moment)
+        if stop.done():
+            return False
+        if not marker:
+            break
+    return True

@@ -1,0 +1,1 @@
+"""The workers `Worker` and `AsyncWorker`: threads or tasks that run handlers."""

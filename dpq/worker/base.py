@@ -1,0 +1,564 @@
+"""What both workers decide: which handler, which queue next, and what they tell a handler.
+
+No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` have those.
+"""
+
+import functools
+import inspect
+import logging
+import math
+import os
+import secrets
+import socket
+import time
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from types import CoroutineType
+from typing import Any, Generic, Literal, NamedTuple, Protocol, get_args
+
+from redis.exceptions import RedisError
+from typing_extensions import TypeVar
+
+from dpq.model.backoff import longer_pause
+from dpq.model.errors import ConfigurationError, RateLimited, Reject, Release, Signal
+from dpq.model.task import Task
+from dpq.model.validation import MAX_SECONDS, error_line, number, whole_number
+from dpq.operations.partition import MAX_ATTEMPTS, Commands
+from dpq.protocol.command import Steps, steps_of
+from dpq.queue.base import QueueFace
+from dpq.queue.lease_renewal import Lease
+from dpq.transport.cluster import forbidden
+from dpq.transport.waiter import Marker, Watch, watched
+from dpq.worker.outcomes import Done, Settling, settling, unsettled
+
+log = logging.getLogger(__name__)
+
+Q = TypeVar("Q", bound=QueueFace[Any], default=Any)
+
+QueueOrder = Literal["strict", "round_robin"]
+"""Which queue is asked first: the first that was named, or each in turn."""
+
+LATEST_ACK_SECONDS = 0.05
+"""How long a finished task may wait for others to be settled with."""
+
+MAX_CONCURRENCY = 10_000
+MAX_PREFETCH = 1000
+GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it return"
+ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
+
+DEFAULT_GRACE = 25.0
+"""Seconds that handlers have to finish after a stop.
+
+Kubernetes kills 30 s after SIGTERM: 5 s are left to give back what still runs. Docker kills after
+10 s, unless it is told otherwise: docs/workers.md.
+"""
+
+NO_FAILURE = (RateLimited, Release, CancelledError)
+"""Ways for a handler to end that are no failed attempt: `on_error` is not called."""
+
+COMPLAINT_SECONDS = 60.0
+"""How often a worker that goes on trying says that the server forbids it what it does."""
+
+LEAVE_SECONDS = 2.0
+"""How long a worker that ends may try to say so: without that it is forgotten a minute later."""
+
+
+class Context(Generic[Q]):
+    """What a handler may know beside its task.
+
+    Attributes:
+        task: The task.
+        queue: The queue that it came from.
+        lost: True once the lease is lost: another consumer may have the task. An async handler is
+            cancelled instead.
+        stopping: True once the worker is to stop: a long handler may `raise Release` then. To
+            return would finish the task.
+    """
+
+    __slots__ = ("_stopping", "lost", "queue", "task")
+
+    def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
+        self.queue = queue
+        self.task = task
+        self.lost = False
+        self._stopping = stopping
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker is to stop."""
+        return self._stopping()
+
+    def _lose(self) -> None:
+        self.lost = True
+
+
+class Finder(Protocol):
+    """Anything that knows the handler of a task, such as a `Tasks`."""
+
+    def find(self, task: Task[Any]) -> Callable[..., Any]:
+        """The handler, called as `handler(task, context)`.
+
+        Raises:
+            Reject: There is none.
+        """
+        ...
+
+
+Handlers = Callable[..., Any] | Mapping[str, Callable[..., Any]] | Finder
+"""One handler, handlers by the name in `payload["task"]`, or what finds one."""
+
+
+class Handler(NamedTuple):
+    """A function to call for a task, and whether it takes the context too."""
+
+    call: Callable[..., Any]
+    takes_context: bool
+
+
+def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
+    """What finds the handler of a task.
+
+    Args:
+        handlers: As for a worker.
+        blocking: Coroutine functions are refused, as far as they are known by now.
+
+    Raises:
+        ConfigurationError: `handlers` is none of the three kinds.
+    """
+    if blocking:
+        for function in functions_of(handlers):
+            if awaits(function):
+                raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
+    if isinstance(handlers, Mapping):
+        by_name = {name: _handler(handler) for name, handler in handlers.items()}
+
+        def find_by_name(task: Task[Any]) -> Handler:
+            payload = task.payload
+            name = payload.get("task") if isinstance(payload, Mapping) else None
+            if not isinstance(name, str) or name not in by_name:
+                raise Reject(f"unknown task {name!r}")
+            return by_name[name]
+
+        return find_by_name
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
+        find = handlers.find
+        return lambda task: Handler(find(task), takes_context=True)
+    only = _handler(handlers)
+    return lambda task: only
+
+
+def _handler(function: Any) -> Handler:
+    if not callable(function):
+        raise ConfigurationError(
+            f"handler is {function!r}: it must be a function of a task, or of a task and a context"
+        )
+    if generates(function):
+        raise ConfigurationError(f"handler {function!r} {GENERATOR_HANDLER}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin
+        return Handler(function, takes_context=False)
+    for count in (1, 2):
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return Handler(function, takes_context=count == 2)
+    raise ConfigurationError(
+        f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
+        "context; for arguments by name see Tasks"
+    )
+
+
+def functions_of(handlers: Handlers) -> list[Any]:
+    """All that may be called, as far as it can be seen."""
+    if isinstance(handlers, Mapping):
+        return list(handlers.values())
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
+        names = getattr(handlers, "names", ())  # of a Tasks
+        return [handlers[name].function for name in names]  # type: ignore[index]
+    return [handlers]
+
+
+def awaits(function: Any) -> bool:
+    """Whether calling it makes a coroutine, as far as it can be seen."""
+    return _is(inspect.iscoroutinefunction, function)
+
+
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Whether a function, or what stands behind it, is of a kind."""
+    function = inspect.unwrap(function) if callable(function) else function
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - a method
+
+
+def generates(function: Any) -> bool:
+    """Whether calling it makes a generator, and runs nothing."""
+    return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
+
+
+def check_result(handler: "Handler", result: Any) -> None:
+    """Refuse what a handler has returned instead of doing its work.
+
+    Raises:
+        ConfigurationError: It is a generator; or something to be awaited, where nobody does.
+    """
+    if isinstance(result, CoroutineType):
+        result.close()
+    if inspect.isawaitable(result):
+        raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError(f"handler {handler.call!r} {GENERATOR_HANDLER}")
+
+
+class Turns:
+    """In which order a worker asks its queues.
+
+    Whoever was asked pays for it, by weight: for each task that it gave, and for one when it had
+    none. So the share of a queue that is empty falls to the others by their weights.
+    """
+
+    def __init__(self, weights: Sequence[int], order: QueueOrder) -> None:
+        self._weights = weights
+        self._strict = len(weights) == 1 or (order == "strict" and len(set(weights)) == 1)
+        self._paid = [0.5 / weight for weight in weights]  # half a task: the big ones in between
+        self._all = range(len(weights))
+
+    def next(self) -> Sequence[int]:
+        """The places of the queues, the first to ask first."""
+        return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
+
+    def asked(self, place: int, tasks: int) -> None:
+        """A queue was asked, and gave so many tasks."""
+        if not self._strict:
+            self._paid[place] += max(1, tasks) / self._weights[place]
+
+
+class Taken(NamedTuple):
+    """A leased task: from which queue, and its lease."""
+
+    place: int
+    lease: Lease
+
+
+def none_live(stats: Sequence[Any]) -> bool:
+    """Whether queues hold no live task, as far as their stats (or errors) say.
+
+    Raises:
+        RedisError: The user may not look: whoever waits for that would wait for ever.
+    """
+    for count in stats:
+        if forbidden(count):
+            raise count
+    return not any(
+        isinstance(count, Exception)
+        or count.ready + count.delayed + count.invisible + count.waiting
+        for count in stats
+    )
+
+
+class WorkerFace(Generic[Q]):
+    """The constructor of both workers, and what they decide.
+
+    Attributes:
+        queues: In the order given.
+        handled: How many handlers have ended since the worker was made, by how: `"done"`, or the
+            name of the error.
+        given_back: How many handlers of the last run did not end in time: their tasks were given
+            back, uncounted.
+    """
+
+    def __init__(
+        self,
+        queues: Q | Sequence[Q] | Mapping[Q, int],
+        handlers: Handlers,
+        *,
+        concurrency: int = 1,
+        prefetch: int = 0,
+        order: QueueOrder = "strict",
+        visibility: float | None = None,
+        time_limit: float | None = None,
+        grace: float = DEFAULT_GRACE,
+        name: str | None = None,
+        before: Callable[[Context[Q]], Any] | None = None,
+        after: Callable[[Context[Q], BaseException | None], Any] | None = None,
+        on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+    ) -> None:
+        """Describe a worker; `run` begins.
+
+        Args:
+            queues: One queue, several, or a mapping of queues to weights from 1: how often each is
+                asked first. All must share one client.
+            handlers: A function of a task (or of a task and its `Context`); a mapping of names to
+                such functions, where `payload["task"]` is the name; or a `Tasks`. A handler that
+                returns has finished the task. It may raise `RateLimited`, `Release`, `Retry` or
+                `Reject`; any other error is a failed attempt. An unknown name goes to the dead
+                letters.
+            concurrency: Handlers that run at once, from 1 to 10 000.
+            prefetch: Tasks that are taken beyond those that run, from 0 to 1000: fewer round trips
+                for quick handlers. They are leased, and given back uncounted at a stop.
+            order: `"strict"` asks queues in the order given, `"round_robin"` in turn. Weights are
+                round robin.
+            visibility: Seconds of a lease, from 0.001; None takes each queue's default. Leases are
+                extended at a third of their time while a handler runs.
+            time_limit: Seconds a handler may run, from 0.001; None for no limit. A task's own
+                (`push(time_limit=)`) comes before it, as does its own visibility. After that the
+                attempt has failed. An async handler is cancelled; a thread cannot be: its context
+                says `lost`, and its place is taken until it returns.
+            grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
+                then their tasks are given back, uncounted.
+            name: Shown by `dpq workers`; None makes one of host and process.
+            before: Called with the context before each handler.
+            after: Called with the context and the error, or None, when a handler has ended.
+            on_error: Called with the context and the error when an attempt has failed.
+
+        Hooks run where the handler runs. What they raise is logged, and changes nothing.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
+        weighted = isinstance(queues, Mapping)
+        several = queues if isinstance(queues, Iterable) else ()
+        named = [queues] if isinstance(queues, QueueFace) else list(several)
+        weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
+        if not named or not all(isinstance(queue, self._kind()) for queue in named):
+            raise ConfigurationError(
+                f"queues is {queues!r}: it must be a {self._kind().__name__}, or some of them"
+            )
+        if any(queue.redis is not named[0].redis for queue in named):
+            raise ConfigurationError(
+                "the queues have different clients: give all of them one, as in "
+                f"{self._kind().__name__}(first.redis, 'second')"
+            )
+        if len(waits := {queue.durability for queue in named}) > 1:
+            raise ConfigurationError(
+                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker settles "
+                "the tasks of all of them together, so give them the same"
+            )
+        for weight in weights:
+            whole_number("weight", weight, 1, MAX_ATTEMPTS)
+        if order not in get_args(QueueOrder):
+            raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
+        self.queues: tuple[Q, ...] = tuple(named)
+        self._confirms = self.queues[0].durability != "async"
+        """What ends a delivery waits to be confirmed: then not together with a pop, whose leases
+        would run out meanwhile, but in the place of the handler that has ended."""
+        hooks = {"before": before, "after": after, "on_error": on_error}
+        for what, hook in hooks.items():
+            if hook is not None and not callable(hook):
+                raise ConfigurationError(f"{what} is {hook!r}: it must be a function")
+            if self._blocking and awaits(hook):
+                raise ConfigurationError(f"{what} {hook!r} {ASYNC_HANDLER}")
+        self.concurrency = whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        self.prefetch = whole_number("prefetch", prefetch, 0, MAX_PREFETCH)
+        number("grace", grace, "seconds", 0, MAX_SECONDS)
+        self.grace = grace
+        if visibility is not None:
+            number("visibility", visibility, "seconds", 0.001, MAX_SECONDS)
+        if time_limit is not None:
+            number("time_limit", time_limit, "seconds", 0.001, MAX_SECONDS)
+        self.visibility = visibility
+        self.time_limit = time_limit
+        self.name = name or f"{socket.gethostname()}:{os.getpid()}"
+        self.handled: Counter[str] = Counter()
+        self.given_back = 0
+        self._find = finder(handlers, blocking=self._blocking)
+        self._turns = Turns(weights, "round_robin" if weighted else order)
+        self._before, self._after, self._on_error = before, after, on_error
+        self._hooked = bool(before or after or on_error)
+        self._stopping = False
+        self._on = False  # a run goes on
+        self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that is told
+        self._stop_early = False  # told to stop before the run has begun
+        self._prepare()
+
+    _blocking = False
+
+    def _prepare(self) -> None:
+        """What a shell sets up after its arguments are checked."""
+
+    @classmethod
+    def _kind(cls) -> type[QueueFace[Any]]:
+        raise NotImplementedError
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def _clock_on(self, until_empty: bool) -> None:
+        """A run begins."""
+        self._on = True
+        self._until_empty = until_empty
+        self._pause = 0.0
+        self._served: set[int] = set()  # the places of the queues that a pop was allowed of
+        self._complained = -math.inf  # when it was last said that something is forbidden
+        self._stopping, self._stop_early = self._stop_early, False
+        self.given_back = 0
+        self._run_id = secrets.token_urlsafe(9)
+        self._began = time.monotonic()
+        self._tells_each = log.isEnabledFor(logging.DEBUG)
+        self._handled_before = Counter(self.handled)
+
+    def _beats(self, running: Iterable[int]) -> list[Steps[Any]]:
+        """What tells every queue of this worker, of whose handlers so many run: their places."""
+        counts = Counter(running)
+        host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
+        return [
+            steps_of(
+                commands.beat(
+                    self._run_id, self.name, host, pid, counts[place], self.concurrency, age
+                )
+            )
+            for place, commands in enumerate(self._commands)
+        ]
+
+    def _leaving(self) -> list[Steps[Any]]:
+        """What tells every queue that this worker has ended."""
+        return [steps_of(commands.leave(self._run_id)) for commands in self._commands]
+
+    @property
+    def _commands(self) -> list[Commands[Any]]:
+        return [queue._commands for queue in self.queues]
+
+    def _markers(self) -> list[str]:
+        """What is blocked on: of each queue the markers of all its partitions."""
+        return [marker for commands in self._commands for marker in commands.markers]
+
+    def _of_each(self, watches: Sequence[Watch]) -> list[list[Watch]]:
+        """The watches of each queue, out of those of all or of none."""
+        rest = iter(watches)
+        if not watches:
+            return [[] for _ in self.queues]
+        return [list(islice(rest, len(commands.markers))) for commands in self._commands]
+
+    def _owed(self, watches: Sequence[Sequence[Watch]]) -> list[Marker]:
+        """What is to be handed on by who goes, having watched so much of each queue."""
+        owed: list[Marker] = []
+        if any(watches):
+            first = 0
+            for each, commands in zip(watches, self._commands, strict=True):
+                owed += (Marker(first + number, moment) for number, moment in watched(each))
+                first += len(commands.markers)
+        return owed
+
+    def _unseen(self) -> list[Q]:
+        """The queues that this worker has not seen yet, and which may have partitions."""
+        return [queue for queue in self.queues if queue._settings is None]
+
+    def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
+        """Keep alive what a pop has brought; so the server is there."""
+        self._pause = 0.0
+        self._served.add(place)
+        return [Taken(place, self._lease(place, task)) for task in tasks]
+
+    def _lease(self, place: int, task: Task[Any]) -> Lease:
+        queue = self.queues[place]
+        return queue._leases.hold(task, self.visibility or queue.default_visibility)
+
+    def _wait_longer(self, error: RedisError, place: int | None = None) -> float:
+        """The server is away, or forbids it: how long to wait before the next attempt.
+
+        Args:
+            error: What it says.
+            place: The queue of which a pop was asked for, if one was.
+
+        Raises:
+            RedisError: It forbids it, and either never did allow a pop of this queue, or the run is
+                to end by itself, which it could not.
+        """
+        self._pause = longer_pause(self._pause)
+        if forbidden(error):
+            if self._until_empty or (place is not None and place not in self._served):
+                raise error
+            if time.monotonic() < self._complained + COMPLAINT_SECONDS:
+                return self._pause
+            self._complained = time.monotonic()
+        log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
+        return self._pause
+
+    def _context(self, place: int, lease: Lease) -> Context[Q]:
+        context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)
+        lease.lost = context._lose
+        if not lease.alive:  # lost just before somebody was there to be told
+            context._lose()
+        return context
+
+    def _tell(self, hook: Callable[..., Any] | None, *what: Any) -> Any:
+        """Call a hook, if there is one; its answer, which an async one is to be awaited for."""
+        try:
+            return hook(*what) if hook else None
+        except BaseException:
+            log.exception("%s: a hook failed", self.name)
+
+    def _hooks_at_end(
+        self, context: Context[Q], error: BaseException | None
+    ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
+        """The hooks to call when a handler has ended, and with what."""
+        if error is not None and not isinstance(error, NO_FAILURE):
+            yield self._on_error, (context, error)
+        yield self._after, (context, error)
+
+    def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
+        """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
+        if isinstance(error, RateLimited | Release):
+            return  # not a failed attempt
+        log.warning(
+            "%s: task %s, attempt %d of %d: %s",
+            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            error_line(error),
+            exc_info=None if isinstance(error, Signal) else error,
+        )
+
+    def _say_ended(
+        self, place: int, task: Task[Any], error: BaseException | None, began: float
+    ) -> None:
+        """Log that a handler has ended, and how."""
+        log.debug(
+            "%s: task %s, attempt %d of %d: %s in %.3f s",
+            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(type(error).__name__ if error else "done", time.monotonic() - began),
+        )
+
+    def _sum_up(self) -> None:
+        """Log what the run has done."""
+        ways = self.handled - self._handled_before
+        log.info(
+            "%s: handled %d in %.1f s%s; gave back %d",
+            *(self.name, ways.total(), time.monotonic() - self._began),
+            "".join(f", {count} {how}" for how, count in ways.most_common()).replace(",", ":", 1),
+            self.given_back,
+        )
+
+    # Ending deliveries: their leases are extended until that is answered
+
+    def _claim(self, done: Done) -> bool:
+        """Whether it is for this caller to end a delivery, whose work has ended."""
+        leases = self.queues[done.place]._leases
+        if isinstance(done.error, RateLimited):  # an extension on the way would undo it
+            return leases.let_go(done.task)
+        return leases.ending(done.task)
+
+    def _settling(self, done: Sequence[Done]) -> list[Settling]:
+        """What is to be sent for what is done."""
+        for each in done:
+            if isinstance(each.error, RateLimited):
+                self.queues[each.place]._leases.let_go(each.task)
+        return settling(done, self._commands)
+
+    def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
+        """What is to be settled once more, by the answers."""
+        again = unsettled(self.name, asked, results)
+        waiting = {id(each.task) for each in again}
+        self._forget(each for some in asked for each in some.done if id(each.task) not in waiting)
+        for each in again:
+            if isinstance(each.error, RateLimited):
+                self._lease(each.place, each.task)
+        return again
+
+    def _forget(self, done: Iterable[Done]) -> None:
+        """Extend their leases no more."""
+        for each in done:
+            self.queues[each.place]._leases.ended(each.task)

@@ -1,0 +1,668 @@
+"""Worker: runs handlers in threads, and keeps the server informed in as few calls as it can.
+
+Every thread asks for its next task itself; the first to ask does so for all that are idle then, and
+what has been finished meanwhile travels along. So one thread makes one round trip a task, and busy
+threads share them. Only one idle thread waits at the server; the others wait for it.
+"""
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from dpq.model.errors import RateLimited, signal_of
+from dpq.model.validation import MAX_BATCH
+from dpq.operations.workers import BEAT_SECONDS
+from dpq.protocol.command import Steps, steps_of
+from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.queue.base import QueueFace
+from dpq.queue.lease_renewal import Lease
+from dpq.queue.queue import DPQ
+from dpq.transport.waiter import (
+    Waiter,
+    Watch,
+    asking,
+    longest_block,
+    looked,
+    sleep,
+    time_left,
+    watched,
+)
+from dpq.worker.base import (
+    LATEST_ACK_SECONDS,
+    LEAVE_SECONDS,
+    Context,
+    Taken,
+    WorkerFace,
+    check_result,
+    none_live,
+)
+from dpq.worker.outcomes import Done, GivenBack, Settling, shuts_something
+
+__all__ = ["Worker"]
+
+log = logging.getLogger(__name__)
+
+STOP_CHECK_SECONDS = 0.25  # how late an idle worker sees that it is to stop
+
+
+class _Ahead(NamedTuple):
+    """An exchange that was sent, and whose reply is not read yet.
+
+    Attributes:
+        place: The queue that was asked.
+        asked: How it settles what.
+        read: Waits for the results.
+        since: When it was sent, monotonic seconds.
+    """
+
+    place: int
+    asked: list[Settling]
+    read: Callable[[], list[Any]]
+    since: float
+
+
+class _Patient(Waiter):
+    """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
+
+    def _block_seconds(self, left: float) -> float:
+        # Not of a double, such as fakeredis, whose blocks end late, or whose reads end early.
+        return longest_block(self._nodes) if self._nodes.direct else super()._block_seconds(left)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it will be told: not after a marker, or a fault."""
+        return self._nodes.direct and all(block.until is not None for block in self._blocks)
+
+
+class _Run:
+    """A handler that runs: for which queue, since when (monotonic), and what it was told.
+
+    Attributes:
+        limit: Seconds that it may run, or None.
+        ended: The handler has ended, and its thread is about to say how.
+        overdue: Its attempt has failed meanwhile.
+    """
+
+    __slots__ = ("began", "context", "ended", "limit", "overdue", "place")
+
+    def __init__(self, place: int, began: float, limit: float | None) -> None:
+        self.place = place
+        self.began = began
+        self.limit = limit
+        self.context: Context[DPQ[Any]] | None = None
+        self.ended = False
+        self.overdue: BaseException | None = None
+
+
+class Worker(WorkerFace[DPQ[Any]]):
+    """Runs handlers of tasks in threads.
+
+    `run` goes on until `stop`, SIGTERM or SIGINT; `drain` until the queues are empty.
+    """
+
+    _waiter: _Patient
+    _blocking = True
+
+    def _prepare(self) -> None:
+        self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
+
+    @classmethod
+    def _kind(cls) -> type[QueueFace[Any]]:
+        return DPQ
+
+    def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
+        """Run handlers until `stop`.
+
+        At the first SIGTERM or SIGINT it pops no more, gives back what it has not begun, lets
+        handlers finish within `grace`, and then gives back, uncounted, what is left. A second
+        signal cuts the grace short. When the server goes away it tries again, ever more slowly;
+        also when its user may pop no more, which it says once a minute.
+
+        Args:
+            until_empty: End, too, when no live task is left in any of the queues: delayed ones are
+                waited for, and those that run elsewhere.
+            signals: Listen to SIGTERM and SIGINT, where this is the main thread.
+
+        Returns:
+            How many handlers have ended since the worker was made.
+
+        Raises:
+            ConnectionError: The server cannot be reached at the start.
+            AuthenticationError, ResponseError: The user of the client may not pop from a queue of
+                which it was not allowed a pop before; with `until_empty` at any time.
+            Exception: What no handler has raised: a setting that the queue contradicts, a fault of
+                DPQ itself.
+        """
+        self._begin(until_empty)
+        self._waiter = _Patient(self.queues[0]._link.nodes, self._markers())
+        threads = [
+            threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
+            for n in range(self.concurrency)
+        ]
+        self._minder = threading.Thread(target=self._guarded, args=(self._mind,), daemon=True)
+        if self.time_limit is not None or self.prefetch:
+            threads.append(self._minder)
+        beating = threading.Thread(target=self._beat, name="dpq-beat", daemon=True)
+        with self._signals() if signals else nullcontext():
+            try:
+                for thread in (beating, *threads):
+                    thread.start()
+                self._wait_to_be_told()
+            except BaseException:  # an interrupt, or no more threads: nothing goes on unseen
+                self._cut_short.set()
+                raise
+            finally:
+                try:
+                    self._leave(threads)
+                finally:  # also where a signal handler has broken that off
+                    self._leave(threads)
+                    if beating.is_alive():
+                        beating.join(LEAVE_SECONDS)
+        self._sum_up()
+        if self._fault:
+            raise self._fault
+        return self.handled.total()
+
+    def drain(self) -> int:
+        """Run until no live task is left in any of the queues: `run(until_empty=True)`."""
+        return self.run(until_empty=True)
+
+    def stop(self) -> None:
+        """Let `run` end, as after SIGTERM; for any thread, and for a signal handler.
+
+        When none goes on, the next one ends as soon as it has begun.
+        """
+        with self._lock:
+            if not self._on:
+                self._stop_early = True
+            elif self._stopping:
+                self._cut_short.set()
+            else:
+                self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            self._stopping = True
+            self._ended.set()
+            self._told.put(0)
+            self._news.set()
+            self._lock.notify_all()
+
+    # Beginning and ending
+
+    def _begin(self, until_empty: bool) -> None:
+        self._ended = threading.Event()
+        self._told: SimpleQueue[int] = SimpleQueue()  # a signal handler must not set what is waited
+        # for under a lock, as an Event is: it would wait for its own thread
+        self._gone = threading.Event()
+        self._cut_short = threading.Event()
+        self._leaving_by: threading.Thread | None = None
+        self._fault: BaseException | None = None
+        self._idle = 0  # threads that want a task
+        self._taken: deque[Taken] = deque()
+        self._done: list[Done] = []
+        self._running: dict[Lease, _Run] = {}
+        self._look = False  # somebody should ask the server
+        self._exchanging = False  # somebody does
+        self._pausing = False  # it was refused, and somebody waits before the next attempt
+        self._sleeping = False  # somebody waits for a wake-up
+        self._watches: list[Watch] = []
+        self._low_water = self.prefetch // 2
+        self._confirming = 0  # threads that settle what they have done
+        self._minded = False  # for the first task with a time limit of its own
+        self._ahead: deque[_Ahead] = deque()
+        self._plenty = False  # the last one that was read brought all that it might
+        self._dozing = False  # the minder has nothing to mind
+        self._news = threading.Event()
+        for queue in self.queues:
+            queue._require_open()
+            queue._ready()
+        with self._lock:
+            self._clock_on(until_empty)
+            if self._stopping:
+                self._end()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, _: FrameType | None) -> None:
+            self._told.put(number)
+            self.stop()
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _wait_to_be_told(self) -> None:
+        number = 0
+        while not self._ended.is_set():
+            with suppress(Empty):  # in steps: two signals at once do not wake a thread for sure
+                number = self._told.get(timeout=STOP_CHECK_SECONDS)
+        if number:
+            log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._fault = self._fault or error  # `run` raises it
+            self._end()
+
+    def _leave(self, threads: list[threading.Thread]) -> None:
+        """Let a thread do `_finish`, since no signal handler can break that off half way.
+
+        Raises:
+            BaseException: What a signal handler of the program has raised meanwhile; the grace ends
+                then.
+        """
+        self._end()
+        if self._leaving_by is None:
+            self._leaving_by = threading.Thread(
+                target=self._finish_and_go, args=(threads,), name="dpq-end", daemon=True
+            )
+            try:
+                self._leaving_by.start()
+            except RuntimeError:  # no more threads
+                self._finish_and_go(threads)
+        interrupted: BaseException | None = None
+        while self._leaving_by.is_alive():
+            try:
+                self._leaving_by.join(STOP_CHECK_SECONDS)
+            except BaseException as error:
+                interrupted = error
+                self._cut_short.set()
+        if interrupted:
+            raise interrupted
+
+    def _finish_and_go(self, threads: list[threading.Thread]) -> None:
+        try:
+            self._guarded(lambda: self._finish(threads))
+        finally:
+            self._gone.set()
+
+    def _finish(self, threads: list[threading.Thread]) -> None:
+        """Wait for the handlers that run, then give back what is left."""
+        with self._lock:
+            while self._exchanging or self._idle:
+                self._lock.wait(STOP_CHECK_SECONDS / 5)
+            while self._ahead:
+                self._exchange()
+            unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
+            self._taken.clear()
+            self._done += filter(self._claim, unbegun)
+        self._flush()
+        give_up = time.monotonic() + self.grace
+        for thread in (*threads, *([self._minder] if self._minded else [])):
+            while thread.is_alive() and time.monotonic() < give_up and not self._cut_short.is_set():
+                thread.join(STOP_CHECK_SECONDS / 5)
+                self._end_overdue()
+                self._flush()
+        with self._lock:
+            running = list(self._running.items())
+            unfinished = [Done(run.place, lease.task, GivenBack()) for lease, run in running]
+            left = list(filter(self._claim, unfinished))
+            self._done += left
+            while any(run.ended for run in list(self._running.values())):
+                self._lock.wait(STOP_CHECK_SECONDS / 50)  # its last word is on the way
+            self._lock.wait_for(lambda: not self._confirming, CONFIRM_SECONDS + LEAVE_SECONDS)
+            self._on = False
+        self.given_back = len(left)
+        if left:
+            log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
+        self._flush()
+        self._forget(self._done)
+        self._waiter.withdraw(watched(self._watches))
+        self._waiter.close()
+
+    # One thread
+
+    def _slot(self) -> None:
+        ended = self._ended  # of this run: its handler may outlive it
+        while not ended.is_set() and (taken := self._next()):
+            if taken.lease.alive:  # it may have been lost while it waited to begin
+                self._handle(taken)
+
+    def _handle(self, taken: Taken) -> None:
+        place, lease = taken
+        task = lease.task
+        error: BaseException | None = None
+        running = self._running
+        run = running[lease] = _Run(place, time.monotonic(), task.time_limit or self.time_limit)
+        if self._dozing:
+            self._dozing = False
+            self._news.set()
+        try:
+            if run.limit is not None:
+                self._see_to_minding()
+            if self._hooked or run.limit is not None:
+                run.context = self._context(place, lease)
+                self._tell(self._before, run.context)
+            handler = self._find(task)
+            if handler.takes_context:
+                run.context = run.context or self._context(place, lease)
+                result = handler.call(task, run.context)
+            else:
+                result = handler.call(task)
+            if result is not None:
+                check_result(handler, result)
+        except BaseException as raised:  # it says how the task goes on
+            error = signal_of(raised)
+            self._report(place, task, error)
+        error = run.overdue or error
+        if run.context and self._hooked:
+            for hook, what in self._hooks_at_end(run.context, error):
+                self._tell(hook, *what)
+        run.ended = True
+        if self._tells_each:
+            self._say_ended(place, task, error, run.began)
+        ended = Done(place, task, error)
+        held = self._claim(ended)
+        with self._lock:
+            running.pop(lease, None)
+            self.handled["done" if error is None else type(error).__name__] += 1
+            if held:  # else the handler has settled it itself, or it is lost
+                self._done.append(ended)
+                if self._pausing:
+                    self._lock.notify_all()
+                if self.prefetch and isinstance(error, RateLimited):
+                    self._give_back_alike(ended)
+            done: list[Done] = []
+            if self._confirms:
+                done, self._done = self._done, done
+        if done:
+            self._settle_now(done)
+
+    def _give_back_alike(self, done: Done) -> None:
+        """What was fetched ahead under the limit that was hit goes back."""
+        while self._ahead and not self._exchanging:
+            self._exchange()
+        fetched, self._taken = self._taken, deque()
+        for taken in fetched:
+            back = Done(taken.place, taken.lease.task, GivenBack())
+            if not done.shuts(taken.place, back.task):
+                self._taken.append(taken)
+            elif self._claim(back):
+                self._done.append(back)
+
+    def _next(self) -> Taken | None:
+        """The next task to handle; None when it is time to end."""
+        with self._lock:
+            self._idle += 1
+            self._look = self._look or not self.prefetch  # what was done goes along
+            try:
+                while True:
+                    if self._stopping:
+                        return None
+                    if self._taken:
+                        if self._watches and self._idle == 1 and not self._exchanging:
+                            self._stop_watching()
+                            continue
+                        if len(self._taken) == self._low_water and not self._ahead:
+                            self._ask_ahead()
+                        return self._taken.popleft()
+                    self._look = self._look or not self._watches or bool(self._ahead)
+                    if self._look and not self._exchanging:
+                        self._exchange()
+                    elif self._watches and not (self._sleeping or self._exchanging):
+                        self._sleep()
+                    else:
+                        self._lock.wait()
+            finally:
+                self._idle -= 1
+
+    # At the server; the lock is held, and let go meanwhile
+
+    def _exchange(self) -> None:
+        """Settle what is done, and take tasks for all threads that are idle."""
+        ahead = self._ahead.popleft() if self._ahead else None
+        room = self._idle - self._sleeping + self.prefetch - len(self._taken)
+        if ahead is None:
+            done, self._done = self._done, []
+        elif self._plenty and not self._ahead and room >= 2 * self._low_water:
+            self._ask_ahead()  # so the server has something to do while a reply is read
+        self._look, self._exchanging = False, True
+        asleep = self._sleeping
+        taken: list[Taken] = []
+        self._lock.release()
+        try:
+            if ahead:
+                done, taken = [each for some in ahead.asked for each in some.done], []
+                done, taken = self._read(ahead)
+                self._plenty = len(taken) == self._low_water
+            elif self._confirms and done:
+                with suppress(RedisError):
+                    done = self._settle(done)
+                done += self._ask([], room, asleep, taken)
+            else:
+                done = self._ask(done, room, asleep, taken)
+        finally:
+            self._lock.acquire()
+            self._exchanging = False
+            self._done += done
+            self._taken.extend(taken)
+            if taken and len(taken) < self._idle and not asleep:
+                self._look = True  # somebody who got none is to wait for more
+            self._lock.notify_all()
+
+    def _ask_ahead(self) -> None:
+        """Send the next exchange while there are tasks to begin; its reply is read later."""
+        if self._stopping or shuts_something(self._done):
+            return
+        done: list[Done] = []
+        if not self._confirms:
+            done, self._done = self._done, done
+        place = self._turns.next()[0]
+        asked = self._settling(done)
+        pop = self._commands[place].pop(self._low_water, self.visibility)
+        read = self.queues[0]._begin_all([*(each.operation for each in asked), pop])
+        self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
+
+    def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
+        *settled, batch = ahead.read()
+        return self._unsettled(ahead.asked, settled), self._brought(ahead.place, batch)
+
+    def _brought(self, place: int, batch: Any) -> list[Taken]:
+        """What a pop has brought, kept alive; nothing while the server is away."""
+        if isinstance(batch, RedisError):
+            self._wait_out(batch, place)
+            return []
+        if isinstance(batch, Exception):
+            raise batch
+        self._turns.asked(place, len(batch.tasks))
+        if batch.failed:
+            self.queues[place]._say_refused(batch)
+            self._look = True  # there may be more
+        return self._hold(place, batch.tasks)
+
+    def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
+        """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
+        if not asleep and (unseen := self._unseen()):
+            try:
+                self._look_for_partitions(unseen)
+            except RedisError as error:
+                done = self._settle(done)
+                self._wait_out(error)
+                return done
+        if shuts_something(done):
+            done = self._settle(done)
+        watches = self._of_each(self._watches)
+        for place in self._turns.next():
+            mine = asking(watches[place]) if watches[place] else "-"
+            pop = self.queues[place]._commands.pop(
+                min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
+            )
+            asked = self._settling(done)
+            operations = [*(each.operation for each in asked), pop]
+            *settled, batch = self.queues[0]._drive_all(operations)
+            done = self._unsettled(asked, settled)
+            taken += self._brought(place, batch)
+            if isinstance(batch, RedisError):
+                return done
+            watches[place] = looked(batch, watches[place])
+            if len(taken) >= room:
+                break
+        if not taken and self._until_empty and self._all_gone():
+            self._end()
+        elif asleep:
+            pass  # who sleeps watches
+        elif taken:
+            owed = self._owed(watches)
+            if self._watches or owed:
+                self._waiter.withdraw(owed)
+                self._watches = []
+        else:
+            self._watches = [watch for each in watches for watch in each]
+        return done
+
+    def _look_for_partitions(self, unseen: Sequence[DPQ[Any]]) -> None:
+        """Block on all markers of queues that were not there before."""
+        for queue in unseen:
+            queue._ready()
+        markers = self._markers()
+        if len(markers) != len(self._waiter.markers):
+            self._waiter.withdraw(watched(self._watches))
+            self._waiter.close()
+            self._waiter, self._watches = _Patient(self.queues[0]._link.nodes, markers), []
+
+    def _stop_watching(self) -> None:
+        """Every thread has work: what would wake one is for others."""
+        watches, self._watches = self._watches, []
+        self._exchanging = True
+        self._lock.release()
+        try:
+            self._waiter.withdraw(watched(watches))
+        finally:
+            self._lock.acquire()
+            self._exchanging = False
+            self._lock.notify_all()
+
+    def _all_gone(self) -> bool:
+        counts = [steps_of(commands.stats()) for commands in self._commands]
+        return none_live(self.queues[0]._drive_all(counts))
+
+    def _wait_out(self, error: RedisError, place: int | None = None) -> None:
+        pause = self._wait_longer(error, place)
+        self._look = True
+        until = time.monotonic() + pause
+        settles = True
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            if self._done and settles:  # what has ended meanwhile does not wait
+                settles = self._flush()
+                continue
+            with self._lock:
+                self._pausing = True
+                if not (self._stopping or (self._done and settles)):
+                    self._lock.wait(left)
+                self._pausing = False
+
+    def _sleep(self) -> None:
+        """Wait for a wake-up, for a while."""
+        self._sleeping = True
+        self._lock.release()
+        try:
+            sleep(self._waiter, self._watches, time.monotonic() + STOP_CHECK_SECONDS)
+            due = not self._waiter.waiting or time_left(self._watches, math.inf) <= 0
+        finally:
+            self._lock.acquire()
+            self._sleeping = False
+        self._look = self._look or due
+
+    def _flush(self) -> bool:
+        """Settle what is done, without asking for more; False when that is to be done once more."""
+        with self._lock:
+            done, self._done = self._done, []
+        return not done or self._settle_now(done)
+
+    def _settle_now(self, done: list[Done]) -> bool:
+        with self._lock:
+            self._confirming += 1
+        try:
+            with suppress(RedisError):  # then it is to be settled once more, all of it
+                done = self._settle(done)
+        finally:
+            with self._lock:
+                self._confirming -= 1
+                self._done += done
+                self._lock.notify_all()
+        return not done
+
+    def _settle(self, done: list[Done]) -> list[Done]:
+        """What is to be settled once more."""
+        asked = self._settling(done)
+        results = self.queues[0]._drive_all([each.operation for each in asked])
+        return self._unsettled(asked, results)
+
+    # Telling the queues who works on them
+
+    def _beat(self) -> None:
+        """Tell at the beginning, every 10 s and at the end, however busy the handlers are."""
+        while not self._gone.is_set():
+            self._say(self._beats(run.place for run in list(self._running.values())))
+            self._gone.wait(BEAT_SECONDS)
+        self._say(self._leaving())
+
+    def _say(self, operations: Sequence[Steps[Any]]) -> None:
+        try:
+            self.queues[0]._drive_all(operations)
+            if self._on_beat:
+                self._on_beat()
+        except Exception:  # a worker that cannot tell of itself works on
+            log.debug("%s: cannot tell of itself", self.name, exc_info=True)
+
+    # Minding: what must not wait until a thread is idle
+
+    def _mind(self) -> None:
+        while not self._ended.is_set():
+            with self._lock:
+                self._dozing = not (self._running or self._done)
+                self._news.clear()
+            if self._dozing:
+                self._news.wait(STOP_CHECK_SECONDS)
+                continue
+            self._ended.wait(LATEST_ACK_SECONDS)
+            self._end_overdue()
+            with self._lock:
+                late = self._ahead and self._ahead[0].since < time.monotonic() - LATEST_ACK_SECONDS
+                if late and not self._exchanging:
+                    self._exchange()
+            self._flush()
+            with self._lock:
+                if self._until_empty and not (self._running or self._done):
+                    self._look = True  # those who wait for a task may wait for none
+                    self._lock.notify_all()
+
+    def _see_to_minding(self) -> None:
+        """Begin to mind, if the worker has no time limit and one of its tasks has."""
+        with self._lock:
+            if self.time_limit is None and not self.prefetch and not self._minded:
+                self._minded = True
+                self._minder.start()
+
+    def _end_overdue(self) -> None:
+        now = time.monotonic()
+        for lease, run in list(self._running.items()):
+            if (limit := run.limit) is not None and run.began + limit <= now:
+                done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
+                if self._claim(done):
+                    log.warning("%s: %s %s", self.name, lease.task.id, done.error)
+                    run.overdue = done.error
+                    if run.context:
+                        run.context._lose()
+                    with self._lock:
+                        self._done.append(done)
