@@ -1410,8 +1410,6 @@ UNSETTLED = [
         "            again += done\n",
         "            pass\n",
         f"{CONTRACT}worker_refused.py",
-        f"{CONTRACT}worker_ends.py",
-        f"{DAEMON}worker_faults.py",
     ),
     _lua(
         "the key of a task that is cancelled stays",
