@@ -318,15 +318,15 @@ def test_one_that_gives_up_hands_on_its_moment(
     """When the one that watches the moment leaves by its timeout, another watches it."""
     q.set_limit(1, 3 * SOON, group=scope)
     fill(q, 2)
-    assert q.pop().task is not None
     opens_at = server_seconds(redis) + 3 * SOON
+    assert q.pop().task is not None
     watcher = waits(SOON)
     wait_for_waiters(redis, 1)
     other = waits()
     if watcher.result(PATIENCE).task is None:
         assert the_task(other).payload == 1
     else:  # on a busy machine it had begun so late that the moment came before its timeout
-        assert server_seconds(redis) >= opens_at - SOON
+        assert server_seconds(redis) >= opens_at
         q.push("one more", group="g")
         assert the_task(other).payload == "one more"
 
