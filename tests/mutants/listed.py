@@ -847,9 +847,23 @@ SCHEDULER = [
     _py(
         "a master that is away stops the queues of the others",
         "scheduler",
-        "if fault and not done:",
-        "if fault:",
-        f"{DAEMON}scheduler.py",
+        "if not answered and (fault := fault or away):",
+        "if fault := fault or away:",
+        f"{DAEMON}scheduler.py::test_a_master_that_is_away_hinders_no_queue_elsewhere",
+    ),
+    _py(
+        "a master that is away is the whole cluster",
+        "scheduler",
+        "(not clustered or self._away.issuperset(self._queues))",
+        "True",
+        f"{DAEMON}scheduler.py::test_a_master_that_is_away_is_not_the_server",
+    ),
+    _py(
+        "a server is back that nobody has asked",
+        "scheduler",
+        "if self._round() and pause:",
+        "if (self._round() or True) and pause:",
+        f"{DAEMON}scheduler.py::test_reconnects",
     ),
     _py(
         "names that are new are not seen",
