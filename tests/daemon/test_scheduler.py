@@ -208,6 +208,33 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         assert "divided: out of reach" in caplog.text
 
 
+def test_a_master_that_is_away_is_not_the_server(
+    double: FakeRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that meets one master of a cluster, which is away, ends nothing and shows no return;
+    one that meets the only server, or the last that was there, fails."""
+    scheduler = Scheduler(double, ["here", "there"])
+    scheduler.run_once()
+    away = Away(scheduler._link, "there")
+    monkeypatch.setattr(scheduler, "_listen", lambda: None)
+
+    def step(name: str) -> bool:
+        for each in ("here", "there"):
+            scheduler._moments.set(each, 0.0 if each == name else float("inf"))
+        return scheduler._round()
+
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("there")
+    nodes = scheduler._link.nodes
+    node = nodes.of("any")
+    monkeypatch.setattr(nodes, "of", lambda _: node)
+    monkeypatch.setattr(nodes, "clustered", True)
+    assert (step("there"), step("here"), step("there")) == (False, True, False)
+    away.tags.append("{here}")
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("here")
+
+
 def test_no_master_at_all(double: FakeRedis) -> None:
     """When nobody can be reached the round fails."""
     scheduler = Scheduler(double, ["a", "b"])
@@ -455,8 +482,10 @@ def test_trouble_is_told_once(
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
-def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
-    """A daemon whose server goes away waits with backoff, and goes on when it is back."""
+@pytest.mark.parametrize("known", [False, True])
+def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
+    """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
+    queue that is not due meanwhile, too, it does not say so before."""
     first = Server.start()
     path = first.url.removeprefix("unix://")
     arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
@@ -464,8 +493,11 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = Scheduler(redis)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        if known:
+            DPQ(redis, "before").push(1, delay=60)
+            wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: caplog.text.count("again in") > 1, lambda: caplog.text)
+        wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
         assert "the server is back" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
