@@ -14,6 +14,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -210,10 +211,27 @@ def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
     assert (second.priority, second.group, second.key, second.cost) == (3, "h", "k", 2)
 
 
+def test_a_push_names_the_moment_at_which_it_is_due(run: Run, q: DPQ) -> None:
+    """--at takes a moment with a time zone, for one task and for each line."""
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    there = at.astimezone(timezone(timedelta(hours=2)))
+    (one,) = run("push", "1", "--at", there.isoformat()).stdout.split()
+    line = json.dumps({"payload": 2, "at": at.isoformat().replace("+00:00", "Z")})
+    (two,) = run("push", "--full", lines=line).stdout.split()
+    delayed = key_of(q.queue_name, "delayed")
+    for task_id, payload in ((one, 1), (two, 2)):
+        late = q.redis.zscore(delayed, task_id) / 1000 - at.timestamp()
+        assert (0 <= late < 600, q.get(task_id).payload) == (True, payload), late
+    for wrong in ("tomorrow", "2026-12-24T18:00"):
+        refused = run("push", "1", "--at", wrong, code=2)
+        assert "no moment with a time zone" in told(refused)
+
+
 @pytest.mark.parametrize(
     ("words", "bad", "reason"),
     [
         ((), "{", "line 3"),
+        (("--full",), '{"payload": 1, "at": 5}', "line 3: at: 5 is no moment"),
         ((), "NaN1", "line 3"),
         (("--full",), '{"payload": 1, "prio": 2}', "line 3: prio"),
         (("--full",), '{"priority": 2}', "line 3: payload"),
