@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import typer
+from hypothesis import settings
 from redis import Redis
 from rich.console import Console
 from rich.text import Text
@@ -1155,6 +1156,9 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
     assert json.loads(out)["id"] == pushed
 
 
+@pytest.mark.skipif(
+    settings.get_current_profile_name() != "soak", reason="make test-all; test_examples.py runs it"
+)
 def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
     """`dpq demo` runs the crawler: without a terminal in lines, and with a picture if wanted."""
     png = tmp_path / "demo.png"

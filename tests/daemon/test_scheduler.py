@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from hypothesis import settings
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -30,6 +31,8 @@ from dpq.queue import NAMES_A_CALL
 from dpq.server import Server
 
 ROOT = Path(__file__).parents[2]
+
+SOAK = settings.get_current_profile_name() == "soak"
 
 
 @pytest.fixture
@@ -484,8 +487,14 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
             Path(path).parent.rmdir()
 
 
-@pytest.mark.parametrize("command", [["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(COMMAND, signal.SIGTERM), (PROGRAM, signal.SIGINT)]
+    + SOAK * [(COMMAND, signal.SIGINT), (PROGRAM, signal.SIGTERM)],
+)
 def test_as_a_process(
     server: Server, live: DPQ, queue_name: str, command: list[str], number: signal.Signals
 ) -> None:
