@@ -25,7 +25,7 @@ from redis import asyncio as aio
 from redis._parsers import _RESP2Parser
 from support import address_of
 
-from dpq import DPQ, AsyncDPQ
+from dpq import DPQ, AsyncDPQ, _wait
 
 MOST_LINES = 20_000  # no call has so many: a guard against a test that never ends
 
@@ -148,6 +148,12 @@ PARSERS = "redis/_parsers/"
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was interrupted while it watched for a moment wakes nobody: the next looks by itself."""
+    monkeypatch.setattr(_wait, "RECHECK_SECONDS", 0.5)
 
 
 def opened(kind: str, redis: Redis, name: str) -> DPQ[Any]:
