@@ -25,6 +25,7 @@ With `--url URL` (`make test URL=...`) the tests that ask a server ask that one 
 others are left out; see given_server.py.
 """
 
+import gc
 import inspect
 import os
 import re
@@ -49,7 +50,8 @@ MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
     *("test_repair", "test_check", "test_delay_group", "test_recurring"),
 }
-"""Not on fakeredis, which compiles a script at each call: it would take minutes."""
+"""Not on fakeredis, which compiles a script at each call: it would take minutes. Single tests have
+the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
@@ -59,6 +61,14 @@ SHELLS = {
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
 and on fakeredis."""
+
+
+LONG = (
+    *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
+    *("test_limits_exact", "test_cli_worker", "test_planted_faults"),
+)
+"""Begun first, in this order: what is long and begins last, one process runs alone while the others
+are idle."""
 
 
 EVERY_SERVER = {"test_full_memory"}
@@ -103,6 +113,9 @@ GIVEN = pytest.StashKey[Given | None]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
+    config.addinivalue_line(
+        "markers", "many_calls: not on fakeredis, except in the soak's settings"
+    )
     if name := config.getoption("--server"):
         os.environ["DPQ_REDIS_SERVER"] = str(SERVERS[name].path)  # what starts servers takes it
         for other in SERVERS.keys() - {name}:
@@ -152,6 +165,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
+        if settings.get_current_profile_name() != "soak":
+            wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")
         if given := metafunc.config.stash[GIVEN]:
             engines, wanted = [given.label], None
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
@@ -160,18 +175,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure coverage on one engine only: the others run the same Python again, at half speed."""
+    """Order the tests, and measure coverage on one engine only.
+
+    The others run the same Python again, at half speed.
+    """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
         return
+    turns = {stem: turn for turn, stem in enumerate(LONG)}
+    items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
     for item in items:
         call = getattr(item, "callspec", None)
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
