@@ -12,8 +12,8 @@
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
 Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as well (id
-`fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so in
-the soak's settings only.
+`fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so
+in the soak's settings only.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
