@@ -176,15 +176,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order the tests, and measure coverage on one engine only.
+    """Order the tests, leave out what two others say, and measure coverage on one engine only.
 
-    The others run the same Python again, at half speed.
+    uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
+    ask both. Other engines than the measured one run the same Python again, at half speed.
     """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
         return
+    if settings.get_current_profile_name() != "soak":
+        twice = [item for item in items if {"uvloop", "fakeredis"} <= _parts(item)]
+        items[:] = [item for item in items if item not in twice]
+        config.hook.pytest_deselected(items=twice)
     turns = {stem: turn for turn, stem in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
@@ -193,6 +198,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def _parts(item: pytest.Item) -> set[str]:
+    """Of the id of a test."""
+    call = getattr(item, "callspec", None)
+    return set(call._idlist) if call else set()
 
 
 def pytest_collection_finish() -> None:
