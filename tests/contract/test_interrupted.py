@@ -267,9 +267,9 @@ async def lease_async(q: AsyncDPQ[Any], made: Any) -> bool:
 
 ASYNC_VERBS: dict[str, tuple[Callable[[Any], Awaitable[Any]], Callable[..., Any], int]] = {
     "push": (pushed_async, two_at_once, 29),
-    "pop": (pushed_async, pop_async, 7),
+    "pop": (pushed_async, pop_async, 13),
     "a waiting pop": (delayed_async, lambda q, made: pop_async(q, made, 20), 17),
-    "ack": (popped_async, lambda q, task: q.ack(task), 7),
+    "ack": (popped_async, lambda q, task: q.ack(task), 13),
     "lease": (pushed_async, lease_async, 17),
 }
 
