@@ -26,6 +26,7 @@ from redis._parsers import _RESP2Parser
 from support import address_of
 
 from dpq import DPQ, AsyncDPQ
+from dpq.transport import waiter
 
 MOST_LINES = 20_000  # no call has so many: a guard against a test that never ends
 
@@ -150,6 +151,12 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was interrupted while it watched for a moment wakes nobody: the next looks by itself."""
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 0.5)
+
+
 def opened(kind: str, redis: Redis, name: str) -> DPQ[Any]:
     if kind == "from_url":
         address = address_of(redis)
@@ -261,9 +268,9 @@ async def lease_async(q: AsyncDPQ[Any], made: Any) -> bool:
 
 ASYNC_VERBS: dict[str, tuple[Callable[[Any], Awaitable[Any]], Callable[..., Any], int]] = {
     "push": (pushed_async, two_at_once, 29),
-    "pop": (pushed_async, pop_async, 7),
+    "pop": (pushed_async, pop_async, 13),
     "a waiting pop": (delayed_async, lambda q, made: pop_async(q, made, 20), 17),
-    "ack": (popped_async, lambda q, task: q.ack(task), 7),
+    "ack": (popped_async, lambda q, task: q.ack(task), 13),
     "lease": (pushed_async, lease_async, 17),
 }
 

@@ -14,12 +14,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from hypothesis import settings
 from redis import Redis
 from rich.console import Console
 from rich.text import Text
@@ -354,13 +356,17 @@ def test_pop_of_nothing_ends_with_1(run: Run) -> None:
 
 
 @pytest.mark.parametrize("wait", [["--wait"], ["--wait", "20"], ["--wait", "-n", "1"]])
-def test_pop_waits_for_a_task(url: str, name: str, q: DPQ, wait: list[str]) -> None:
+def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
     """--wait waits for a task, with a number of seconds or without one."""
-    with start("pop", *wait, "--url", url, "--queue", name) as process:
+
+    def push() -> None:
         wait_for(lambda: blocked(q.redis), lambda: q.redis.client_list())
         q.push("late")
-        out, _ = process.communicate(timeout=PATIENCE_S)
-    assert json.loads(out)["payload"] == "late"
+
+    with ThreadPoolExecutor() as pool:
+        pushed = pool.submit(push)
+        assert one(run("pop", *wait))["payload"] == "late"
+        pushed.result()
 
 
 def blocked(redis: Redis) -> bool:
@@ -1085,12 +1091,12 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
 
 def test_the_help_is_enough_to_start() -> None:
     """Without arguments the help is shown, and its getting-started names the first commands."""
-    shown = program("--help").stdout
+    shown = CliRunner().invoke(app, ["--help"]).stdout
     for word in ("export DPQ_URL=embedded:", "dpq push", "dpq pop", "dpq ack ID TOKEN"):
         assert word in shown
     bare = program()
     assert "Getting started" in bare.stdout + bare.stderr
-    assert program("--version").stdout == f"dpq {dpq.__version__}\n"
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 
 
 def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
@@ -1173,6 +1179,9 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
     assert json.loads(out)["id"] == pushed
 
 
+@pytest.mark.skipif(
+    settings.get_current_profile_name() != "soak", reason="make test-all; test_examples.py runs it"
+)
 def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
     """`dpq demo` runs the crawler: without a terminal in lines, and with a picture if wanted."""
     png = tmp_path / "demo.png"

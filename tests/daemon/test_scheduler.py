@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from hypothesis import settings
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -31,6 +32,8 @@ from dpq.transport.cluster import Node
 from dpq.transport.connections import Link
 
 ROOT = Path(__file__).parents[2]
+
+SOAK = settings.get_current_profile_name() == "soak"
 
 
 @pytest.fixture
@@ -517,8 +520,14 @@ def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
             Path(path).parent.rmdir()
 
 
-@pytest.mark.parametrize("command", [["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(COMMAND, signal.SIGTERM), (PROGRAM, signal.SIGINT)]
+    + SOAK * [(COMMAND, signal.SIGINT), (PROGRAM, signal.SIGTERM)],
+)
 def test_as_a_process(
     server: Server, live: DPQ, queue_name: str, command: list[str], number: signal.Signals
 ) -> None:

@@ -131,6 +131,7 @@ def test_said_after_learned(q, clock):
     assert q.group("g").slack == 0
 
 
+@pytest.mark.many_calls
 def test_a_rate_is_learned_after_a_slack(q, clock):
     """A limit that learns its rate takes no slack for a rate at which it met a 429."""
     seen = []

@@ -222,6 +222,7 @@ def test_without_a_limit(q, clock, fill):
     assert learned(q) == 0
 
 
+@pytest.mark.many_calls
 def test_the_bound_holds_meanwhile(q, clock, fill):
     """Whatever is learned and forgotten: never more than the rate in any window."""
     q.set_limit(10, 1, group="g")
