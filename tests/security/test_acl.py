@@ -376,11 +376,14 @@ def test_a_blind_producer_reads_no_payload(server, login):
 
 @pytest.mark.parametrize("durability", ["async", "replica"])
 @pytest.mark.parametrize("shell", ["threads", "asyncio"])
-def test_scripts_that_the_server_has_forgotten(server, redis, login, shell, durability):
+def test_scripts_that_the_server_has_forgotten(
+    server, redis, login, shell, durability, monkeypatch
+):
     """Calls are refused with an error that says what to do, until somebody has loaded them.
 
     A user without EVAL runs no script of its own.
     """
+    monkeypatch.setattr("dpq.protocol.durability.CONFIRM_SECONDS", 0.05)  # nobody will answer
     stage = login("dpq-producer", "+wait")
     stage.owner().push(1)
     redis.script_flush()
