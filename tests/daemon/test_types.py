@@ -34,11 +34,7 @@ OF_REDIS = re.compile(
 )
 
 BEFORE = {
-    "README_0": "def process(payload: object) -> None: ...\n",
-    "README_1": (
-        "found: list[tuple[str, int, str]] = []\nurl = ''\n"
-        "def fetch(url: str) -> str: return url\ndef save(page: str) -> None: ...\n"
-    ),
+    "README_1": "def process(payload: object) -> None: ...\n",
     "durability": (
         "import logging\nimport dpq\nfrom dpq import DPQ\n"
         "log = logging.getLogger()\npayload = 1\norder_id = ''\n"
