@@ -27,6 +27,7 @@ from redis.connection import AbstractConnection
 from support import address_of
 
 from dpq import DPQ, AsyncDPQ
+from dpq.transport import waiter
 
 MOST_LINES = 20_000  # no call has so many: a guard against a test that never ends
 
@@ -149,6 +150,12 @@ PARSERS = "redis/_parsers/"
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who was interrupted while it watched for a moment wakes nobody: the next looks by itself."""
+    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 0.5)
 
 
 def opened(kind: str, redis: Redis, name: str) -> DPQ[Any]:
@@ -292,9 +299,9 @@ async def lease_async(q: AsyncDPQ[Any], made: Any) -> bool:
 
 ASYNC_VERBS: dict[str, tuple[Callable[[Any], Awaitable[Any]], Callable[..., Any], int]] = {
     "push": (pushed_async, two_at_once, 29),
-    "pop": (pushed_async, pop_async, 7),
+    "pop": (pushed_async, pop_async, 13),
     "a waiting pop": (delayed_async, lambda q, made: pop_async(q, made, 20), 17),
-    "ack": (popped_async, lambda q, task: q.ack(task), 7),
+    "ack": (popped_async, lambda q, task: q.ack(task), 13),
     "lease": (pushed_async, lease_async, 17),
 }
 

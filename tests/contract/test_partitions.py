@@ -729,6 +729,7 @@ def test_holders(make: Make, clock: Clock) -> None:
 # Workers and daemons
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("ask", [1, 2])
 def test_a_worker_drains_all_partitions(make: Make, ask: int) -> None:

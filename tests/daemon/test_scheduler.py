@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from hypothesis import settings
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -31,6 +32,8 @@ from dpq.transport.cluster import Node
 from dpq.transport.connections import Link
 
 ROOT = Path(__file__).parents[2]
+
+SOAK = settings.get_current_profile_name() == "soak"
 
 
 @pytest.fixture
@@ -223,6 +226,33 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         other.push(1, delay=0.001)
         wait_for(lambda: scheduler.run_once() == 1, other.stats)
         assert "divided: out of reach" in caplog.text
+
+
+def test_a_master_that_is_away_is_not_the_server(
+    double: FakeRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that meets one master of a cluster, which is away, ends nothing and shows no return;
+    one that meets the only server, or the last that was there, fails."""
+    scheduler = Scheduler(double, ["here", "there"])
+    scheduler.run_once()
+    away = Away(scheduler._link, "there")
+    monkeypatch.setattr(scheduler, "_listen", lambda: None)
+
+    def step(name: str) -> bool:
+        for each in ("here", "there"):
+            scheduler._moments.set(each, 0.0 if each == name else float("inf"))
+        return scheduler._round()
+
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("there")
+    nodes = scheduler._link.nodes
+    node = nodes.of("any")
+    monkeypatch.setattr(nodes, "of", lambda _: node)
+    monkeypatch.setattr(nodes, "clustered", True)
+    assert (step("there"), step("here"), step("there")) == (False, True, False)
+    away.tags.append("{here}")
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("here")
 
 
 def test_no_master_at_all(double: FakeRedis) -> None:
@@ -472,8 +502,10 @@ def test_trouble_is_told_once(
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
-def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
-    """A daemon whose server goes away waits with backoff, and goes on when it is back."""
+@pytest.mark.parametrize("known", [False, True])
+def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
+    """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
+    queue that is not due meanwhile, too, it does not say so before."""
     first = Server.start()
     path = first.url.removeprefix("unix://")
     arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
@@ -481,8 +513,11 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = Scheduler(redis)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        if known:
+            DPQ(redis, "before").push(1, delay=60)
+            wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: caplog.text.count("again in") > 1, lambda: caplog.text)
+        wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
         assert "the server is back" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
@@ -502,8 +537,14 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
             Path(path).parent.rmdir()
 
 
-@pytest.mark.parametrize("command", [["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(COMMAND, signal.SIGTERM), (PROGRAM, signal.SIGINT)]
+    + SOAK * [(COMMAND, signal.SIGINT), (PROGRAM, signal.SIGTERM)],
+)
 def test_as_a_process(
     server: Server, live: DPQ, queue_name: str, command: list[str], number: signal.Signals
 ) -> None:

@@ -962,3 +962,42 @@ def test_without_limits_the_short_way(server, q, clock, probe):
         run_groups(q, clock, [f"{i}"])
     assert "gates" not in probe.stored()
     assert b"gated" not in probe.stored()["conf"]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_looser_limit_opens_when_it_says(q, clock, closed, looked):
+    """After a tighter limit the queue opens at the moment shown, whether somebody looks or not."""
+    q.set_limit(1, 10, 9, slack=0)
+    ids = q.push_many(Push(n) for n in range(30))
+    tasks = q.pop_many(9, visibility=10**6)
+    if closed:
+        q.rate_limited(tasks[0], 60, "queue")
+    q.set_limit(10, 10, slack=0)
+    if looked:
+        q.pop()
+    if closed:
+        q.resume()
+    [state] = q.limits()
+    opens_at = state.opens_at.timestamp()
+    assert opens_at <= clock() / 1000 + 12
+    while clock() / 1000 < opens_at:
+        [state] = q.limits()
+        assert state.opens_at.timestamp() == opens_at
+        assert f"for another {opens_at - clock() / 1000:.1f} s" in q.why(ids[-1])
+        clock.advance(1)
+    assert q.pop().task
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_look_takes_back_nothing(q, clock, looks):
+    """Under a limit with slack the next heavy task comes when it would, looked for or not."""
+    q.set_limit(10, 1, slack=0.25)
+    q.push_many(Push(n, cost=10) for n in range(2))
+    q.pop()
+    for _ in range(looks):
+        assert not q.pop().task
+    clock.advance(2.374)
+    assert not q.pop().task
+    clock.advance(0.001)
+    assert q.pop().task

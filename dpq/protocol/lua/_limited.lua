@@ -1,6 +1,6 @@
 -- _limited: the queue has no limit, but some groups may have one or be closed. Only when pop meets one of those it
 -- brings in what limits need, which costs it half as much again.
--- Wants: conf, limits, gates; succeed (_groups); limit, which sets the three anew.
+-- Wants: conf, limits, gates; noted, how many limits there are; succeed (_groups); limit, which sets the three anew.
 -- Sets judge(score, member, id, cost, group), crown(group) and settle_all(), see _judge_groups.
 local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
 
@@ -40,7 +40,7 @@ function settle_all() -- as _prune, of what is left of limits that were cleared
       redis.call('HDEL', gates, drawn[i])
     end
   end
-  if emptied > 0 and not ruled and redis.call('EXISTS', gates) == 0 then
+  if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
     redis.call('HDEL', conf, 'gated')
   end
 end

@@ -46,10 +46,12 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
   'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
-local rules, stored, format, limited = settings[4], settings[8], settings[9], settings[10]
+local rules, stored, format = settings[4], settings[8], settings[9]
+local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (_noted)
+  or settings[3] and string.match(settings[3], '^(q?%d+)=$')
 -- @include _known
 -- @include _same
-if not format and redis.call('EXISTS', meta) == 1 or limited and not rules and string.byte(limited) == 113 then
+if not format and redis.call('EXISTS', meta) == 1 or noted and not rules and string.byte(noted) == 113 then
   return { -9 } -- nobody knows what may run
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
@@ -83,7 +85,7 @@ end
 -- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2
-if limited and grouped and redis.call('HLEN', limits) < (tonumber(string.match(limited, '%d+') or 0) or 0) then
+if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 }
 end
 local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
@@ -106,7 +108,7 @@ if settings[4] or settings[5] then
 elseif grouped then
   -- @include _groups
   crown = succeed
-  if settings[3] or limited or there % 3 > 0 then
+  if settings[3] or noted or there % 3 > 0 then
     -- @include _limited
   end
 end

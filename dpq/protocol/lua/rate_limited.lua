@@ -95,7 +95,7 @@ if gate then
     stirred[''] = true
     redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
-    redis.call('HSET', conf, 'gated', '1')
+    -- @include _mark
     settle(gate.scope)
   end
 end

@@ -42,8 +42,6 @@ if walk == 'set' then
   local hash, name = limits, field
   if field == 'queue' then
     hash, name = conf, 'queue_rules'
-  else
-    redis.call('HSET', conf, 'gated', '1')
   end
   -- @include _noted
   local queue, count = limits_noted()
@@ -60,7 +58,14 @@ if walk == 'set' then
     redis.call('HSET', hash, name, rules)
     redis.pcall('HSET', stats, 'kept.' .. name, rules)
   end
-  note_limits(hash == conf and (rules ~= '' and 'q' or '') or queue, math.max(count, redis.call('HLEN', limits)))
+  queue = hash == conf and (rules ~= '' and 'q' or '') or queue
+  if not note_limits(queue, math.max(count, redis.call('HLEN', limits))) then
+    if redis.call('EXISTS', gates) == 1 then
+      -- @include _mark
+    else
+      redis.call('HDEL', conf, 'gated')
+    end
+  end
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
@@ -96,6 +101,8 @@ if walk == 'closed' and field == 'groups' then
 elseif walk == 'closed' then
   if field ~= 'queue' then
     settle(string.sub(field, 7))
+  else
+    gate_of('') -- what a tighter limit has granted is bounded from now on, not from whenever somebody looks
   end
   walk = 'done'
 end
