@@ -514,7 +514,8 @@ def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
         if known:
-            DPQ(redis, "before").push(1, delay=60)
+            with DPQ(redis, "before") as before:
+                before.push(1, delay=60)
             wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
         wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
@@ -526,15 +527,16 @@ def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
         )
         try:
             wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
-            queue = DPQ(redis, "after")
-            queue.push(1, delay=0.05)
-            wait_for(lambda: queue.stats().ready == 1, queue.stats)
+            with DPQ(redis, "after") as queue:
+                queue.push(1, delay=0.05)
+                wait_for(lambda: queue.stats().ready == 1, queue.stats)
         finally:
             scheduler.stop()
             again.terminate()
             again.wait(PATIENCE_S)
             Path(path).unlink(missing_ok=True)
             Path(path).parent.rmdir()
+    redis.close()
 
 
 COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
