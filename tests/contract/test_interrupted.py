@@ -19,10 +19,11 @@ from typing import Any
 import fakeredis
 import hypothesis
 import pytest
-from interrupts import WHERE, Interrupter, NetworkLimit, Stop, TimeLimit, Wrong, interrupter
+from interrupts import NUMBER, WHERE, Interrupter, NetworkLimit, Stop, TimeLimit, Wrong, interrupter
 from redis import Redis
 from redis import asyncio as aio
 from redis._parsers import _RESP2Parser
+from redis.connection import AbstractConnection
 from support import address_of
 
 from dpq import DPQ, AsyncDPQ
@@ -232,6 +233,36 @@ def test_an_interruption_spoils_nothing(
     q.redis.close()
 
 
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("error", [TimeLimit, Stop, Wrong])
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"fakeredis"}))
+def test_a_reply_under_way_is_for_no_other_call(
+    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch, kind: str, error: Any
+) -> None:
+    """After a call that is interrupted between its command and the reply, the next is answered."""
+    q = opened(kind, redis, queue_name)
+    q.push("a")
+    read = AbstractConnection.read_response
+    with interrupter(lambda: error("the caller's own")):
+        for call in (q.size, lambda: q.push("b"), lambda: q.pop(timeout=20)):
+            strikes = iter([NUMBER])
+
+            def struck(connection: Any, *args: Any, strikes: Any = strikes, **named: Any) -> Any:
+                for number in strikes:
+                    signal.raise_signal(number)
+                return read(connection, *args, **named)
+
+            monkeypatch.setattr(AbstractConnection, "read_response", struck)
+            with pytest.raises(error, match="the caller's own"):
+                call()
+            for text in (b"one", b"two"):
+                assert q.redis.echo(text) == text
+    assert q.check() == []
+    q.drop()
+    q.close()
+    q.redis.close()
+
+
 async def pushed_async(q: AsyncDPQ[Any]) -> dict[str, int]:
     await q.push(made := payload())
     return made
@@ -340,6 +371,45 @@ def test_an_interruption_in_the_loop_spoils_nothing(
             pytest.fail(f"not done after {MOST_LINES} lines")
     assert line > 50, "the call was never interrupted in its middle"
     run(end())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("error", [TimeLimit, Stop, Wrong])
+@pytest.mark.parametrize("kind", ["plain", "subclass", "one connection"])
+def test_a_reply_under_way_is_for_no_other_call_in_the_loop(
+    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch, kind: str, error: Any
+) -> None:
+    """The same for asyncio."""
+    client = (MineToo if kind == "subclass" else aio.Redis)(
+        **address_of(redis), single_connection_client=kind == "one connection"
+    )
+    q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
+    read = aio.connection.AbstractConnection.read_response
+    loop = asyncio.new_event_loop()
+
+    def run(work: Any) -> Any:
+        return loop.run_until_complete(asyncio.wait_for(work, PATIENCE))
+
+    run(q.push("a"))
+    strikes = iter([NUMBER])
+
+    async def struck(connection: Any, *args: Any, **named: Any) -> Any:
+        for number in strikes:
+            signal.raise_signal(number)
+        return await read(connection, *args, **named)
+
+    monkeypatch.setattr(aio.connection.AbstractConnection, "read_response", struck)
+    with interrupter(lambda: error("the caller's own")):
+        with pytest.raises(error, match="the caller's own"):
+            run(q.size())
+        for text in (b"one", b"two"):
+            assert run(client.echo(text)) == text
+    assert run(q.size()) == 1
+    run(q.drop())
+    run(q.close())
+    run(client.aclose())
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
 

@@ -108,6 +108,23 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> N
         other.close()
 
 
+def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
+    """One that is dropped costs nothing from then on, and is looked after when it begins anew."""
+    live.push(1)
+    other = DPQ(redis, queue_name + "-2")
+    other.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        for _ in range(2):
+            wait_for(lambda: len(scheduler._queues) == 2, live.stats)
+            other.drop()
+            wait_for(lambda: list(scheduler._queues) == [queue_name], live.stats)
+            other.push(1, delay=0.05)
+            wait_for(lambda: other.stats().ready == 1, other.stats)
+    other.drop()
+    other.close()
+
+
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
     """Three daemons on one queue move each task once."""
     for number in range(300):
@@ -497,7 +514,8 @@ def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
         if known:
-            DPQ(redis, "before").push(1, delay=60)
+            with DPQ(redis, "before") as before:
+                before.push(1, delay=60)
             wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
         wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
@@ -509,15 +527,16 @@ def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
         )
         try:
             wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
-            queue = DPQ(redis, "after")
-            queue.push(1, delay=0.05)
-            wait_for(lambda: queue.stats().ready == 1, queue.stats)
+            with DPQ(redis, "after") as queue:
+                queue.push(1, delay=0.05)
+                wait_for(lambda: queue.stats().ready == 1, queue.stats)
         finally:
             scheduler.stop()
             again.terminate()
             again.wait(PATIENCE_S)
             Path(path).unlink(missing_ok=True)
             Path(path).parent.rmdir()
+    redis.close()
 
 
 COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]

@@ -83,6 +83,19 @@ def test_a_fraction_of_a_millisecond_is_never_given_away(q, clock, fill):
         assert payloads(q) == [i]
 
 
+@pytest.mark.parametrize(("rate", "per"), [(50_000, 0.7), (100_000, 1), (900_000, 1.001)])
+def test_fractions_do_not_add_up(q, clock, rate, per):
+    """However short the time of a unit is, all units of a window take the whole of it."""
+    q.set_limit(rate, per)
+    q.push_many([Push("one"), Push("all", cost=rate), Push("last")])
+    assert payloads(q) == ["one"]
+    for payload in ("all", "last"):
+        clock.advance(per - 0.001)
+        assert payloads(q) == []
+        clock.advance(0.002 + rate / 4096 / 1000)  # a unit is rounded up to 1/4096 ms
+        assert payloads(q) == [payload]
+
+
 def test_a_rate_below_one(q, clock, fill):
     """Half a unit in a second is one in two seconds."""
     q.set_limit(0.5, 1)
@@ -882,6 +895,20 @@ def test_gates_of_groups_that_are_gone_do_not_pile_up(server, q, clock, probe, a
         if probe.redis.hlen(probe.key("gates")) <= 4:
             break
     assert probe.redis.hlen(probe.key("gates")) <= 4
+
+
+def test_pops_forget_what_cleared_limits_leave(server, q, clock, probe):
+    """Though no lease ends, and nothing is due, which would forget it as well."""
+    q.set_limit(10, 1, group="*")
+    q.push_many(Push(1, group=name) for name in "abcdefgh")
+    q.ack_many(q.pop_many(8, visibility=LONG))
+    q.clear_limit("*")
+    assert probe.redis.hlen(probe.key("gates")) == 8
+    for step in range(200):
+        q.push(1, group=f"{step}")
+        q.ack(q.pop(visibility=LONG).task)
+    assert "gates" not in probe.stored()
+    assert b"gated" not in probe.stored()["conf"]
 
 
 def test_promote_forgets_gates(server, q, clock, probe):
