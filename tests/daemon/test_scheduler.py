@@ -502,20 +502,24 @@ def test_trouble_is_told_once(
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
+@pytest.mark.parametrize("known", ["nothing", "a queue", "a named queue"])
+def test_reconnects(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, known: str
+) -> None:
     """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
     queue that is not due meanwhile, too, it does not say so before."""
+    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 0.3)
     first = Server.start()
     path = first.url.removeprefix("unix://")
     arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
     redis = Redis(unix_socket_path=path, retry=Retry(NoBackoff(), 0))
-    scheduler = Scheduler(redis)
+    with DPQ(redis, "before") as before:
+        if known != "nothing":
+            before.push(1, delay=60)
+    scheduler = Scheduler(redis, ["before", "after"] if known == "a named queue" else None)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
-        if known:
-            with DPQ(redis, "before") as before:
-                before.push(1, delay=60)
+        if known == "a queue":
             wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
         wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
