@@ -138,7 +138,7 @@ class Tasks:
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
         checker: QueueFace[None] = QueueFace(SimpleNamespace(execute_command=None), "defaults")
-        next(checker._commands.push_many([Push(None, **defaults)]))  # checks; nobody sends it
+        next(checker._operations.push_many([Push(None, **defaults)]))  # checks; nobody sends it
 
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
             named = label("name", getattr(function, "__name__", None) if name is None else name)

@@ -125,11 +125,11 @@ def longest(ways: dict[str, set[str]], name: str, above: tuple[str, ...] = ()) -
 
 
 def test_no_way_is_long_and_none_is_a_circle():
-    """From a worker down to what imports nothing a reader passes at most 14 modules."""
+    """From a worker down to what imports nothing a reader passes at most 12 modules."""
     ways = ways_down()
     assert all(longest(ways, name) for name in ways if room(name) not in ("cli", ""))
-    assert longest(ways, "worker.worker") <= 14
-    assert longest(ways, "worker.worker_async") <= 14
+    assert longest(ways, "worker.worker") <= 12
+    assert longest(ways, "worker.worker_async") <= 12
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.parent.name in WITHOUT_IO], ids=str)
@@ -370,7 +370,7 @@ def pushed_and_popped(q: DPQ) -> Task:
 
 def crew_of(q: DPQ) -> list[WorkerInfo]:
     """The workers of a queue that has one."""
-    q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
     return q.workers()
 
 
@@ -414,9 +414,12 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": crew_of(q),
-        "close": [q._run(q._commands.close(1)), q.resume()],  # of a partition
+        "close": [
+            q._session.run(q._operations.partitions[0].close, 1),
+            q.resume(),
+        ],  # of a partition
         "register": q.register(),
-        "absent": q._drive(Sieve().is_queue(q.queue_name)),
+        "absent": q._session.send(Sieve().is_queue(q.queue_name)),
     }
     q.push("loop", 99)
     with q.leases() as loop:
@@ -441,11 +444,11 @@ def test_every_key_is_declared(server, redis, q, clock):
     """What MONITOR sees a script touch is among the KEYS of that call, over every method of DPQ."""
     sent: list[tuple[str, int]] = []
 
-    def send(commands: Any, original: Any = q._link.begin) -> Any:
+    def send(commands: Any, original: Any = q._session.connections.begin) -> Any:
         sent.extend((command.script.name, len(command.args)) for command in commands)
         return original(commands)
 
-    q._link.begin = send  # type: ignore[method-assign]
+    q._session.connections.begin = send  # type: ignore[method-assign]
     named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)

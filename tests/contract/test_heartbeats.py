@@ -30,7 +30,7 @@ def pair(redis, queue_name) -> Iterator[list[DPQ]]:
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers tell of themselves all the time."""
     for module in ("worker", "worker_async"):
-        monkeypatch.setattr(f"dpq.{module}.BEAT_SECONDS", 0.02)
+        monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
 
 
 class Running:
@@ -42,7 +42,7 @@ class Running:
         self.worker: Worker | AsyncWorker
         if kind == "Worker":
             self.worker = Worker(pair, lambda task: self.go.wait(PATIENCE_S), **settings)
-            self._spy(self.worker.queues[0]._link, "begin")
+            self._spy(self.worker.queues[0]._session.connections, "begin")
             run: Callable[[], object] = self.worker.run
         else:
             run = lambda: asyncio.run(self._run_async(pair, server, settings))  # noqa: E731
@@ -58,7 +58,7 @@ class Running:
                 await asyncio.to_thread(self.go.wait, PATIENCE_S)
 
             worker = AsyncWorker(queues, handle, **settings)
-            self._spy(queues[0]._link, "call_all")
+            self._spy(queues[0]._session.connections, "call_all")
             self.worker = worker
             await worker.run()
             for queue in queues:
