@@ -33,8 +33,8 @@ LUA_FILES = sorted((PACKAGE / "protocol" / "lua").glob("*.lua"))
 ROOMS = [
     {"model"},
     {"protocol"},
-    {"operations", "server"},
-    {"transport"},
+    {"server"},
+    {"operations", "transport"},
     {"queue"},
     {"worker"},
     {"scheduler", "tasks", "testing"},

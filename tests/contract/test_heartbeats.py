@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Worker
+from dpq.operations.queue import QueueOperations
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -138,7 +139,8 @@ def test_a_server_that_does_not_hear_it_hurts_nobody(
         raise RedisConnectionError("away")
         yield
 
-    monkeypatch.setattr("dpq.worker.base.steps_of", lambda command: fail())
+    for verb in ("beat", "leave"):
+        monkeypatch.setattr(QueueOperations, verb, fail)
     pair[0].push(1)
     running = start()
     running.go.set()
