@@ -1,4 +1,4 @@
-"""What both shells have in common: a queue's arguments, checked once and readable after."""
+"""What both queue objects have in common: their arguments, checked once and readable after."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -169,14 +169,14 @@ class QueueFace(Generic[P]):
         self._start()
 
     def _start(self) -> None:
-        """What a shell sets up after its arguments are checked."""
+        """Set up what else the queue object needs, once its arguments are checked."""
 
     def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
         """What a pop hands out of the one task, or of none, that it has taken."""
         if not tasks:
             return Popped(None, cast("Any", None), cast("Any", None))
-        task, shell = tasks[0], cast("Any", self)
-        return Popped(task, partial(shell.ack, task), partial(shell.set_visibility, task))
+        task, queue = tasks[0], cast("Any", self)
+        return Popped(task, partial(queue.ack, task), partial(queue.set_visibility, task))
 
     def _readable(self, batch: Batch[P]) -> list[Task[P]]:
         """What a pop has brought.

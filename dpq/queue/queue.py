@@ -1,4 +1,4 @@
-"""DPQ, the blocking shell: sends what `Commands` builds, and waits.
+"""DPQ, the blocking queue: hands operations to its session, and waits.
 
 Data flows one way: caller -> queue -> command -> script -> reply. Nothing here decides about tasks.
 """

@@ -1,4 +1,4 @@
-"""AsyncDPQ, the asyncio shell: sends what `Commands` builds, and waits without holding the loop.
+"""AsyncDPQ, the asyncio queue: hands operations to its session, and waits without holding the loop.
 
 The same methods as `DPQ`, with the same arguments, results and errors; so the documentation stands
 there. Nothing here decides about tasks.
