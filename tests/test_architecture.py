@@ -97,6 +97,26 @@ def test_imports_point_to_the_rooms_below(path):
             assert own or not re.search(r"\._[a-z]", imported), f"{path}:{line}: {imported}"
 
 
+QUEUES = r"(.*\.)?(queue|queues\[.*\]|q)"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if room(module_name(path)) != "queue"],
+    ids=lambda path: module_name(path) or "dpq",
+)
+def test_of_a_queue_other_rooms_use_its_session_and_leases(path):
+    """Nothing else of a queue object that has a `_name` is used outside of its room."""
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and re.match("_[a-z]", node.attr)
+        and re.fullmatch(QUEUES, ast.unparse(node.value))
+    }
+    assert used <= {"_session", "_leases"}
+
+
 def test_few_modules_stand_outside_of_a_room():
     """A newcomer finds at most a dozen modules beside the rooms."""
     assert len(list(PACKAGE.glob("*.py"))) <= 12

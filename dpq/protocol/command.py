@@ -32,6 +32,9 @@ class Command(NamedTuple, Generic[T]):
     loose: bool = False
 
 
+Together = Generator[list[Command[Any]], list[Any], list[Any]]
+"""Operations that are run in step; see `together`."""
+
 _Request = Command[Any] | list[Command[Any]]
 
 
@@ -171,9 +174,7 @@ class Operation(Generic[T]):
         return reply
 
 
-def together(
-    operations: Sequence[Steps[Any]],
-) -> Generator[list[Command[Any]], list[Any], list[Any]]:
+def together(operations: Sequence[Steps[Any]]) -> Together:
     """Run operations in step: the commands of all that go on travel in one round trip.
 
     Yields commands and is sent their raw replies, or the errors that they met.

@@ -55,6 +55,7 @@ class QueueFace(Generic[P]):
 
     _opened: Any = None  # what from_url opened
     _leases: Leases
+    _session: Any  # of one kind or the other: all that other rooms use, beside the leases
 
     @overload
     def __init__(
@@ -186,14 +187,8 @@ class QueueFace(Generic[P]):
         """
         if batch.failed and not batch.tasks:
             raise batch.failed
-        self._say_refused(batch)
+        log_refused(self.queue_name, batch)
         return batch.tasks
-
-    def _say_refused(self, batch: Batch[P]) -> None:
-        """Log what is told to nobody else: the other tasks of a pop are handed out."""
-        if batch.failed:
-            what = error_line(batch.failed)
-            log.warning("%s: a validator failed, and so did the attempt: %s", self.queue_name, what)
 
     def _refusal(self) -> str:
         """Why this object sends nothing once it is closed.
@@ -292,6 +287,13 @@ class QueueFace(Generic[P]):
     def dead_max_age(self) -> float:
         """Seconds a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
+
+
+def log_refused(queue_name: str, batch: Batch[Any]) -> None:
+    """Log what is told to nobody else: the other tasks of a pop are handed out."""
+    if batch.failed:
+        what = error_line(batch.failed)
+        log.warning("%s: a validator failed, and so did the attempt: %s", queue_name, what)
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:

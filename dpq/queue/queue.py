@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Never, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import ResponseError
 
@@ -59,6 +59,7 @@ __all__ = ["DPQ", "known_queues"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = ParamSpec("A")
 
 
 class DPQ(QueueFace[P]):
@@ -407,9 +408,17 @@ class DPQ(QueueFace[P]):
     def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
         return self._session.send(self._operations.extend_many(leases))
 
-    def _end(self, verb: Callable[..., Steps[T]], task: Task[P], *args: Any) -> T:
+    def _end(
+        self,
+        verb: Callable[Concatenate[Task[P], A], Steps[T]],
+        task: Task[P],
+        *args: A.args,
+        **named: A.kwargs,
+    ) -> T:
         """Run what ends a delivery: once its arguments are checked, its lease is not extended."""
-        return self._session.run_after(partial(self._leases.let_go, task), verb, task, *args)
+        return self._session.run_after(
+            partial(self._leases.let_go, task), verb, task, *args, **named
+        )
 
     # Ending or going on with a delivery
 

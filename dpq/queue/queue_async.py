@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Never, Self, TypeVar, Unpack, overload
+from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
 from redis.exceptions import RedisError
 
@@ -54,6 +54,7 @@ __all__ = ["AsyncDPQ"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = ParamSpec("A")
 
 
 GIVE_BACK_SECONDS = 5.0
@@ -351,9 +352,17 @@ class AsyncDPQ(QueueFace[P]):
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
         return await self._session.send(self._operations.extend_many(leases))
 
-    async def _end(self, verb: Callable[..., Steps[T]], task: Task[P], *args: Any) -> T:
+    async def _end(
+        self,
+        verb: Callable[Concatenate[Task[P], A], Steps[T]],
+        task: Task[P],
+        *args: A.args,
+        **named: A.kwargs,
+    ) -> T:
         """Async `DPQ._end`."""
-        return await self._session.run_after(partial(self._leases.end, task), verb, task, *args)
+        return await self._session.run_after(
+            partial(self._leases.end, task), verb, task, *args, **named
+        )
 
     # Ending or going on with a delivery
 

@@ -8,6 +8,7 @@ and through nothing else. It knows how an operation is run, not what it does:
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -15,7 +16,7 @@ from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.errors import ConfigurationError
-from dpq.protocol.command import Command, Operation, Steps, together
+from dpq.protocol.command import Command, Operation, Steps, Together, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
 from dpq.transport.cluster import reachable, unspoiled
@@ -123,8 +124,16 @@ class Session(SessionBase):
         driver = together(operations)
         try:
             commands = next(driver)
+        except StopIteration as end:
+            results: list[Any] = end.value
+            return results
+        return self._rest(driver, self.connections.begin(commands))
+
+    def _rest(self, driver: Together, receive: Callable[[], list[Any]]) -> list[Any]:
+        """Run operations on to their ends, from the replies to what they have sent."""
+        try:
             while True:
-                commands = driver.send(self.connections.call_all(commands))
+                receive = self.connections.begin(driver.send(receive()))
         except StopIteration as end:
             results: list[Any] = end.value
             return results
@@ -216,18 +225,7 @@ class QueueSession(Session, Generic[Q]):
             results: list[Any] = end.value
             return lambda: results
         self.ready()
-        receive = self.connections.begin(commands)
-
-        def rest() -> list[Any]:
-            try:
-                commands = driver.send(receive())
-                while True:
-                    commands = driver.send(self.connections.call_all(commands))
-            except StopIteration as end:
-                results: list[Any] = end.value
-                return results
-
-        return rest
+        return partial(self._rest, driver, self.connections.begin(commands))
 
     def ready(self, *, create: bool = False) -> None:
         """Check the server, once; and agree with the queue on its settings, once it is there."""

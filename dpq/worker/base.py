@@ -420,7 +420,7 @@ class WorkerFace(Generic[Q]):
 
     @property
     def _operations(self) -> list[QueueOperations[Any]]:
-        return [queue._operations for queue in self.queues]
+        return [queue._session.operations for queue in self.queues]
 
     def _markers(self) -> list[str]:
         """What is blocked on: of each queue the markers of all its partitions."""
@@ -445,7 +445,7 @@ class WorkerFace(Generic[Q]):
 
     def _unseen(self) -> list[Q]:
         """The queues that this worker has not seen yet, and which may have partitions."""
-        return [queue for queue in self.queues if queue._operations.settings is None]
+        return [queue for queue in self.queues if queue._session.operations.settings is None]
 
     def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep alive what a pop has brought; so the server is there."""

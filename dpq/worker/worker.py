@@ -24,7 +24,7 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueFace, log_refused
 from dpq.queue.lease_renewal import Lease
 from dpq.queue.queue import DPQ
 from dpq.transport.waiter import (
@@ -486,7 +486,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             raise batch
         self._turns.asked(place, len(batch.tasks))
         if batch.failed:
-            self.queues[place]._say_refused(batch)
+            log_refused(self.queues[place].queue_name, batch)
             self._look = True  # there may be more
         return self._hold(place, batch.tasks)
 

@@ -24,7 +24,7 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueFace, log_refused
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.transport.waiter import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq.transport.waiter_async import AsyncWaiter, sleep
@@ -261,7 +261,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if isinstance(batch, Exception):
                 raise batch
             if batch.failed:
-                self.queues[place]._say_refused(batch)
+                log_refused(self.queues[place].queue_name, batch)
                 self._look = True  # there may be more
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
