@@ -18,7 +18,7 @@ def measure(bench: Bench) -> list[Result]:
 
     def by_link() -> None:
         for _ in range(CALLS):
-            link.call(command)
+            link.call_all((command,))
 
     def by_client() -> None:
         for _ in range(CALLS):

@@ -26,14 +26,17 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.model.backoff import longer_pause
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import queue_label
+from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
-from dpq.queue.queue import DPQ, forget_queues, seen, some_names
+from dpq.queue.base import operations_of
+from dpq.queue.queue import forget_queues, seen, some_names
 from dpq.queue.registry import Sieve, readable
 from dpq.transport.cluster import Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
-from dpq.transport.connections import Link, run_all
+from dpq.transport.connections import Link
 from dpq.transport.script_loading import load_scripts, scripts_there
+from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
 
 __all__ = ["Scheduler", "run_daemon"]
@@ -99,15 +102,14 @@ class Scheduler:
         self._redis = redis
         named = None if queue_names is None else [queue_label(name) for name in queue_names]
         self._named = None if named is None else tuple(dict.fromkeys(named))
-        self._queues: dict[str, DPQ[Any]] = {}
+        self._queues: dict[str, QueueOperations[Any]] = {}
         self._moments = _Moments()
-        self._link = _DaemonLink(redis, self._see_to_scripts)
+        self._session = Session(redis, _DaemonLink(redis, self._see_to_scripts))
         self._waiter: _Listener | None = None
-        self._names = _Names(redis, self._link)
+        self._names = _Names(redis, self._session)
         self._look_at = 0.0  # at the names and the scripts, monotonic seconds
         self._pace = _Pace()
         self._may_load = True
-        self._checked = False
         self._changed = False  # the list of names, since the walk over it has begun
         self._heard: tuple[Any, ...] = ()  # whose markers are listened to
         self._deaf: dict[str, float] = {}  # markers that cannot be, until when
@@ -156,7 +158,7 @@ class Scheduler:
 
     def _none_in_reach(self, answered: bool) -> bool:
         """Tell, after a fault, whether no server is there: of a cluster, other masters may be."""
-        clustered = self._link.nodes.clustered
+        clustered = self._session.connections.nodes.clustered
         return not answered and (not clustered or self._away.issuperset(self._queues))
 
     # Queues
@@ -167,8 +169,8 @@ class Scheduler:
         fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
-            operations = [seen(queue, lambda q: q._commands.promote()) for queue in queues]
-            for queue, result in zip(queues, run_all(self._link, operations), strict=True):
+            steps = [seen(queue, QueueOperations.promote) for queue in queues]
+            for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, tuple):
                     answered = True
                     moved += self._stepped(queue, *result)
@@ -176,17 +178,17 @@ class Scheduler:
                 seconds = RECHECK_SECONDS
                 if isinstance(result, RedisError) and not isinstance(result, ResponseError):
                     fault, seconds = result, AWAY_SECONDS
-                    self._away.add(queue.queue_name)
+                    self._away.add(queue.description.name)
                 else:
                     answered = True
-                    self._away.discard(queue.queue_name)
-                self._note(queue.queue_name, result)
-                queue._forget()  # the next step looks what it is now
-                self._moments.set(queue.queue_name, time.monotonic() + seconds)
+                    self._away.discard(queue.description.name)
+                self._note(queue.description.name, result)
+                queue.forget()  # the next step looks what it is now
+                self._moments.set(queue.description.name, time.monotonic() + seconds)
         return moved, answered, fault
 
-    def _stepped(self, queue: DPQ[Any], moved: int, wait_ms: int | None) -> int:
-        name, now = queue.queue_name, time.monotonic()
+    def _stepped(self, queue: QueueOperations[Any], moved: int, wait_ms: int | None) -> int:
+        name, now = queue.description.name, time.monotonic()
         self._troubled.discard(name)
         self._away.discard(name)
         if moved:
@@ -214,8 +216,8 @@ class Scheduler:
         """Look at some names, and whether the server knows the scripts; what has gone wrong."""
         now = time.monotonic()
         try:
-            if not self._checked:
-                self._check_server()
+            if not self._session.checked:
+                self._session.check_server()
             if now >= self._look_at:
                 self._see_to_scripts()
             if self._named is not None:
@@ -240,11 +242,6 @@ class Scheduler:
             return None if isinstance(error, ResponseError) else error
         return None
 
-    def _check_server(self) -> None:
-        queue = DPQ[Any](self._redis, "any")
-        queue._check_server()
-        self._checked = True
-
     def _attend(self, names: Iterable[str]) -> None:
         for name in names:
             if name in self._queues:
@@ -252,12 +249,7 @@ class Scheduler:
             if len(self._queues) >= MOST_QUEUES and self._named is None:
                 self._note(REGISTRY, ConfigurationError(f"more than {MOST_QUEUES} queues"))
                 return
-            queue = DPQ[Any](self._redis, name)
-            queue._link, queue._server_checked = (
-                self._link,
-                True,
-            )  # one connection, one look for all
-            self._queues[name] = queue
+            self._queues[name] = operations_of(name)
             self._moments.set(name, 0.0)
             log.info("%s: found", name)
 
@@ -306,7 +298,7 @@ class Scheduler:
 
     def _listen(self) -> None:
         """Block on the markers of the queues, as the steps have seen them."""
-        heard = tuple(queue._commands for queue in self._queues.values())
+        heard = tuple(queue.partitions for queue in self._queues.values())
         now = time.monotonic()
         again = [key for key, until in self._deaf.items() if until <= now]
         if self._waiter and heard == self._heard and not again:
@@ -314,7 +306,7 @@ class Scheduler:
         for key in again:
             del self._deaf[key]
         self._heard = heard
-        ticks = [(tick, name) for name, q in self._queues.items() for tick in q._commands.ticks]
+        ticks = [(tick, name) for name, q in self._queues.items() for tick in q.ticks]
         owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
         owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
         if self._waiter:  # what it may have been told is found by a look at all
@@ -322,7 +314,7 @@ class Scheduler:
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             for name in self._queues:
                 self._moments.hurry(name, now)
-        self._waiter = _Listener(self._link.nodes, [marker for marker, _ in owners])
+        self._waiter = _Listener(self._session.connections.nodes, [marker for marker, _ in owners])
         self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:
@@ -444,9 +436,9 @@ class _Names:
         rested_at: When it may be walked over again, monotonic seconds.
     """
 
-    def __init__(self, redis: Any, link: Link) -> None:
+    def __init__(self, redis: Any, session: Session) -> None:
         self._redis = redis
-        self._link = link
+        self._session = session
         self._sieve = Sieve()
         self._cursor = 0
         self._took = 0.0
@@ -485,7 +477,7 @@ class _Names:
 
     def _queues_among(self, names: Sequence[str]) -> list[str]:
         """The queues; one of which a server says nothing is looked at in the next walk."""
-        answers = run_all(self._link, [self._sieve.is_queue(name) for name in names])
+        answers = self._session.send_all([self._sieve.is_queue(name) for name in names])
         removed = answers.count(False)
         if removed and self._sieve.may_remove:
             log.info("scheduler: %d names without a queue are taken out of the list", removed)

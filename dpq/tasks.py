@@ -8,7 +8,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from types import NoneType, SimpleNamespace, UnionType
+from types import NoneType, UnionType
 from typing import (
     Any,
     Generic,
@@ -32,7 +32,7 @@ from typing_extensions import TypedDict  # pydantic brings it along; typing's ow
 from dpq.model.errors import ConfigurationError, PayloadError, Reject
 from dpq.model.task import OnDuplicate, Push, Task
 from dpq.model.validation import label
-from dpq.queue.base import QueueFace
+from dpq.queue.base import operations_of
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import Context, generates
@@ -137,8 +137,8 @@ class Tasks:
         """
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
-        checker: QueueFace[None] = QueueFace(SimpleNamespace(execute_command=None), "defaults")
-        next(checker._commands.push_many([Push(None, **defaults)]))  # checks; nobody sends it
+        operations = operations_of("defaults")
+        next(operations.push_many([Push(None, **defaults)]))  # checks; nobody sends it
 
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
             named = label("name", getattr(function, "__name__", None) if name is None else name)

@@ -189,7 +189,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     for task in held.values():
         with contextlib.suppress(LeaseLostError, TaskNotFoundError):  # it ended just now
             queue.extend(task, 0.001)
-    clock = queue._commands._clock
+    clock = queue._session.operations.description.clock
     if isinstance(clock, Clock):
         clock.advance(0.001)
     give_up = time.monotonic() + EXPIRY_SECONDS

@@ -152,8 +152,8 @@ class _Confirmed:
     def __init__(self, queue: DPQ[Any], replicas: int) -> None:
         self._queue = queue
         self._replicas = replicas
-        self._by_client = queue._link._by_client
-        queue._link._by_client = self._elsewhere  # type: ignore[method-assign]
+        self._by_client = queue._session.connections._by_client
+        queue._session.connections._by_client = self._elsewhere  # type: ignore[method-assign]
         self._direct = True
 
     def _elsewhere(self, *command: Any, **how: Any) -> Any:
@@ -163,7 +163,7 @@ class _Confirmed:
     def push(self) -> tuple[str, bool]:
         """Push a task: its id, and whether it is known that the replicas have it."""
         self._direct = True
-        link = self._queue._link
+        link = self._queue._session.connections
         task_id = self._queue.push("safe")
         node = link.nodes.of(key_of(self._queue.queue_name, "ready"))
         if not (self._direct and node):

@@ -33,8 +33,8 @@ LUA_FILES = sorted((PACKAGE / "protocol" / "lua").glob("*.lua"))
 ROOMS = [
     {"model"},
     {"protocol"},
-    {"operations", "server"},
-    {"transport"},
+    {"server"},
+    {"operations", "transport"},
     {"queue"},
     {"worker"},
     {"scheduler", "tasks", "testing"},
@@ -97,6 +97,26 @@ def test_imports_point_to_the_rooms_below(path):
             assert own or not re.search(r"\._[a-z]", imported), f"{path}:{line}: {imported}"
 
 
+QUEUES = r"(.*\.)?(queue|queues\[.*\]|q)"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in MODULES if room(module_name(path)) != "queue"],
+    ids=lambda path: module_name(path) or "dpq",
+)
+def test_of_a_queue_other_rooms_use_its_session_and_leases(path):
+    """Nothing else of a queue object that has a `_name` is used outside of its room."""
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and re.match("_[a-z]", node.attr)
+        and re.fullmatch(QUEUES, ast.unparse(node.value))
+    }
+    assert used <= {"_session", "_leases"}
+
+
 def test_few_modules_stand_outside_of_a_room():
     """A newcomer finds at most a dozen modules beside the rooms."""
     assert len(list(PACKAGE.glob("*.py"))) <= 12
@@ -125,11 +145,11 @@ def longest(ways: dict[str, set[str]], name: str, above: tuple[str, ...] = ()) -
 
 
 def test_no_way_is_long_and_none_is_a_circle():
-    """From a worker down to what imports nothing a reader passes at most 14 modules."""
+    """From a worker down to what imports nothing a reader passes at most 12 modules."""
     ways = ways_down()
     assert all(longest(ways, name) for name in ways if room(name) not in ("cli", ""))
-    assert longest(ways, "worker.worker") <= 14
-    assert longest(ways, "worker.worker_async") <= 14
+    assert longest(ways, "worker.worker") <= 12
+    assert longest(ways, "worker.worker_async") <= 12
 
 
 @pytest.mark.parametrize("path", [p for p in MODULES if p.parent.name in WITHOUT_IO], ids=str)
@@ -370,7 +390,7 @@ def pushed_and_popped(q: DPQ) -> Task:
 
 def crew_of(q: DPQ) -> list[WorkerInfo]:
     """The workers of a queue that has one."""
-    q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
     return q.workers()
 
 
@@ -414,9 +434,12 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": crew_of(q),
-        "close": [q._run(q._commands.close(1)), q.resume()],  # of a partition
+        "close": [
+            q._session.run(q._operations.partitions[0].close, 1),
+            q.resume(),
+        ],  # of a partition
         "register": q.register(),
-        "absent": q._drive(Sieve().is_queue(q.queue_name)),
+        "absent": q._session.send(Sieve().is_queue(q.queue_name)),
     }
     q.push("loop", 99)
     with q.leases() as loop:
@@ -441,11 +464,11 @@ def test_every_key_is_declared(server, redis, q, clock):
     """What MONITOR sees a script touch is among the KEYS of that call, over every method of DPQ."""
     sent: list[tuple[str, int]] = []
 
-    def send(commands: Any, original: Any = q._link.begin) -> Any:
+    def send(commands: Any, original: Any = q._session.connections.begin) -> Any:
         sent.extend((command.script.name, len(command.args)) for command in commands)
         return original(commands)
 
-    q._link.begin = send  # type: ignore[method-assign]
+    q._session.connections.begin = send  # type: ignore[method-assign]
     named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)

@@ -13,6 +13,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Q
 from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
 from dpq.cli._shell import Failed, emit, say, tables, talk
 from dpq.model.validation import one_line
+from dpq.operations.queue import QueueOperations
 from dpq.queue.queue import all_names, ask_queues
 from dpq.transport.connect import open_url
 
@@ -122,7 +123,7 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     opened = open_url(url)
     with closing(opened):
         names = all_names(opened.client)
-        found = dict(ask_queues(opened.client, names, lambda q: q._commands.stats()))
+        found = dict(ask_queues(opened.client, names, QueueOperations.stats))
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
         talk("no queue is known here")

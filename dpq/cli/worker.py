@@ -15,6 +15,7 @@ from dpq.cli._render import crew_table
 from dpq.cli._shell import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
+from dpq.operations.queue import QueueOperations
 from dpq.queue.queue import all_names, ask_queues
 from dpq.transport.connect import open_url
 from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
@@ -152,7 +153,7 @@ def workers(
         names = [name.encode() for name in _named_queues(ctx, queue)]
         if not queue:
             names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
-        answers = dict(ask_queues(opened.client, names, lambda q: q._commands.workers()))
+        answers = dict(ask_queues(opened.client, names, QueueOperations.workers))
     errors = {name: told for name, told in answers.items() if isinstance(told, Exception)}
     _show([told for name in answers if name not in errors for told in answers[name]], json)
     for name, error in errors.items():

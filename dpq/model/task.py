@@ -243,3 +243,13 @@ class WorkerInfo(BaseModel):
     concurrency: int
     since: datetime
     seen: datetime
+
+
+class TaskName(NamedTuple):
+    """Which task a call means: by its id or by its key; the other one is empty."""
+
+    id: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"the task with key {self.key!r}" if self.key else f"task {self.id}"

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from dpq.model.limits import EVERY_GROUP, LimitState, read_rules, reason_of
 from dpq.model.task import TaskState
-from dpq.protocol.replies import moment_of, read_texts
+from dpq.protocol.values import moment_of, read_texts
 
 
 def read_limits(

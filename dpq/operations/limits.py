@@ -1,10 +1,10 @@
-"""The commands about limits and groups: what may run when, and why something does not."""
+"""The operations about limits and groups: what may run when, and why something does not."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
-from dpq.model.errors import ConfigurationError, Scope, TaskNotFoundError
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.model.limits import (
     EVERY_GROUP,
     Adaptive,
@@ -14,15 +14,14 @@ from dpq.model.limits import (
     limit_rules,
     write_rules,
 )
-from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
-from dpq.protocol.command import Command, CommandMaker, Steps, same, task_id
-from dpq.protocol.replies import read_texts
+from dpq.protocol.command import CommandMaker, Steps, same, task_id
+from dpq.protocol.values import read_texts
 
 
-class LimitCommands(CommandMaker):
-    """Builds the commands about limits of one queue."""
+class LimitOperations(CommandMaker):
+    """Every operation about limits, on one partition."""
 
     def set_limit(
         self,
@@ -50,21 +49,14 @@ class LimitCommands(CommandMaker):
             args = [self._now(), field, rules, heavy, walk, cursor]
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
-    def delay_group(self, group: str, seconds: float) -> Command[Any]:
+    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
         """Close a group, or open it."""
         args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
-        return self._command("delay_group", args, same)
+        return self._ask("delay_group", args, same)
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Command[int]:
-        """Give a task back at a limit, and close its group or the queue."""
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
-        ms = milliseconds("retry_after", retry_after)
-        return self._of_holder("rate_limited", "rate_limited of", task, ms, scope)
-
-    def close(self, retry_after: float) -> Command[Any]:
+    def close(self, retry_after: float) -> Steps[Any]:
         """Close one partition, since its queue has met a limit in another."""
-        return self._command("close", [self._now(), milliseconds("retry_after", retry_after)], same)
+        return self._ask("close", [self._now(), milliseconds("retry_after", retry_after)], same)
 
     # Looking
 

@@ -1,8 +1,8 @@
-"""Every operation as data: which script, which keys, which arguments, how to read the reply.
+"""Every operation on one partition as data: which script, which keys, which arguments.
 
-`Commands` checks arguments, converts seconds to milliseconds and encodes payloads. It does no I/O:
-the shells (`DPQ`, `AsyncDPQ`) send what it builds. An operation of several round trips is a
-generator that yields commands and is sent their results.
+`Partition` checks arguments, converts seconds to milliseconds, encodes payloads, and says how a
+reply is read. An operation is a generator that yields commands and is sent their results. What
+concerns several partitions is decided in queue.py. No I/O.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -10,31 +10,24 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from copy import copy
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, Self, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args
 
-from dpq.model.backoff import Backoff
 from dpq.model.errors import (
     ConfigurationError,
     LeaseLostError,
-    RateLimited,
-    Reject,
-    Release,
-    Retry,
+    Scope,
     TaskNotFoundError,
 )
 from dpq.model.interrupts import expected
 from dpq.model.limits import MAX_COST
-from dpq.model.payload import Codec
 from dpq.model.priority import encode_priority
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
 from dpq.model.task import (
     DeadTask,
-    Fairness,
     OnDuplicate,
-    Order,
+    P,
     Problem,
     Push,
     QueueStats,
@@ -51,17 +44,17 @@ from dpq.model.validation import (
     one_line,
     whole_number,
 )
-from dpq.operations.limits import LimitCommands
-from dpq.operations.settings import agree, named_settings, partition_count
-from dpq.operations.workers import CrewCommands
+from dpq.operations.description import MAX_ATTEMPTS, Description
+from dpq.operations.limits import LimitOperations
+from dpq.operations.settings import agree
+from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
-from dpq.protocol.command import Command, Steps, all_of, leased, once, same, task_id, task_name
+from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
 from dpq.protocol.replies import Batch, Code, Look, read_settings
 from dpq.protocol.task_ids import new_ids
 
-P = TypeVar("P")
 T = TypeVar("T")
 
 UPKEEP_BATCH = 200
@@ -86,8 +79,6 @@ BATCH_BYTES = 4 * 1024 * 1024
 PAGE = 100
 """Tasks in one round trip of reading, checking or purging."""
 
-MAX_ATTEMPTS = 1_000_000
-
 CHECKED_PARTS = (
     *(("check", part) for part in ("meta", "ready", "delayed", "invisible", "waiting", "dead")),
     *(("check", part) for part in ("closed", "payload", "keys", "groups")),
@@ -109,90 +100,43 @@ REPAIRED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Commands(LimitCommands, CrewCommands, Generic[P]):
-    """Builds the commands of one queue. The arguments are those of `DPQ`."""
-
-    seen: dict[str, str] | None = None  # see Following
+class Partition(LimitOperations, WorkerOperations, Generic[P]):
+    """Every operation on one partition, which for the scripts is a whole queue."""
 
     def __init__(
-        self,
-        queue_name: str,
-        *,
-        payload_type: Any,
-        default_visibility: float,
-        default_max_attempts: int,
-        order: Order | None,
-        aging: float | None,
-        fairness: Fairness | None,
-        backoff: Backoff,
-        max_payload_bytes: int,
-        dead_max_tasks: int | None,
-        dead_max_age: float | None,
-        partitions: int | None,
-        clock: Callable[[], int] | None,
+        self, queue: Description[P], place: int, count: int, make: Callable[[], Steps[Any]]
     ) -> None:
-        super().__init__(queue_name, clock)
-        self.payload_type = payload_type
-        self.default_visibility = default_visibility
-        self.default_max_attempts = whole_number(
-            "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
-        )
-        self.backoff = backoff
-        self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
-        self.named = named_settings(
-            order, aging, fairness, dead_max_tasks, dead_max_age, partitions
-        )
-        self._mark = ""  # what ids begin with; of a partition
-        self._count = int(self.named.get("partitions", 0))  # of partitions; 0 before it is known
-        self._make: Callable[[], Steps[Any]] = partial(self.open, create=True)
-        self._visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
-        self._read_batch = partial(replies.read_batch, self.codec)
-        if not isinstance(backoff, Backoff):
-            raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
+        """Describe one partition of `count`, which is 0 while the number is not known.
 
-    def partition(self, place: int, count: int, make: Callable[[], Steps[Any]]) -> Self:
-        """The commands of one partition of so many; `make` is what makes the queue be there.
-
-        Also for a client that only follows: what it makes again is divided as it was.
+        `make` makes the queue be there, divided as this client knows it.
         """
-        part = copy(self)
-        part.named = self.named | {"partitions": str(count)}
-        part._tag, part._mark = tags_of(self.queue_name, count)[place], mark_of(place)
-        part._make, part._keys, part._count = make, {}, count
-        return part
-
-    def undivided(self) -> Self:
-        """These commands, once it is known that the queue has one partition."""
-        whole = copy(self)
-        whole._count = 1
-        return whole
-
-    @property
-    def markers(self) -> list[str]:
-        """The keys that waiting consumers block on, one for each partition."""
-        return [key_of(self._tag, "wake")]
+        tag = tags_of(queue.name, count)[place] if count > 1 else queue.name
+        super().__init__(queue.name, tag, queue.clock)
+        self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
+        self._mark = mark_of(place)  # what ids begin with
+        self._count = count
+        self._make = make
+        self._codec = queue.codec
+        self._backoff = queue.backoff
+        self._max_attempts = queue.default_max_attempts
+        self._visibility_ms = queue.visibility_ms
+        self._read_batch = partial(replies.read_batch, queue.codec)
 
     @property
-    def ticks(self) -> list[str]:
-        """The keys that daemons block on."""
-        return [key_of(self._tag, "tick")]
+    def marker(self) -> str:
+        """The key that waiting consumers block on."""
+        return key_of(self._tag, "wake")
 
-    def settled(self, _: dict[str, str]) -> Self:
-        """The commands to use from now on, by the queue's settings."""
-        return self
+    @property
+    def tick(self) -> str:
+        """The key that daemons block on."""
+        return key_of(self._tag, "tick")
 
     # Settings of the queue
 
-    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Agree with the server on what belongs to the queue; make a queue that is there known."""
-        settings: dict[str, str] = yield self.configure(create=create)
-        if "format" in settings:
-            yield from self.entered()
-        return settings
-
     def configure(
         self, *, create: bool = False, limits: bool = False, named: dict[str, str] | None = None
-    ) -> Command[dict[str, str]]:
+    ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and nobody has named before; read all.
 
         With `limits`, those that are lost are restored as well.
@@ -201,37 +145,33 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
         args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
-        return self._command("configure", args, read)._replace(loose=True)  # see SettingsWatch
+        command = self._command("configure", args, read)
+        return once(command._replace(loose=True))  # see SettingsWatch
 
-    def register(self) -> Command[Any]:
+    def stored_settings(self) -> Steps[dict[str, str]]:
+        """Read the settings, whatever they are."""
+        command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        return once(command._replace(loose=True))
+
+    def register(self) -> Steps[Any]:
         """Put the queue into the registry that daemons and the CLI read."""
-        return self._command("register", [self.queue_name], same)
+        return self._ask("register", [self.queue_name], same)
 
-    def entered(self) -> Steps[None]:
+    def enter(self) -> Steps[None]:
         """Put it there if that can be done; else it is left to others, and the queue works.
 
         The user may not do it, somebody has made something else of the list, or it lies on a master
         that is away: all queues share it, and it must stop none of them.
         """
-        yield [self.register()]  # the answer may be an error
+        yield [self._command("register", [self.queue_name], same)]  # the answer may be an error
 
-    def drop(self) -> Steps[None]:
-        """Remove the queue whole, its own keys last, and from the registry."""
-        ask = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
-        stored = yield ask._replace(loose=True)
-        counts = {self._count}
-        try:
-            counts.add(partition_count(stored))
-        except ConfigurationError:
-            if not self._count:
-                raise
-        for count in counts:  # both, if the settings are lost, or the queue has others now
-            parts = (self.partition(place, count, self._make) for place in range(1, count))
-            yield from all_of([part._command("drop", [], same) for part in parts])
-        yield self._command("drop", [], same)
-        yield self._command("unregister", [self.queue_name], same)
-        if "format" in (yield ask._replace(loose=True)):  # begun anew, and found its name there
-            yield from self.entered()
+    def unregister(self) -> Steps[Any]:
+        """Take it out of there."""
+        return self._ask("unregister", [self.queue_name], same)
+
+    def drop(self) -> Steps[Any]:
+        """Remove the partition whole."""
+        return self._ask("drop", [], same)
 
     # Adding
 
@@ -239,10 +179,6 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         """Add one task; the other arguments are those of a `Push`, in its order."""
         ids: list[str] = yield from self._push([self._prepare(payload, *arguments)])
         return ids[0]
-
-    def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
-        """Add any number of tasks, a bounded batch in each round trip."""
-        return self.push_checked(map(self.checked, pushes))
 
     def checked(self, push: Push[P]) -> Checked:
         """Check one push."""
@@ -306,7 +242,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         delay_ms = delay_milliseconds(delay) if delay != 0 else 0
         due: int | str = delay_ms
         expires = 0 if expires_in is None else milliseconds("expires_in", expires_in, least=0.001)
-        attempts = self.default_max_attempts
+        attempts = self._max_attempts
         if max_attempts is not None:
             attempts = whole_number("max_attempts", max_attempts, 1, MAX_ATTEMPTS)
         mode = _MODES.get(on_duplicate) if isinstance(on_duplicate, str) else None
@@ -335,7 +271,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             ]
             mode += f"\x1f{own[0]} {own[1]}"
         spec = f"{attempts} {cost} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
-        return spec, self.codec.encode(payload), key, line
+        return spec, self._codec.encode(payload), key, line
 
     # Taking
 
@@ -370,7 +306,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                 batch: Batch[P] = yield self._command("pop", args, read)
                 tasks += batch.tasks
                 for task, reason in batch.unreadable:
-                    bury = self.bury(task, reason)
+                    bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
                         yield bury._replace(loose=True)  # there are tasks to hand out
                 for task, failed in batch.refused:
@@ -419,22 +355,24 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                 "without them: set them again, then `dpq doctor --repair`"
             )
         yield from self._make()
-        yield self.configure(create=True, limits=True)
+        yield from self.configure(create=True, limits=True)
         return True
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P], later: Later | None = None) -> Command[bool | Later]:
-        """Finish a task; a cron task that runs longer than its period answers `Later`."""
-        args = [self._now(), leased(task).id, _token(task, later)]
-        return self._command("ack", args, partial(replies.read_ack, task.id))
+    def ack(self, task: Task[P]) -> Steps[bool]:
+        """Finish a task.
 
-    def acked(self, task: Task[P], later: Later | None = None) -> Steps[bool]:
-        """Finish a task, and say when it comes back for as long as the answer is `Later`."""
-        done = yield self.ack(task, later)
-        while isinstance(done, Later):
-            done = yield self.ack(task, done)
-        return bool(done)
+        A cron task that runs longer than its period is answered with `Later`: then the call says
+        once more when it comes back.
+        """
+        later = None
+        while True:
+            args = [self._now(), leased(task).id, _token(task, later)]
+            done = yield self._command("ack", args, partial(replies.read_ack, task.id))
+            if not isinstance(done, Later):
+                return bool(done)
+            later = done
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
         """Finish tasks."""
@@ -458,12 +396,12 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             raise LeaseLostError("ack", lost)
         return done
 
-    def extend(self, task: Task[P], seconds: float) -> Command[int]:
+    def extend(self, task: Task[P], seconds: float) -> Steps[int]:
         """Keep a lease alive."""
         args = [self._now(), leased(task).id, task.token]
         args.append(milliseconds("seconds", seconds, least=0.001))
         read = replies.read_lease("extend", task.id)
-        return self._command("extend", args, lambda reply: read(reply[0]))
+        return self._ask("extend", args, lambda reply: read(reply[0]))
 
     def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
         """Keep leases alive, each for its seconds from now; False for those that are lost."""
@@ -476,27 +414,25 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             kept += (end >= 0 for end in ends)
         return kept
 
-    def set_visibility(self, task: Task[P], seconds: float) -> Command[int]:
+    def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
         """Hide a task, uncounted."""
-        return self._of_holder(
-            "set_visibility", "set_visibility of", task, milliseconds("seconds", seconds)
-        )
+        ms = milliseconds("seconds", seconds)
+        return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
 
     def release(
         self, task: Task[P], delay: float | timedelta, priority: float | None
-    ) -> Command[int]:
+    ) -> Steps[int]:
         """Give a task back, uncounted."""
         text, residual = ("", "") if priority is None else encode_priority(priority)
-        return self._of_holder(
-            "release", "release", task, delay_milliseconds(delay), text, residual
-        )
+        ms = delay_milliseconds(delay)
+        return once(self._of_holder("release", "release", task, ms, text, residual))
 
     def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
         """Count a failed attempt."""
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
-            delay = self.backoff.delay(leased(task).attempt, chance)
+            delay = self._backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
         tail = (delay_milliseconds(delay), message)
         return self._failed(task, tail)
@@ -521,43 +457,39 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
                 return int(done)
             later = done
 
-    def bury(self, task: Task[P], reason: object) -> Command[int]:
+    def bury(self, task: Task[P], reason: object) -> Steps[int]:
         """Give a task up."""
+        return once(self._buried(task, reason))
+
+    def _buried(self, task: Task[P], reason: object) -> Command[int]:
         return self._of_holder("bury", "bury", task, one_line(reason))
 
-    def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
-        """End a delivery as its work has ended: clean, with a signal, with an error, or broken off.
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
+        """Give a task back at a limit, and close its group or the queue."""
+        if scope not in get_args(Scope):
+            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        ms = milliseconds("retry_after", retry_after)
+        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope))
 
-        A signal says how its task goes on. Other errors fail it. KeyboardInterrupt, SystemExit and
-        a cancelled asyncio task say nothing about it: it is given back, uncounted.
-        """
-        if error is None:
-            return self.acked(task)
-        if isinstance(error, RateLimited):
-            return once(self.rate_limited(task, error.retry_after, error.scope))
-        if isinstance(error, Reject):
-            return once(self.bury(task, error.reason))
-        if isinstance(error, Release):
-            return once(self.release(task, error.delay, None))
-        if isinstance(error, Retry):
-            return self.fail(task, error, error.delay)
-        if isinstance(error, Exception):
-            return self.fail(task, error_line(error), None)
-        return once(self.release(task, 0, None))
+    def _of_holder(
+        self, script_name: str, action: str, task: Task[Any], *args: Any
+    ) -> Command[int]:
+        read = replies.read_lease(action, leased(task).id)
+        return self._command(script_name, [self._now(), task.id, task.token, *args], read)
 
     # Looking and changing
 
-    def get(self, id_: str | None, key: str | None) -> Command[Task[P]]:
+    def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
         """Look at one task."""
         name = task_name(id_, key)
 
         def read(reply: list[Any]) -> Task[P]:
-            found = replies.read_stored(self.codec, [name.id], reply)[0]
+            found = replies.read_stored(self._codec, [name.id], reply)[0]
             if found is None:
                 raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
             return found
 
-        return self._command("get", [f"\t{name.key}" if name.key else name.id], read)
+        return self._ask("get", [f"\t{name.key}" if name.key else name.id], read)
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
         """Look at the first tasks of one state, or at those behind the one of an id."""
@@ -580,19 +512,17 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         return tasks[:count]
 
     def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
-        read = partial(replies.read_page, self.codec, state)
+        read = partial(replies.read_page, self._codec, state)
         return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
 
-    def ranked(
-        self, state: TaskState, start: int, count: int
-    ) -> Command[list[tuple[Any, Task[P]]]]:
+    def ranked(self, state: TaskState, start: int, count: int) -> Steps[list[tuple[Any, Task[P]]]]:
         """A page of `peek`, with what the tasks of several partitions are sorted by."""
-        read = partial(replies.read_ranked_page, self.codec, state)
-        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+        read = partial(replies.read_ranked_page, self._codec, state)
+        return self._ask("peek", [state.value, start, count, BATCH_BYTES], read)
 
-    def stats(self) -> Command[QueueStats]:
+    def stats(self) -> Steps[QueueStats]:
         """Count."""
-        return self._command("stats", [self._now()], replies.read_stats)
+        return self._ask("stats", [self._now()], replies.read_stats)
 
     def update(
         self,
@@ -601,7 +531,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         priority: float | None,
         delay: float | timedelta | None,
         cost: int | None,
-    ) -> Command[None]:
+    ) -> Steps[None]:
         """Change a live task in place."""
         if priority is None and delay is None and cost is None:
             raise ConfigurationError("update changes nothing: give priority, delay or cost")
@@ -611,39 +541,39 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         name = task_name(id_, key)
         read = replies.read_change("update", name, self.queue_name)
         args = [self._now(), name.id, text, residual, wait, name.key, units]
-        return self._command("update", args, read)
+        return self._ask("update", args, read)
 
-    def cancel(self, id_: str | None, key: str | None) -> Command[None]:
+    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
         """Remove a live task."""
         name = task_name(id_, key)
         read = replies.read_change("cancel", name, self.queue_name)
-        return self._command("cancel", [self._now(), name.id, name.key], read)
+        return self._ask("cancel", [self._now(), name.id, name.key], read)
 
     # The whole queue
 
-    def pause(self, seconds: float | None) -> Command[Any]:
+    def pause(self, seconds: float | None) -> Steps[Any]:
         """Stop handing out tasks."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds, least=0.001)
-        return self._command("pause", [self._now(), ms], same)
+        return self._ask("pause", [self._now(), ms], same)
 
-    def resume(self) -> Command[Any]:
+    def resume(self) -> Steps[Any]:
         """Hand out tasks again."""
-        return self._command("pause", [self._now(), 0], same)
+        return self._ask("pause", [self._now(), 0], same)
 
-    def promote(self) -> Command[tuple[int, int | None]]:
+    def promote(self) -> Steps[tuple[int, int | None]]:
         """One bounded step of upkeep: how many it moved, and the ms until the next event."""
         args = [self._now(), UPKEEP_BATCH, self._count]
-        return self._command("promote", args, replies.read_promoted)
+        return self._ask("promote", args, replies.read_promoted)
 
-    def next_event(self) -> Command[int | None]:
+    def next_event(self) -> Steps[int | None]:
         """The ms until the next event."""
-        return self._command("next_event", [self._now()], replies.read_wait)
+        return self._ask("next_event", [self._now()], replies.read_wait)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
         """Remove the tasks of one state, or all; what comes in meanwhile may stay."""
         # waiting before ready: a head that goes would make the next waiting task ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
-        stats: QueueStats = yield self.stats()
+        stats = yield from self.stats()
         removed = 0
         states = order if state is None else (state.value,)
         for name in states:
@@ -660,12 +590,14 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored; at nothing else while a key is of another type."""
-        return (yield self._types()) or (yield from self._walk(CHECKED_PARTS))
+        return (yield from self._types()) or (yield from self._walk(CHECKED_PARTS))
 
     def repair(self) -> Steps[list[Problem]]:
         """Mend everything that is stored."""
-        removed: list[Problem] = yield self._types(remove=True)
-        if not self._count and (yield self._types()):  # the settings, which say how many partitions
+        removed = yield from self._types(remove=True)
+        if not self._count and (
+            yield from self._types()
+        ):  # the settings, which say how many partitions
             return removed
         if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
             yield from self._make()  # so that clients that follow find all partitions
@@ -674,10 +606,10 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             yield from self._make()
         return removed + mended
 
-    def _types(self, *, remove: bool = False) -> Command[list[Problem]]:
+    def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
         """Keys of another type, which no other script can look at."""
         args = [self._now(), int(remove), self._count]
-        return self._command("types", args, lambda reply: replies.read_problems(reply)[1])
+        return self._ask("types", args, lambda reply: replies.read_problems(reply)[1])
 
     def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
         problems: list[Problem] = []
@@ -762,7 +694,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             if not ids:
                 yield act([], done)
             return done
-        stats: QueueStats = yield self.stats()
+        stats = yield from self.stats()
         start, left = 0, stats.dead  # what dies meanwhile stands behind them
         while left > 0:
             page = yield self._page(TaskState.DEAD, start, min(PAGE, left))

@@ -23,7 +23,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from dpq.model.task import Task
-from dpq.operations.partition import BATCH_BYTES, Commands
+from dpq.operations.partition import BATCH_BYTES, Partition
 from dpq.protocol.command import Steps, together
 from dpq.protocol.replies import Batch, Look
 
@@ -89,7 +89,7 @@ class _Taken(Generic[P]):
 class PartitionPop(Generic[P]):
     """Takes tasks from the partitions of one queue; each pop compares `ask` of them."""
 
-    def __init__(self, parts: Sequence[Commands[P]], ask: int) -> None:
+    def __init__(self, parts: Sequence[Partition[P]], ask: int) -> None:
         self._parts = parts
         self._ask = ask
         self._all = range(len(parts))
@@ -97,7 +97,7 @@ class PartitionPop(Generic[P]):
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
 
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
-        """As `Commands.pop`.
+        """As `Partition.pop`.
 
         Args:
             most: Tasks at most.

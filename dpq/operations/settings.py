@@ -1,4 +1,4 @@
-"""What belongs to a queue and not to a client: the names, bounds and texts of its settings.
+"""The settings that a queue has on the server: how they are read, and whether a client agrees.
 
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
@@ -6,46 +6,10 @@ The first client that names a setting writes it to the server; see lua/configure
 import re
 
 from dpq.model.errors import ConfigurationError
-from dpq.model.task import Fairness, Order
-from dpq.model.validation import milliseconds, number, whole_number
+from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
 from dpq.protocol.replies import other_format, other_partitions, read_settings
-
-MAX_AGING = 1_000_000
-"""Points of priority per second; push, _record and _take in lua/ have it, too."""
-
-
-def named_settings(
-    order: Order | None,
-    aging: float | None,
-    fairness: Fairness | None,
-    dead_max_tasks: int | None,
-    dead_max_age: float | None,
-    partitions: int | None = None,
-) -> dict[str, str]:
-    """Check the settings that a client names, as the texts that are stored."""
-    named: dict[str, str] = {}
-    if order is not None:
-        if order not in ("fifo", "lifo"):
-            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
-        named["order"] = order
-    if aging is not None:
-        number("aging", aging, "points of priority per second", 0, MAX_AGING)
-        named["aging"] = repr(float(aging))
-    if fairness is not None:
-        if fairness not in ("none", "round_robin"):
-            raise ConfigurationError(
-                f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
-            )
-        named["fairness"] = fairness
-    if dead_max_tasks is not None:
-        named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
-    if dead_max_age is not None:
-        named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
-    if partitions is not None:
-        named["partitions"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
-    return named
 
 
 def partition_count(settings: dict[str, str]) -> int:

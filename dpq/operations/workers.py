@@ -1,12 +1,12 @@
-"""The commands about workers: what they tell of themselves, and who is there."""
+"""The operations about workers: what they tell of themselves, and who is there."""
 
 import re
 from collections.abc import Sequence
 
 from dpq.model.task import WorkerInfo
 from dpq.model.validation import MAX_NAME_BYTES, one_line
-from dpq.protocol.command import Command, CommandMaker, Steps, same
-from dpq.protocol.replies import moment_of, read_texts
+from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.protocol.values import moment_of, read_texts
 
 BEAT_SECONDS = 10.0
 """How often a worker tells of itself, in one call for each of its queues."""
@@ -21,8 +21,8 @@ _STORED = re.compile(
 )
 
 
-class CrewCommands(CommandMaker):
-    """Builds the commands about the workers of one queue."""
+class WorkerOperations(CommandMaker):
+    """Every operation about workers; of several partitions, the first one knows them."""
 
     def beat(
         self,
@@ -33,19 +33,19 @@ class CrewCommands(CommandMaker):
         running: int,
         concurrency: int,
         age: float,
-    ) -> Command[int]:
+    ) -> Steps[int]:
         """Say that a worker lives; `age` is how many seconds it has been running."""
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
         return self._beat(worker, round(age * 1000), about)
 
-    def leave(self, worker: str) -> Command[int]:
+    def leave(self, worker: str) -> Steps[int]:
         """Say that a worker has ended."""
         return self._beat(worker, 0, "")
 
-    def _beat(self, worker: str, age_ms: int, about: str) -> Command[int]:
+    def _beat(self, worker: str, age_ms: int, about: str) -> Steps[int]:
         args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000)]
-        return self._command("beat", args, same)
+        return self._ask("beat", args, same)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """Who works on the queue, the longest first."""

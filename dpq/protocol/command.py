@@ -6,11 +6,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from dpq.model.errors import ConfigurationError, DPQError
 from dpq.model.interrupts import FAULTS, expected, raise_interruption
 from dpq.model.schedule import Later
-from dpq.model.task import Task
-from dpq.model.validation import MAX_NAME_BYTES, label, queue_label
+from dpq.model.task import Task, TaskName
+from dpq.model.validation import MAX_NAME_BYTES, label
 from dpq.protocol.durability import Unconfirmed
 from dpq.protocol.keys import key_of
-from dpq.protocol.replies import TaskName, read_lease
 from dpq.protocol.scripts import Script, script
 
 T = TypeVar("T")
@@ -33,6 +32,9 @@ class Command(NamedTuple, Generic[T]):
     loose: bool = False
 
 
+Together = Generator[list[Command[Any]], list[Any], list[Any]]
+"""Operations that are run in step; see `together`."""
+
 _Request = Command[Any] | list[Command[Any]]
 
 
@@ -53,28 +55,6 @@ def parsed(command: Command[T], reply: Any) -> T:
             f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
             "Somebody has written into the queue's keys: check() names what is damaged"
         ) from error
-
-
-def concluded(command: Command[T], reply: Any) -> T:
-    """Read the reply of an operation of one command.
-
-    Raises:
-        DPQError: As `parsed`; and `NotConfirmedError`, unless the call has to be made again anyway.
-    """
-    if isinstance(reply, Unconfirmed):
-        return _sure(reply, command.script.name, parsed(command, reply.reply))
-    return parsed(command, reply)
-
-
-def _sure(unsure: Unconfirmed, action: str, result: T) -> T:
-    """The result of an operation in which nobody has vouched for a script.
-
-    Raises:
-        NotConfirmedError: Unless it is to be asked again anyway.
-    """
-    if isinstance(result, Later):
-        return result
-    raise unsure.error(action, result)
 
 
 def same(reply: Any) -> Any:
@@ -112,18 +92,13 @@ def once(command: Command[T]) -> Steps[T]:
     return result
 
 
-def steps_of(made: Command[T] | Steps[T]) -> Steps[T]:
-    """What a method of `Commands` has made, as an operation; for partitions it is often one."""
-    return once(made) if isinstance(made, Command) else made
-
-
-def all_of(operations: Iterable[Command[T] | Steps[T]]) -> Steps[list[T]]:
+def all_of(operations: Iterable[Steps[T]]) -> Steps[list[T]]:
     """Run operations in step, as one operation.
 
     Raises:
         Exception: The first that one of them ended with, once all have ended.
     """
-    results = yield from together([steps_of(operation) for operation in operations])
+    results = yield from together(list(operations))
     for result in results:
         if isinstance(result, Exception):
             raise result
@@ -173,6 +148,8 @@ class Operation(Generic[T]):
             except DPQError as error:
                 reply = error
             else:
+                if isinstance(reply, Later):  # nothing has changed: it is asked again
+                    self._unsure = None
                 return self._ask(self._steps.send, reply)
         return self._ask(self._steps.throw, reply)
 
@@ -180,8 +157,9 @@ class Operation(Generic[T]):
         try:
             self._request = request = tell(what)
         except StopIteration as end:
-            unsure, result = self._unsure, end.value
-            self.result = _sure(unsure, self._action, result) if unsure else result
+            if self._unsure:
+                raise self._unsure.error(self._action, end.value) from None
+            self.result = end.value
             return None
         commands = (request,) if isinstance(request, Command) else request
         if self._unsure:  # nobody vouches for the whole, so what is left is not waited for
@@ -196,9 +174,7 @@ class Operation(Generic[T]):
         return reply
 
 
-def together(
-    operations: Sequence[Steps[Any]],
-) -> Generator[list[Command[Any]], list[Any], list[Any]]:
+def together(operations: Sequence[Steps[Any]]) -> Together:
     """Run operations in step: the commands of all that go on travel in one round trip.
 
     Yields commands and is sent their raw replies, or the errors that they met.
@@ -238,11 +214,11 @@ def together(
 
 
 class CommandMaker:
-    """Makes the commands of one queue: finds scripts and keys."""
+    """Makes the commands of one partition: finds scripts and keys."""
 
-    def __init__(self, queue_name: str, clock: Callable[[], int] | None) -> None:
-        self.queue_name = queue_label(queue_name)
-        self._tag = self.queue_name  # of its keys; a partition has another
+    def __init__(self, queue_name: str, tag: str, clock: Callable[[], int] | None) -> None:
+        self.queue_name = queue_name
+        self._tag = tag  # of its keys
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 
@@ -256,11 +232,12 @@ class CommandMaker:
             self._keys[name] = keys
         return Command(called, keys, args, parse)
 
+    def _ask(
+        self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
+    ) -> Steps[T]:
+        """An operation of one command."""
+        result: T = yield self._command(name, args, parse)
+        return result
+
     def _now(self) -> int | str:
         return self._clock() if self._clock else ""
-
-    def _of_holder(
-        self, script_name: str, action: str, task: Task[Any], *args: Any
-    ) -> Command[int]:
-        read = read_lease(action, leased(task).id)
-        return self._command(script_name, [self._now(), task.id, task.token, *args], read)

@@ -7,7 +7,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -22,8 +22,9 @@ from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec, by_validator
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import Later, read_later, read_schedule
-from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskState
+from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskName, TaskState
 from dpq.protocol.keys import queue_of
+from dpq.protocol.values import moment_of, read_texts
 
 P = TypeVar("P")
 
@@ -60,16 +61,6 @@ class Code(IntEnum):
 
 
 _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
-
-
-class TaskName(NamedTuple):
-    """Which task a call means: by its id or by its key; the other one is empty."""
-
-    id: str
-    key: str
-
-    def __str__(self) -> str:
-        return f"the task with key {self.key!r}" if self.key else f"task {self.id}"
 
 
 class Batch(NamedTuple, Generic[P]):
@@ -122,8 +113,6 @@ class Look(NamedTuple):
     lost: bool = False
 
 
-_EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
-
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
 _NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
@@ -131,15 +120,6 @@ _NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
 
 _UNREADABLE = (ValueError, LookupError, ArithmeticError)
 """What damage may raise; also a `PayloadError`."""
-
-
-def moment_of(milliseconds: float) -> datetime:
-    """A time of the server; one that no calendar holds, as damage may leave, is its end."""
-    try:
-        return datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (OverflowError, ValueError, OSError) as error:  # somebody wrote into Redis
-        raise_interruption(error)
-        return _EVER if milliseconds > 0 else _LONG_AGO
 
 
 def _task(
@@ -532,11 +512,6 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
     if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/_known.lua has it
         del settings["format"]
     return settings
-
-
-def read_texts(reply: list[Any]) -> list[str]:
-    """A reply of texts alone."""
-    return [text.decode("utf-8", "replace") for text in reply]
 
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:

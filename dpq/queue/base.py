@@ -1,25 +1,22 @@
-"""What both shells have in common: a queue's arguments, checked once and readable after."""
+"""What both queue objects have in common: their arguments, checked once and readable after."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import inspect
 import logging
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Generic, TypedDict, Unpack, cast, overload
 
 from dpq.model.backoff import Backoff
-from dpq.model.errors import ConfigurationError, ServerWarning
+from dpq.model.errors import ConfigurationError
 from dpq.model.payload import DEFAULT_MAX_PAYLOAD_BYTES
 from dpq.model.task import Fairness, Order, P, Popped, Task
 from dpq.model.validation import error_line
-from dpq.operations.diagnosis import explain, server_problems, wants_save
-from dpq.operations.following import commands_of
-from dpq.operations.partition import Commands
-from dpq.protocol.durability import Durability, named_durability, require_fsync
-from dpq.protocol.replies import Batch, require_version
+from dpq.operations.description import Description
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.durability import Durability, named_durability
+from dpq.protocol.replies import Batch
 from dpq.queue.lease_renewal import Leases
 
 log = logging.getLogger(__name__)
@@ -33,25 +30,6 @@ DEFAULT_MAX_ATTEMPTS = 10
 
 DEFAULT_ASK = 2
 """Partitions that a pop looks at. Source: docs/scaling.md, "The order"."""
-
-NO_REDIS = (
-    " (no Redis here? The URL embedded:./queue starts a server of DPQ's own; on the command line "
-    "--url embedded:./queue)"
-)
-
-_looked_at: set[str] = set()
-"""The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
-
-
-def keeps_nothing_on_purpose(redis: Any) -> bool:
-    """Is this a client of a private server, which says itself what it keeps?"""
-    pool = getattr(redis, "connection_pool", None)
-    path = getattr(pool, "connection_kwargs", {}).get("path")
-    if not path:
-        return False
-    from dpq.server import MARKER  # here: only a POSIX system can run a private server
-
-    return Path(path).with_name(MARKER).exists()
 
 
 class QueueSettings(TypedDict, total=False):
@@ -77,7 +55,7 @@ class QueueFace(Generic[P]):
 
     _opened: Any = None  # what from_url opened
     _leases: Leases
-    _link: Any  # of one shell or the other
+    _session: Any  # of one kind or the other: all that other rooms use, beside the leases
 
     @overload
     def __init__(
@@ -160,7 +138,7 @@ class QueueFace(Generic[P]):
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
         """
-        commands: Commands[P] = Commands(
+        self._described: Description[P] = Description(
             queue_name,
             payload_type=payload_type,
             default_visibility=default_visibility,
@@ -176,12 +154,8 @@ class QueueFace(Generic[P]):
             clock=clock,
         )
         self._durability = named_durability(durability)
-        self._new_commands = partial(commands_of, commands, ask)
-        self._commands = self._new_commands()
-        self._ask = ask
+        self._operations = QueueOperations(self._described, ask)
         self._redis = redis
-        self._settings: dict[str, str] | None = None
-        self._server_checked = False
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
             raise ConfigurationError(
@@ -196,14 +170,14 @@ class QueueFace(Generic[P]):
         self._start()
 
     def _start(self) -> None:
-        """What a shell sets up after its arguments are checked."""
+        """Set up what else the queue object needs, once its arguments are checked."""
 
     def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
         """What a pop hands out of the one task, or of none, that it has taken."""
         if not tasks:
             return Popped(None, cast("Any", None), cast("Any", None))
-        task, shell = tasks[0], cast("Any", self)
-        return Popped(task, partial(shell.ack, task), partial(shell.set_visibility, task))
+        task, queue = tasks[0], cast("Any", self)
+        return Popped(task, partial(queue.ack, task), partial(queue.set_visibility, task))
 
     def _readable(self, batch: Batch[P]) -> list[Task[P]]:
         """What a pop has brought.
@@ -213,57 +187,20 @@ class QueueFace(Generic[P]):
         """
         if batch.failed and not batch.tasks:
             raise batch.failed
-        self._say_refused(batch)
+        log_refused(self.queue_name, batch)
         return batch.tasks
 
-    def _say_refused(self, batch: Batch[P]) -> None:
-        """Log what is told to nobody else: the other tasks of a pop are handed out."""
-        if batch.failed:
-            what = error_line(batch.failed)
-            log.warning("%s: a validator failed, and so did the attempt: %s", self.queue_name, what)
-
-    def _asks_for_save(self, info: Mapping[str, Any]) -> bool:
-        """Refuse a server that is too old; is more to be asked to judge how it is set up?"""
-        require_version(info)
-        if self.durability == "fsync":
-            require_fsync(info)
-        known = self._run_id(info) in _looked_at
-        return not known and wants_save(info) and not keeps_nothing_on_purpose(self._redis)
-
-    def _warn(self, info: Mapping[str, Any], save: str | None) -> None:
-        """Say once what endangers tasks on this server."""
-        if self._run_id(info) in _looked_at:
-            return
-        _looked_at.add(self._run_id(info))
-        for problem in server_problems(info, save):
-            if problem.kind in ("eviction", "no persistence"):
-                told = " ".join(explain(problem))
-                warnings.warn(f"{self._server_label()}: {told}", ServerWarning, stacklevel=3)
-
-    def _run_id(self, info: Mapping[str, Any]) -> str:
-        return str(info.get("run_id") or self._server_label())
-
-    def _server_label(self) -> str:
-        return str(self._opened.label if self._opened else self._link.nodes.label)
-
-    _closed = False
-
-    def _require_open(self) -> None:
-        """Raise ConfigurationError when this object has closed the client that it had opened.
+    def _refusal(self) -> str:
+        """Why this object sends nothing once it is closed.
 
         On the caller's client it connects again.
         """
-        if self._closed and self._opened:
-            raise ConfigurationError(
-                f"this {type(self).__name__} of queue {self.queue_name!r} is closed: call it "
-                "inside of its `with`, or make another; what is queued is safe"
-            )
-
-    def _unreachable(self, error: Exception) -> str:
-        """Say which server cannot be reached, and the way out where there is none."""
-        told = f"cannot reach {self._server_label()}: {error}"
-        nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
-        return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told
+        if not self._opened:
+            return ""
+        return (
+            f"this {type(self).__name__} of queue {self.queue_name!r} is closed: call it inside of "
+            "its `with`, or make another; what is queued is safe"
+        )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.queue_name!r})"
@@ -272,17 +209,9 @@ class QueueFace(Generic[P]):
         """An empty queue is still a queue."""
         return True
 
-    def _agree(self, settings: dict[str, str]) -> None:
-        """The server has been asked: once the queue is there, what it has stays."""
-        self._commands = self._commands.settled(settings)
-        self._settings = settings if "format" in settings else None
-
-    def _forget(self) -> None:
-        """The queue is gone: the next one of this name may have other settings."""
-        self._commands, self._settings = self._new_commands(), None
-
     def _setting(self, name: str, default: str) -> str:
-        return (self._settings or self._commands.named).get(name, default)
+        operations = self._operations
+        return (operations.settings or operations.description.named).get(name, default)
 
     @property
     def partitions(self) -> int:
@@ -292,7 +221,7 @@ class QueueFace(Generic[P]):
     @property
     def ask(self) -> int:
         """Of how many partitions a pop looks at the first task."""
-        return self._ask
+        return self._operations.ask
 
     @property
     def redis(self) -> Any:
@@ -302,22 +231,22 @@ class QueueFace(Generic[P]):
     @property
     def queue_name(self) -> str:
         """The queue's name."""
-        return self._commands.queue_name
+        return self._described.name
 
     @property
     def payload_type(self) -> Any:
         """What payloads are validated against."""
-        return self._commands.payload_type
+        return self._described.payload_type
 
     @property
     def default_visibility(self) -> float:
         """Seconds of a lease."""
-        return self._commands.default_visibility
+        return self._described.default_visibility
 
     @property
     def default_max_attempts(self) -> int:
         """Failed attempts until a task is dead."""
-        return self._commands.default_max_attempts
+        return self._described.default_max_attempts
 
     @property
     def durability(self) -> Durability:
@@ -342,12 +271,12 @@ class QueueFace(Generic[P]):
     @property
     def backoff(self) -> Backoff:
         """How long a failed task waits."""
-        return self._commands.backoff
+        return self._described.backoff
 
     @property
     def max_payload_bytes(self) -> int:
         """The longest encoded payload."""
-        return self._commands.codec.max_bytes
+        return self._described.codec.max_bytes
 
     @property
     def dead_max_tasks(self) -> int:
@@ -358,3 +287,32 @@ class QueueFace(Generic[P]):
     def dead_max_age(self) -> float:
         """Seconds a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
+
+
+def log_refused(queue_name: str, batch: Batch[Any]) -> None:
+    """Log what is told to nobody else: the other tasks of a pop are handed out."""
+    if batch.failed:
+        what = error_line(batch.failed)
+        log.warning("%s: a validator failed, and so did the attempt: %s", queue_name, what)
+
+
+def operations_of(queue_name: str) -> QueueOperations[Any]:
+    """Build the operations of a queue that this process only looks after."""
+    return QueueOperations(
+        Description(
+            queue_name,
+            payload_type=Any,
+            default_visibility=DEFAULT_VISIBILITY,
+            default_max_attempts=DEFAULT_MAX_ATTEMPTS,
+            order=None,
+            aging=None,
+            fairness=None,
+            backoff=Backoff(),
+            max_payload_bytes=DEFAULT_MAX_PAYLOAD_BYTES,
+            dead_max_tasks=None,
+            dead_max_age=None,
+            partitions=None,
+            clock=None,
+        ),
+        DEFAULT_ASK,
+    )

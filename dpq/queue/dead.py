@@ -2,13 +2,13 @@
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Iterable
+from typing import Generic
 
 from dpq.model.task import DeadTask, P
-
-if TYPE_CHECKING:
-    from dpq.queue.queue import DPQ
+from dpq.operations.dead import chosen_by, some_ids
+from dpq.operations.queue import QueueOperations
+from dpq.transport.session import QueueSession
 
 __all__ = ["DeadLetters"]
 
@@ -16,8 +16,8 @@ __all__ = ["DeadLetters"]
 class DeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, queue: DPQ[P]) -> None:
-        self._queue = queue
+    def __init__(self, session: QueueSession[QueueOperations[P]]) -> None:
+        self._session = session
 
     def list(
         self,
@@ -35,8 +35,9 @@ class DeadLetters(Generic[P]):
             group: Only those of this group.
             where: Only those for which it is true.
         """
-        commands = self._queue._commands
-        return self._queue._drive(commands.dead_list(n, chosen_by(reason, group, where)))
+        return self._session.run(
+            self._session.operations.dead_list, n, chosen_by(reason, group, where)
+        )
 
     def replay(
         self,
@@ -61,9 +62,11 @@ class DeadLetters(Generic[P]):
         Returns:
             How many came back. An id that is not dead is passed over, so a retry is harmless.
         """
-        commands = self._queue._commands
-        return self._queue._drive(
-            commands.dead_replay(some_ids(ids), chosen_by(reason, group, where), rate)
+        return self._session.run(
+            self._session.operations.dead_replay,
+            some_ids(ids),
+            chosen_by(reason, group, where),
+            rate,
         )
 
     def purge(
@@ -79,25 +82,6 @@ class DeadLetters(Generic[P]):
         Returns:
             How many went.
         """
-        commands = self._queue._commands
-        return self._queue._drive(
-            commands.dead_purge(some_ids(ids), chosen_by(reason, group, where))
+        return self._session.run(
+            self._session.operations.dead_purge, some_ids(ids), chosen_by(reason, group, where)
         )
-
-
-def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
-    """One id or several as a list, each once; None for all."""
-    if ids is None:
-        return None
-    return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))
-
-
-def chosen_by(
-    reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
-) -> Callable[[DeadTask[P]], bool]:
-    """Whether a dead task passes all filters."""
-    return lambda task: (
-        (reason is None or task.reason == reason)
-        and (group is None or task.group == group)
-        and (where is None or where(task))
-    )

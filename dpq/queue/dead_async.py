@@ -3,13 +3,12 @@
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 from dpq.model.task import DeadTask, P
-from dpq.queue.dead import chosen_by, some_ids
-
-if TYPE_CHECKING:
-    from dpq.queue.queue_async import AsyncDPQ
+from dpq.operations.dead import chosen_by, some_ids
+from dpq.operations.queue import QueueOperations
+from dpq.transport.session_async import AsyncQueueSession
 
 __all__ = ["AsyncDeadLetters"]
 
@@ -17,8 +16,8 @@ __all__ = ["AsyncDeadLetters"]
 class AsyncDeadLetters(Generic[P]):
     """The dead letters of one queue: `q.dead`."""
 
-    def __init__(self, queue: AsyncDPQ[P]) -> None:
-        self._queue = queue
+    def __init__(self, session: AsyncQueueSession[QueueOperations[P]]) -> None:
+        self._session = session
 
     async def list(
         self,
@@ -29,8 +28,9 @@ class AsyncDeadLetters(Generic[P]):
         where: Callable[[DeadTask[P]], bool] | None = None,
     ) -> list[DeadTask[P]]:
         """Async `DeadLetters.list`."""
-        commands = self._queue._commands
-        return await self._queue._drive(commands.dead_list(n, chosen_by(reason, group, where)))
+        return await self._session.run(
+            self._session.operations.dead_list, n, chosen_by(reason, group, where)
+        )
 
     async def replay(
         self,
@@ -42,9 +42,11 @@ class AsyncDeadLetters(Generic[P]):
         rate: float | None = None,
     ) -> int:
         """Async `DeadLetters.replay`."""
-        commands = self._queue._commands
-        return await self._queue._drive(
-            commands.dead_replay(some_ids(ids), chosen_by(reason, group, where), rate)
+        return await self._session.run(
+            self._session.operations.dead_replay,
+            some_ids(ids),
+            chosen_by(reason, group, where),
+            rate,
         )
 
     async def purge(
@@ -56,7 +58,6 @@ class AsyncDeadLetters(Generic[P]):
         where: Callable[[DeadTask[P]], bool] | None = None,
     ) -> int:
         """Async `DeadLetters.purge`."""
-        commands = self._queue._commands
-        return await self._queue._drive(
-            commands.dead_purge(some_ids(ids), chosen_by(reason, group, where))
+        return await self._session.run(
+            self._session.operations.dead_purge, some_ids(ids), chosen_by(reason, group, where)
         )

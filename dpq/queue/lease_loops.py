@@ -106,7 +106,7 @@ class LeaseLoop(_Held[P]):
         if task is not None and self._queue._leases.let_go(task):
             told = GeneratorExit() if error is None else signal_of(error)
             try:
-                self._queue._drive(self._queue._commands.settle(task, told))
+                self._queue._session.run(self._queue._operations.settle, task, told)
             except (LeaseLostError, NotConfirmedError) as unsure:
                 self._tell(unsure)
 

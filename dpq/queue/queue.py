@@ -1,4 +1,4 @@
-"""DPQ, the blocking shell: sends what `Commands` builds, and waits.
+"""DPQ, the blocking queue: hands operations to its session, and waits.
 
 Data flows one way: caller -> queue -> command -> script -> reply. Nothing here decides about tasks.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, Never, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
-from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import (
     ConfigurationError,
     LeaseLostError,
@@ -39,17 +39,19 @@ from dpq.model.task import (
     WorkerInfo,
 )
 from dpq.model.validation import milliseconds, task_state
-from dpq.operations.diagnosis import server_problems, wants_save
-from dpq.protocol.command import Command, Operation, Steps, concluded, steps_of, together
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.base import QueueFace, QueueSettings, keeps_nothing_on_purpose
+from dpq.queue.base import QueueFace, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.confirmed import link_for
 from dpq.transport.connect import Opened, open_url
-from dpq.transport.connections import Link, run_all
+from dpq.transport.connections import Link
+from dpq.transport.server_check import keeps_nothing_on_purpose
+from dpq.transport.session import QueueSession, Session, save_points
 from dpq.transport.waiter import Waiters, asking, looked, sleep, watched
 
 __all__ = ["DPQ", "known_queues"]
@@ -57,6 +59,7 @@ __all__ = ["DPQ", "known_queues"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = ParamSpec("A")
 
 
 class DPQ(QueueFace[P]):
@@ -67,16 +70,31 @@ class DPQ(QueueFace[P]):
     """
 
     _opened: Opened | None = None
-    _link: Link
+    _session: QueueSession[QueueOperations[P]]
     _leases: Keeper
     _waiters: Waiters
 
     def _start(self) -> None:
-        self._link = link_for(self._redis, self.durability)
+        connections = link_for(self._redis, self.durability)
+        self._session = QueueSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self.durability,
+            queue_name=self.queue_name,
+            agreed=self._watch_all,
+        )
         self._leases = Keeper(self._extend_many)
-        self._waiters = Waiters(self._link.nodes, self._commands.markers)
-        if self._commands.named:
-            self._open()
+        self._waiters = Waiters(connections.nodes, self._operations.markers)
+        if self._described.named:
+            self._session.open()
+
+    def _watch_all(self) -> None:
+        """Block on the markers of all partitions, once their number is known."""
+        markers = self._operations.markers
+        if len(markers) != len(self._waiters.markers):
+            self._waiters.close()
+            self._waiters = Waiters(self._session.connections.nodes, markers)
 
     @overload
     @classmethod
@@ -114,19 +132,20 @@ class DPQ(QueueFace[P]):
             opened.close()
             raise
         queue._opened = opened
+        queue._session.opened_label = opened.label
         return queue
 
     def close(self) -> None:
         """Close the connections that this object opened; a caller's client stays open."""
-        self._closed = True
+        self._session.refusal = self._refusal()
         self._leases.close()
         self._waiters.close()
-        self._link.close()
+        self._session.close()
         if self._opened:
             self._opened.close()
 
     def __enter__(self) -> Self:
-        self._closed = False
+        self._session.refusal = ""
         return self
 
     def __exit__(
@@ -136,81 +155,6 @@ class DPQ(QueueFace[P]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    # Sending
-
-    def _run(self, made: Command[T] | Steps[T]) -> T:
-        if self._settings is None or self._closed or not isinstance(made, Command):
-            return self._drive(steps_of(made))
-        return cast("T", concluded(made, self._link.call(made)))
-
-    def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        operation = Operation(steps)
-        commands = operation.begin()  # arguments are checked before a server is asked
-        if opened:
-            self._require_open()
-            self._ready()
-        while commands is not None:
-            commands = operation.go_on(self._link.call_all(commands))
-        if self._commands.seen is not None:
-            self._found(self._commands.seen)
-        return operation.result
-
-    def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Run operations in step, over one round trip each; results, or what they ended with."""
-        return self._begin_all(operations)()
-
-    def _begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
-        """Send the first commands of operations; what is returned does the rest of `_drive_all`."""
-        driver = together(operations)
-        try:
-            commands = next(driver)
-        except StopIteration as end:
-            results: list[Any] = end.value
-            return lambda: results
-        self._ready()
-        receive = self._link.begin(commands)
-
-        def rest() -> list[Any]:
-            try:
-                commands = driver.send(receive())
-                while True:
-                    commands = driver.send(self._link.call_all(commands))
-            except StopIteration as end:
-                if self._commands.seen is not None:
-                    self._found(self._commands.seen)
-                return cast("list[Any]", end.value)
-
-        return rest
-
-    def _ready(self) -> None:
-        if self._settings is None:
-            self._open()
-
-    def _open(self) -> None:
-        """Check the server, once; and agree with the queue on its settings, once it is there."""
-        if not self._server_checked:
-            self._check_server()
-        self._found(self._drive(self._commands.open(), opened=False))
-
-    def _found(self, settings: dict[str, str]) -> None:
-        self._agree(settings)
-        if len(self._commands.markers) != len(self._waiters.markers):
-            self._waiters.close()
-            self._waiters = Waiters(self._link.nodes, self._commands.markers)
-
-    def _check_server(self) -> None:
-        try:
-            with unspoiled(self._redis), reachable():
-                here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
-                info = self._redis.info(**here)
-                save = save_points(self._redis, here) if self._asks_for_save(info) else None
-            self._warn(info, save)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise type(error)(self._unreachable(error)) from error
-        except ResponseError:
-            log.debug("%s: the server does not say its version", self.queue_name)
-        self._server_checked = True
 
     # Adding
 
@@ -281,24 +225,23 @@ class DPQ(QueueFace[P]):
 
         Source: docs/design.md, "Order" and "Keys".
         """
-        return self._drive(
-            self._commands.push(
-                payload,
-                priority,
-                delay,
-                group,
-                key,
-                on_duplicate,
-                max_attempts,
-                expires_in,
-                cost,
-                every,
-                cron,
-                timezone,
-                at,
-                visibility,
-                time_limit,
-            )
+        return self._session.run(
+            self._operations.push,
+            payload,
+            priority,
+            delay,
+            group,
+            key,
+            on_duplicate,
+            max_attempts,
+            expires_in,
+            cost,
+            every,
+            cron,
+            timezone,
+            at,
+            visibility,
+            time_limit,
         )
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
@@ -313,7 +256,10 @@ class DPQ(QueueFace[P]):
         Raises:
             As `push`. Batches before the refused one stay.
         """
-        return self._drive(self._commands.push_many(pushes))
+        if isinstance(pushes, Iterator):  # it can be read only once
+            self._session.require_open()
+            self._session.ready(create=True)
+        return self._session.run(self._operations.push_many, pushes)
 
     # Taking
 
@@ -356,7 +302,7 @@ class DPQ(QueueFace[P]):
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
-        batch = self._drive(self._commands.pop(most, visibility, who))
+        batch = self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
         until = math.inf if timeout is None else time.monotonic() + timeout
@@ -365,7 +311,9 @@ class DPQ(QueueFace[P]):
             with waiters.take() as waiter:
                 watches = looked(batch)
                 while not batch.tasks and sleep(waiter, watches, until):
-                    batch = self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    batch = self._session.run(
+                        self._operations.pop, most, visibility, asking(watches)
+                    )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
@@ -424,7 +372,7 @@ class DPQ(QueueFace[P]):
         """Settle a task whose body has raised."""
         if self._leases.let_go(task):
             try:
-                self._drive(self._commands.settle(task, error))
+                self._session.run(self._operations.settle, task, error)
             except LeaseLostError:
                 log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
             except NotConfirmedError as unsure:  # what the body has met tells more
@@ -458,7 +406,19 @@ class DPQ(QueueFace[P]):
         return LeaseLoop(self, visibility, until_empty)
 
     def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
-        return self._drive(self._commands.extend_many(leases), opened=False)
+        return self._session.send(self._operations.extend_many(leases))
+
+    def _end(
+        self,
+        verb: Callable[Concatenate[Task[P], A], Steps[T]],
+        task: Task[P],
+        *args: A.args,
+        **named: A.kwargs,
+    ) -> T:
+        """Run what ends a delivery: once its arguments are checked, its lease is not extended."""
+        return self._session.run_after(
+            partial(self._leases.let_go, task), verb, task, *args, **named
+        )
 
     # Ending or going on with a delivery
 
@@ -473,10 +433,7 @@ class DPQ(QueueFace[P]):
         Raises:
             LeaseLostError: Another delivery has it. Nothing changed.
         """
-        command = self._commands.ack(task)
-        self._leases.let_go(task)
-        done = self._run(command)
-        return done if isinstance(done, bool) else self._drive(self._commands.acked(task, done))
+        return self._end(self._operations.ack, task)
 
     def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
@@ -487,7 +444,7 @@ class DPQ(QueueFace[P]):
         Raises:
             LeaseLostError: Other deliveries have some of them; all the others are finished.
         """
-        return self._drive(self._commands.ack_many(tasks))
+        return self._session.run(self._operations.ack_many, list(tasks))
 
     def extend(self, task: Task[P], seconds: float) -> datetime:
         """Go on working: the lease now ends `seconds` (0.001 to 10 years) from now.
@@ -501,7 +458,9 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
                 changed.
         """
-        return datetime.fromtimestamp(self._run(self._commands.extend(task, seconds)) / 1000, UTC)
+        return datetime.fromtimestamp(
+            self._session.run(self._operations.extend, task, seconds) / 1000, UTC
+        )
 
     def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Hide a task for `seconds` (0 to 10 years) from now; this delivery is no failed attempt.
@@ -513,9 +472,7 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
                 changed.
         """
-        command = self._commands.set_visibility(task, seconds)
-        self._leases.let_go(task)
-        self._run(command)
+        self._end(self._operations.set_visibility, task, seconds)
 
     def release(
         self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
@@ -531,9 +488,7 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
                 changed.
         """
-        command = self._commands.release(task, delay, priority)
-        self._leases.let_go(task)
-        self._run(command)
+        self._end(self._operations.release, task, delay, priority)
 
     def fail(
         self, task: Task[P], error: object = None, delay: float | timedelta | None = None
@@ -551,9 +506,7 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        steps = self._commands.fail(task, error, delay)
-        self._leases.let_go(task)
-        self._drive(steps)
+        self._end(self._operations.fail, task, error, delay)
 
     def bury(self, task: Task[P], reason: object) -> None:
         """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
@@ -562,9 +515,7 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        command = self._commands.bury(task, reason)
-        self._leases.let_go(task)
-        self._run(command)
+        self._end(self._operations.bury, task, reason)
 
     # Looking and changing
 
@@ -577,7 +528,7 @@ class DPQ(QueueFace[P]):
         Raises:
             TaskNotFoundError: Nothing is stored under this id or key.
         """
-        return self._run(self._commands.get(task_id, key))
+        return self._session.run(self._operations.get, task_id, key)
 
     def peek(
         self,
@@ -597,7 +548,7 @@ class DPQ(QueueFace[P]):
         Raises:
             TaskNotFoundError: The task of `after` is not in this state any more: begin anew.
         """
-        return self._drive(self._commands.peek(n, task_state(state), after))
+        return self._session.run(self._operations.peek, n, task_state(state), after)
 
     def size(self) -> int:
         """Count the live tasks: ready, delayed, invisible and waiting."""
@@ -609,7 +560,7 @@ class DPQ(QueueFace[P]):
 
     def stats(self) -> QueueStats:
         """Count the tasks of each state, and read the running totals, in one round trip."""
-        return self._run(self._commands.stats())
+        return self._session.run(self._operations.stats)
 
     def update(
         self,
@@ -633,7 +584,7 @@ class DPQ(QueueFace[P]):
             ConfigurationError: An argument is out of its bounds, or a delay was given for a running
                 task. (Where a key names several, the others are changed, and the error says so.)
         """
-        self._run(self._commands.update(task_id, key, priority, delay, cost))
+        self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
     def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
@@ -643,17 +594,17 @@ class DPQ(QueueFace[P]):
         Raises:
             TaskNotFoundError: No live task has this id or key.
         """
-        self._run(self._commands.cancel(task_id, key))
+        self._session.run(self._operations.cancel, task_id, key)
 
     # The whole queue
 
     def pause(self, seconds: float | None = None) -> None:
         """Stop handing out tasks to anybody, for `seconds` or until `resume`."""
-        self._run(self._commands.pause(seconds))
+        self._session.run(self._operations.pause, seconds)
 
     def resume(self) -> None:
         """Hand out tasks again; a closing of the queue after a 429 ends, too."""
-        self._run(self._commands.resume())
+        self._session.run(self._operations.resume)
 
     def purge(self, state: TaskState | str | None = None) -> int:
         """Remove the tasks of one state, or of all, dead ones included, in bounded steps.
@@ -661,7 +612,9 @@ class DPQ(QueueFace[P]):
         Returns:
             How many went. What is pushed meanwhile may stay.
         """
-        return self._drive(self._commands.purge(None if state is None else task_state(state)))
+        return self._session.run(
+            self._operations.purge, None if state is None else task_state(state)
+        )
 
     def register(self) -> None:
         """Make the queue be there, and put its name into the list that daemons and the CLI read.
@@ -672,17 +625,17 @@ class DPQ(QueueFace[P]):
         Raises:
             ConfigurationError: A setting that this client names contradicts the queue.
         """
-        self._ready()
-        self._found(self._drive(self._commands.open(create=True), opened=False))
-        self._drive(steps_of(self._commands.register()))
+        self._session.ready()
+        self._session.open(create=True)
+        self._session.run(self._operations.register)
 
     def drop(self) -> None:
         """Remove the queue whole: tasks, settings, totals and its name in the registry."""
-        self._require_open()
-        if not self._server_checked:
-            self._check_server()
-        self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._forget()
+        self._session.require_open()
+        if not self._session.checked:
+            self._session.check_server()
+        self._session.send(self._operations.drop())  # whatever its format
+        self._operations.forget()
 
     # Limits and groups
 
@@ -724,8 +677,16 @@ class DPQ(QueueFace[P]):
 
         Source: docs/design.md, "Limits".
         """
-        self._drive(
-            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve, slack)
+        self._session.run(
+            self._operations.set_limit,
+            rate,
+            per,
+            burst,
+            group,
+            concurrency,
+            adaptive,
+            reserve,
+            slack,
         )
 
     def clear_limit(self, group: str | None = None) -> None:
@@ -733,7 +694,7 @@ class DPQ(QueueFace[P]):
 
         What a 429 or `delay_group` has closed stays closed: `resume` opens the queue.
         """
-        self._drive(self._commands.clear_limit(group))
+        self._session.run(self._operations.clear_limit, group)
 
     def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
         """Give a task back that met a limit, uncounted, with its priority and place.
@@ -751,28 +712,26 @@ class DPQ(QueueFace[P]):
             LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
                 changed.
         """
-        command = self._commands.rate_limited(task, retry_after, scope)
-        self._leases.let_go(task)
-        self._run(command)
+        self._end(self._operations.rate_limited, task, retry_after, scope)
 
     def delay_group(self, group: str, seconds: float) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
 
         One entry moves, however many tasks wait in the group. What its limit has granted stands.
         """
-        self._run(self._commands.delay_group(group, seconds))
+        self._session.run(self._operations.delay_group, group, seconds)
 
     def limits(self) -> list[LimitState]:
         """Look at the queue, the default of all groups, and every group with its own limit."""
-        return self._drive(self._commands.limits())
+        return self._session.run(self._operations.limits)
 
     def groups(self) -> list[LimitState]:
         """Look at every group that is closed now, or has a limit of its own."""
-        return self._drive(self._commands.groups())
+        return self._session.run(self._operations.groups)
 
     def group(self, name: str) -> LimitState:
         """Look at one group: its limit, what is left of it, whether it is open, and why not."""
-        return self._drive(self._commands.group(name))
+        return self._session.run(self._operations.group, name)
 
     def why(self, task_id: str) -> str:
         """Say in one sentence why a task is not running.
@@ -780,7 +739,7 @@ class DPQ(QueueFace[P]):
         Raises:
             TaskNotFoundError: Nothing is stored under this id.
         """
-        return self._drive(self._commands.why(task_id))
+        return self._session.run(self._operations.why, task_id)
 
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.
@@ -788,12 +747,12 @@ class DPQ(QueueFace[P]):
         A worker tells of itself when it begins, every 10 s and when it ends. One that died is
         listed for up to 60 s more.
         """
-        return self._drive(self._commands.workers())
+        return self._session.run(self._operations.workers)
 
     @property
     def dead(self) -> DeadLetters[P]:
         """The dead letters."""
-        return DeadLetters(self)
+        return DeadLetters(self._session)
 
     def promote(self) -> int:
         """Do one bounded step of upkeep; a pop does the same before it takes anything.
@@ -801,14 +760,14 @@ class DPQ(QueueFace[P]):
         Returns:
             How many tasks and groups it moved.
         """
-        return self._run(self._commands.promote())[0]
+        return self._session.run(self._operations.promote)[0]
 
     def next_event(self) -> float | None:
         """Seconds until time alone makes a task ready, or None when nothing is to come.
 
         A pause, and a limit of the queue that is spent, keep nothing from being ready.
         """
-        wait = self._run(self._commands.next_event())
+        wait = self._session.run(self._operations.next_event)
         return None if wait is None else wait / 1000
 
     def check(self) -> list[Problem]:
@@ -817,7 +776,7 @@ class DPQ(QueueFace[P]):
         Each step sees one moment, so a busy queue gives no false alarms. While a key is of another
         type, only that is named, since nothing can look at the rest.
         """
-        return self._drive(self._commands.check())
+        return self._session.run(self._operations.check)
 
     def repair(self) -> list[Problem]:
         """Mend what `check` finds, in bounded steps, while the queue is in use.
@@ -833,15 +792,7 @@ class DPQ(QueueFace[P]):
 
         Source: docs/operations.md, "Repair".
         """
-        return self._drive(self._commands.repair())
-
-
-def save_points(redis: Any, at: Mapping[str, Any]) -> str | None:
-    """Read when the server writes an RDB file: "" for never, None when it does not say."""
-    try:
-        return str(redis.config_get("save", **at).get("save"))
-    except ResponseError:  # forbidden, as by many providers
-        return None
+        return self._session.run(self._operations.repair)
 
 
 def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
@@ -850,7 +801,10 @@ def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
     Returns:
         What endangers tasks; and the rights that are missing to see all of it.
     """
-    redis, here = queue.redis, queue._link.nodes.aimed(key_of(queue.queue_name, "conf"))
+    redis, here = (
+        queue.redis,
+        queue._session.connections.nodes.aimed(key_of(queue.queue_name, "conf")),
+    )
     try:
         with unspoiled(redis), reachable():
             info = redis.info(**here)
@@ -899,39 +853,41 @@ def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
 def ask_queues(
     redis: Any,
     names: Sequence[bytes],
-    what: Callable[[DPQ[Any]], Command[Any] | Steps[Any]],
+    what: Callable[[QueueOperations[Any]], Steps[Any]],
 ) -> Iterator[tuple[str, Any]]:
     """Ask several queues the same, over one connection, some at once.
 
     Yields:
         A name, and its answer or the error in the place of that.
     """
-    first: DPQ[Any] | None = None
+    session: Session | None = None
     for start in range(0, len(names), QUEUES_A_CALL):
         answers: dict[str, Any] = {}
-        queues: dict[str, DPQ[Any]] = {}
+        queues: dict[str, QueueOperations[Any]] = {}
         for raw in names[start : start + QUEUES_A_CALL]:
             name = raw.decode("utf-8", "backslashreplace")
             answers[name] = ConfigurationError("it is no name of a queue: not UTF-8")
             try:
-                queues[name] = DPQ[Any](redis, raw.decode())
+                queues[name] = operations_of(raw.decode())
             except ConfigurationError as error:
                 answers[name] = error
             except UnicodeDecodeError:
                 continue
-        if first is None and queues:
-            first = next(iter(queues.values()))
-            first._check_server()
-        steps = [seen(queue, what) for queue in queues.values()]
-        if first:
-            answers |= zip(queues, run_all(first._link, steps), strict=True)
+        if session is None and queues:
+            session = Session(redis, Link(redis), queue_name=next(iter(queues)))
+            session.check_server()
+        if session:
+            steps = [seen(queue, what) for queue in queues.values()]
+            answers |= zip(queues, session.send_all(steps), strict=True)
         yield from answers.items()
-    if first:
-        first.close()
+    if session:
+        session.close()
 
 
-def seen(queue: DPQ[Any], what: Callable[[DPQ[Any]], Command[Any] | Steps[Any]]) -> Steps[Any]:
+def seen(
+    queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
+) -> Steps[Any]:
     """Agree with a queue on what it is, then do with it what is wanted; its server is checked."""
-    if queue._settings is None:
-        queue._found((yield from queue._commands.open()))
-    return (yield from steps_of(what(queue)))
+    if queue.settings is None:
+        queue.agree((yield from queue.open()))
+    return (yield from what(queue))

@@ -1,4 +1,4 @@
-"""AsyncDPQ, the asyncio shell: sends what `Commands` builds, and waits without holding the loop.
+"""AsyncDPQ, the asyncio queue: hands operations to its session, and waits without holding the loop.
 
 The same methods as `DPQ`, with the same arguments, results and errors; so the documentation stands
 there. Nothing here decides about tasks.
@@ -14,15 +14,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
-from typing import Any, Never, Self, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, overload
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError, ResponseError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import RedisError
 
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
@@ -38,16 +37,15 @@ from dpq.model.task import (
     WorkerInfo,
 )
 from dpq.model.validation import milliseconds, task_state
-from dpq.protocol.command import Command, Operation, Steps, steps_of, together
-from dpq.protocol.keys import key_of
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
 from dpq.queue.base import QueueFace, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
-from dpq.transport.cluster import reachable, unspoiled_async
 from dpq.transport.confirmed_async import link_for
 from dpq.transport.connect_async import AsyncOpened, open_url_async
-from dpq.transport.connections_async import Shared
+from dpq.transport.session_async import AsyncQueueSession
 from dpq.transport.waiter import asking, looked, watched
 from dpq.transport.waiter_async import AsyncWaiters, sleep
 
@@ -56,6 +54,7 @@ __all__ = ["AsyncDPQ"]
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+A = ParamSpec("A")
 
 
 GIVE_BACK_SECONDS = 5.0
@@ -78,10 +77,17 @@ class AsyncDPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        self._link = link_for(self._redis, self.durability)
+        connections = link_for(self._redis, self.durability)
+        self._own_session = AsyncQueueSession(
+            self._redis,
+            connections,
+            self._operations,
+            durability=self.durability,
+            queue_name=self.queue_name,
+            agreed=self._watch_all,
+        )
         self._leases = AsyncKeeper(self._extend_many)
-        self._waiters = AsyncWaiters(self._link, self._commands.markers)
-        self._opening = Shared(self._open)
+        self._waiters = AsyncWaiters(connections, self._operations.markers)
         self._background: set[asyncio.Task[Any]] = set()
 
     def _start_in_child(self) -> None:
@@ -90,10 +96,24 @@ class AsyncDPQ(QueueFace[P]):
         To close a connection here would make the parent's event loop deaf to it.
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
-            parents = (self._opened, self._link, self._waiters, self._leases, self._background)
+            session = self._own_session
+            parents = (self._opened, session, self._waiters, self._leases, self._background)
             _OF_A_PARENT.append(parents)
             self._opened = None
             self._start()
+            self._own_session.checked = session.checked
+
+    @property
+    def _session(self) -> AsyncQueueSession[QueueOperations[P]]:
+        self._start_in_child()
+        return self._own_session
+
+    async def _watch_all(self) -> None:
+        """Async `DPQ._watch_all`."""
+        markers = self._operations.markers
+        if len(markers) != len(self._waiters.markers):
+            await self._waiters.aclose()
+            self._waiters = AsyncWaiters(self._own_session.connections, markers)
 
     @overload
     @classmethod
@@ -121,6 +141,7 @@ class AsyncDPQ(QueueFace[P]):
                 opened.server.close()
             raise
         queue._opened = opened
+        queue._session.opened_label = opened.label
         return queue
 
     async def close(self) -> None:
@@ -129,14 +150,14 @@ class AsyncDPQ(QueueFace[P]):
         await self._leases.aclose()
         if self._background:
             await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
-        self._closed = True
+        self._session.refusal = self._refusal()
         await self._waiters.aclose()
-        await self._link.aclose()
+        await self._session.close()
         if self._opened:
             await self._opened.aclose()
 
     async def __aenter__(self) -> Self:
-        self._closed = False
+        self._session.refusal = ""
         return self
 
     async def __aexit__(
@@ -146,75 +167,6 @@ class AsyncDPQ(QueueFace[P]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    # Sending
-
-    async def _run(self, made: Command[T] | Steps[T]) -> T:
-        return await self._drive(steps_of(made))
-
-    async def _drive(self, steps: Steps[T], *, opened: bool = True) -> T:
-        self._start_in_child()
-        operation = Operation(steps)
-        commands = operation.begin()
-        if opened:
-            self._require_open()
-            await self._ready()
-        while commands is not None:
-            commands = operation.go_on(await self._link.call_all(commands))
-        if self._commands.seen is not None:
-            await self._found(self._commands.seen)
-        return operation.result
-
-    async def _drive_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Async `DPQ._drive_all`."""
-        self._start_in_child()
-        driver = together(operations)
-        try:
-            commands = next(driver)
-            await self._ready()
-            while True:
-                commands = driver.send(await self._link.call_all(commands))
-        except StopIteration as end:
-            if self._commands.seen is not None:
-                await self._found(self._commands.seen)
-            return cast("list[Any]", end.value)
-
-    async def _ready(self) -> None:
-        if self._settings is None:
-            await self._opening.get()
-
-    async def _open(self) -> None:
-        if not self._server_checked:
-            await self._check_server()
-        await self._found(await self._drive(self._commands.open(), opened=False))
-
-    async def _found(self, settings: dict[str, str]) -> None:
-        self._agree(settings)
-        markers = self._commands.markers
-        if len(markers) != len(self._waiters.markers):
-            await self._waiters.aclose()
-            self._waiters = AsyncWaiters(self._link, markers)
-
-    async def _check_server(self) -> None:
-        try:
-            async with unspoiled_async(self._redis):
-                with reachable():
-                    await self._link.nodes.ready()
-                    here = self._link.nodes.aimed(key_of(self.queue_name, "conf"))
-                    info = await self._redis.info(**here)
-                    save = await self._save_points(here) if self._asks_for_save(info) else None
-            self._warn(info, save)
-        except (RedisConnectionError, RedisTimeoutError) as error:
-            raise type(error)(self._unreachable(error)) from error
-        except ResponseError:
-            log.debug("%s: the server does not say its version", self.queue_name)
-        self._server_checked = True
-
-    async def _save_points(self, at: Mapping[str, Any]) -> str | None:
-        try:
-            return str((await self._redis.config_get("save", **at)).get("save"))
-        except ResponseError:  # forbidden, as by many providers
-            return None
 
     async def push(
         self,
@@ -236,29 +188,31 @@ class AsyncDPQ(QueueFace[P]):
         time_limit: float | None = None,
     ) -> str:
         """Async `DPQ.push`."""
-        return await self._drive(
-            self._commands.push(
-                payload,
-                priority,
-                delay,
-                group,
-                key,
-                on_duplicate,
-                max_attempts,
-                expires_in,
-                cost,
-                every,
-                cron,
-                timezone,
-                at,
-                visibility,
-                time_limit,
-            )
+        return await self._session.run(
+            self._operations.push,
+            payload,
+            priority,
+            delay,
+            group,
+            key,
+            on_duplicate,
+            max_attempts,
+            expires_in,
+            cost,
+            every,
+            cron,
+            timezone,
+            at,
+            visibility,
+            time_limit,
         )
 
     async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Async `DPQ.push_many`."""
-        return await self._drive(self._commands.push_many(pushes))
+        if isinstance(pushes, Iterator):  # it can be read only once
+            self._session.require_open()
+            await self._session.ready(create=True)
+        return await self._session.run(self._operations.push_many, pushes)
 
     @overload
     async def pop(self, timeout: None, visibility: float | None = None) -> Popped[P, Never]: ...
@@ -302,7 +256,7 @@ class AsyncDPQ(QueueFace[P]):
         if timeout is not None:
             milliseconds("timeout", timeout)
         who = "" if timeout == 0 else "-"
-        batch = await self._drive(self._commands.pop(most, visibility, who))
+        batch = await self._session.run(self._operations.pop, most, visibility, who)
         if timeout == 0 or batch.failed or (batch.tasks and not batch.looks):
             return self._readable(batch)
         until = math.inf if timeout is None else time.monotonic() + timeout
@@ -311,7 +265,9 @@ class AsyncDPQ(QueueFace[P]):
             async with waiters.take() as waiter:
                 watches = looked(batch)
                 while not batch.tasks and await sleep(waiter, watches, until, stop):
-                    batch = await self._drive(self._commands.pop(most, visibility, asking(watches)))
+                    batch = await self._session.run(
+                        self._operations.pop, most, visibility, asking(watches)
+                    )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
@@ -326,9 +282,7 @@ class AsyncDPQ(QueueFace[P]):
         """Release what a cancelled pop has got; where that fails, the leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
-            await self._drive_all(
-                [steps_of(self._commands.release(task, 0, None)) for task in tasks]
-            )
+            await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run what a cancelled caller does not break off, and what `close` waits for."""
@@ -393,63 +347,62 @@ class AsyncDPQ(QueueFace[P]):
 
     async def _settle(self, task: Task[P], error: BaseException) -> None:
         await self._leases.end(task)
-        await self._drive(self._commands.settle(task, error))
+        await self._session.run(self._operations.settle, task, error)
 
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
-        return await self._drive(self._commands.extend_many(leases), opened=False)
+        return await self._session.send(self._operations.extend_many(leases))
+
+    async def _end(
+        self,
+        verb: Callable[Concatenate[Task[P], A], Steps[T]],
+        task: Task[P],
+        *args: A.args,
+        **named: A.kwargs,
+    ) -> T:
+        """Async `DPQ._end`."""
+        return await self._session.run_after(
+            partial(self._leases.end, task), verb, task, *args, **named
+        )
 
     # Ending or going on with a delivery
 
     async def ack(self, task: Task[P]) -> bool:
         """Async `DPQ.ack`."""
-        command = self._commands.ack(task)
-        await self._leases.end(task)
-        done = await self._run(command)
-        if isinstance(done, bool):
-            return done
-        return await self._drive(self._commands.acked(task, done))
+        return await self._end(self._operations.ack, task)
 
     async def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
         """Async `DPQ.ack_many`."""
-        return await self._drive(self._commands.ack_many(tasks))
+        return await self._session.run(self._operations.ack_many, list(tasks))
 
     async def extend(self, task: Task[P], seconds: float) -> datetime:
         """Async `DPQ.extend`."""
         return datetime.fromtimestamp(
-            await self._run(self._commands.extend(task, seconds)) / 1000, UTC
+            await self._session.run(self._operations.extend, task, seconds) / 1000, UTC
         )
 
     async def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Async `DPQ.set_visibility`."""
-        command = self._commands.set_visibility(task, seconds)
-        await self._leases.end(task)
-        await self._run(command)
+        await self._end(self._operations.set_visibility, task, seconds)
 
     async def release(
         self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
     ) -> None:
         """Async `DPQ.release`."""
-        command = self._commands.release(task, delay, priority)
-        await self._leases.end(task)
-        await self._run(command)
+        await self._end(self._operations.release, task, delay, priority)
 
     async def fail(
         self, task: Task[P], error: object = None, delay: float | timedelta | None = None
     ) -> None:
         """Async `DPQ.fail`."""
-        steps = self._commands.fail(task, error, delay)
-        await self._leases.end(task)
-        await self._drive(steps)
+        await self._end(self._operations.fail, task, error, delay)
 
     async def bury(self, task: Task[P], reason: object) -> None:
         """Async `DPQ.bury`."""
-        command = self._commands.bury(task, reason)
-        await self._leases.end(task)
-        await self._run(command)
+        await self._end(self._operations.bury, task, reason)
 
     async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Async `DPQ.get`."""
-        return await self._run(self._commands.get(task_id, key))
+        return await self._session.run(self._operations.get, task_id, key)
 
     async def peek(
         self,
@@ -459,7 +412,7 @@ class AsyncDPQ(QueueFace[P]):
         after: str | None = None,
     ) -> list[Task[P]]:
         """Async `DPQ.peek`."""
-        return await self._drive(self._commands.peek(n, task_state(state), after))
+        return await self._session.run(self._operations.peek, n, task_state(state), after)
 
     async def size(self) -> int:
         """Async `DPQ.size`."""
@@ -468,7 +421,7 @@ class AsyncDPQ(QueueFace[P]):
 
     async def stats(self) -> QueueStats:
         """Async `DPQ.stats`."""
-        return await self._run(self._commands.stats())
+        return await self._session.run(self._operations.stats)
 
     async def update(
         self,
@@ -480,38 +433,39 @@ class AsyncDPQ(QueueFace[P]):
         cost: int | None = None,
     ) -> None:
         """Async `DPQ.update`."""
-        await self._run(self._commands.update(task_id, key, priority, delay, cost))
+        await self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
     async def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
         """Async `DPQ.cancel`."""
-        await self._run(self._commands.cancel(task_id, key))
+        await self._session.run(self._operations.cancel, task_id, key)
 
     async def pause(self, seconds: float | None = None) -> None:
         """Async `DPQ.pause`."""
-        await self._run(self._commands.pause(seconds))
+        await self._session.run(self._operations.pause, seconds)
 
     async def resume(self) -> None:
         """Async `DPQ.resume`."""
-        await self._run(self._commands.resume())
+        await self._session.run(self._operations.resume)
 
     async def purge(self, state: TaskState | str | None = None) -> int:
         """Async `DPQ.purge`."""
-        return await self._drive(self._commands.purge(None if state is None else task_state(state)))
+        return await self._session.run(
+            self._operations.purge, None if state is None else task_state(state)
+        )
 
     async def register(self) -> None:
         """Async `DPQ.register`."""
-        await self._ready()
-        await self._found(await self._drive(self._commands.open(create=True), opened=False))
-        await self._drive(steps_of(self._commands.register()))
+        await self._session.ready()
+        await self._session.open(create=True)
+        await self._session.run(self._operations.register)
 
     async def drop(self) -> None:
         """Async `DPQ.drop`."""
-        self._require_open()
-        if not self._server_checked:
-            self._start_in_child()
-            await self._check_server()
-        await self._drive(self._commands.drop(), opened=False)  # whatever its format
-        self._forget()
+        self._session.require_open()
+        if not self._session.checked:
+            await self._session.check_server()
+        await self._session.send(self._operations.drop())  # whatever its format
+        self._operations.forget()
 
     async def set_limit(
         self,
@@ -526,62 +480,68 @@ class AsyncDPQ(QueueFace[P]):
         slack: float | None = None,
     ) -> None:
         """Async `DPQ.set_limit`."""
-        await self._drive(
-            self._commands.set_limit(rate, per, burst, group, concurrency, adaptive, reserve, slack)
+        await self._session.run(
+            self._operations.set_limit,
+            rate,
+            per,
+            burst,
+            group,
+            concurrency,
+            adaptive,
+            reserve,
+            slack,
         )
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Async `DPQ.clear_limit`."""
-        await self._drive(self._commands.clear_limit(group))
+        await self._session.run(self._operations.clear_limit, group)
 
     async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
         """Async `DPQ.rate_limited`."""
-        command = self._commands.rate_limited(task, retry_after, scope)
-        await self._leases.end(task)
-        await self._run(command)
+        await self._end(self._operations.rate_limited, task, retry_after, scope)
 
     async def delay_group(self, group: str, seconds: float) -> None:
         """Async `DPQ.delay_group`."""
-        await self._run(self._commands.delay_group(group, seconds))
+        await self._session.run(self._operations.delay_group, group, seconds)
 
     async def limits(self) -> list[LimitState]:
         """Async `DPQ.limits`."""
-        return await self._drive(self._commands.limits())
+        return await self._session.run(self._operations.limits)
 
     async def groups(self) -> list[LimitState]:
         """Async `DPQ.groups`."""
-        return await self._drive(self._commands.groups())
+        return await self._session.run(self._operations.groups)
 
     async def group(self, name: str) -> LimitState:
         """Async `DPQ.group`."""
-        return await self._drive(self._commands.group(name))
+        return await self._session.run(self._operations.group, name)
 
     async def why(self, task_id: str) -> str:
         """Async `DPQ.why`."""
-        return await self._drive(self._commands.why(task_id))
+        return await self._session.run(self._operations.why, task_id)
 
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""
-        return await self._drive(self._commands.workers())
+        return await self._session.run(self._operations.workers)
 
     async def promote(self) -> int:
         """Async `DPQ.promote`."""
-        return (await self._run(self._commands.promote()))[0]
+        return (await self._session.run(self._operations.promote))[0]
 
     async def next_event(self) -> float | None:
         """Async `DPQ.next_event`."""
-        wait = await self._run(self._commands.next_event())
+        wait = await self._session.run(self._operations.next_event)
         return None if wait is None else wait / 1000
 
     async def check(self) -> list[Problem]:
         """Async `DPQ.check`."""
-        return await self._drive(self._commands.check())
+        return await self._session.run(self._operations.check)
 
     async def repair(self) -> list[Problem]:
         """Async `DPQ.repair`."""
-        return await self._drive(self._commands.repair())
+        return await self._session.run(self._operations.repair)
 
     @property
     def dead(self) -> AsyncDeadLetters[P]:
         """Async `DPQ.dead`."""
-        return AsyncDeadLetters(self)
+        return AsyncDeadLetters(self._session)

@@ -41,7 +41,7 @@ class Sieve:
 
     def is_queue(self, name: str) -> Steps[bool]:
         """Is there anything of a queue? If there is not, its name goes."""
-        makes = CommandMaker(name, None)
+        makes = CommandMaker(name, name, None)
         absent = makes._command("absent", [], same)
         if not (yield absent):
             return True

@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import raise_interruption
-from dpq.protocol.command import Command, Steps, together
+from dpq.protocol.command import Command
 from dpq.protocol.scripts import Script
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, refused, told
 from dpq.transport.script_loading import load_instead, may_not_eval
@@ -72,17 +72,6 @@ class Link:
     @staticmethod
     def _make_packer() -> "Packer":
         return Packer()
-
-    def call(self, command: Command[Any]) -> Any:
-        """Run a command's script; the raw reply, bytes for every text.
-
-        Raises:
-            RedisError: As the client raises it, after the client's own retries.
-        """
-        reply = self.call_all((command,))[0]
-        if isinstance(reply, Exception):
-            raise reply
-        return reply
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one round trip (on any but a direct client, one by one).
@@ -167,22 +156,6 @@ class Link:
         """Close the connections that nobody uses now."""
         for way in list(self._ways.values()):
             way.close()
-
-
-def run_all(link: Link, operations: Sequence[Steps[Any]]) -> list[Any]:
-    """Run operations of any queues in step, over one round trip each.
-
-    Returns:
-        For each operation its result, or the exception that it ended with.
-    """
-    driver = together(operations)
-    try:
-        commands = next(driver)
-        while True:
-            commands = driver.send(link.call_all(commands))
-    except StopIteration as end:
-        results: list[Any] = end.value
-        return results
 
 
 class _Way:

@@ -26,8 +26,9 @@ from dpq.model.backoff import longer_pause
 from dpq.model.errors import ConfigurationError, RateLimited, Reject, Release, Signal
 from dpq.model.task import Task
 from dpq.model.validation import MAX_SECONDS, error_line, number, whole_number
-from dpq.operations.partition import MAX_ATTEMPTS, Commands
-from dpq.protocol.command import Steps, steps_of
+from dpq.operations.description import MAX_ATTEMPTS
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
 from dpq.queue.base import QueueFace
 from dpq.queue.lease_renewal import Lease
 from dpq.transport.cluster import forbidden
@@ -407,46 +408,44 @@ class WorkerFace(Generic[Q]):
         counts = Counter(running)
         host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
         return [
-            steps_of(
-                commands.beat(
-                    self._run_id, self.name, host, pid, counts[place], self.concurrency, age
-                )
+            operations.beat(
+                self._run_id, self.name, host, pid, counts[place], self.concurrency, age
             )
-            for place, commands in enumerate(self._commands)
+            for place, operations in enumerate(self._operations)
         ]
 
     def _leaving(self) -> list[Steps[Any]]:
         """What tells every queue that this worker has ended."""
-        return [steps_of(commands.leave(self._run_id)) for commands in self._commands]
+        return [operations.leave(self._run_id) for operations in self._operations]
 
     @property
-    def _commands(self) -> list[Commands[Any]]:
-        return [queue._commands for queue in self.queues]
+    def _operations(self) -> list[QueueOperations[Any]]:
+        return [queue._session.operations for queue in self.queues]
 
     def _markers(self) -> list[str]:
         """What is blocked on: of each queue the markers of all its partitions."""
-        return [marker for commands in self._commands for marker in commands.markers]
+        return [marker for operations in self._operations for marker in operations.markers]
 
     def _of_each(self, watches: Sequence[Watch]) -> list[list[Watch]]:
         """The watches of each queue, out of those of all or of none."""
         rest = iter(watches)
         if not watches:
             return [[] for _ in self.queues]
-        return [list(islice(rest, len(commands.markers))) for commands in self._commands]
+        return [list(islice(rest, len(operations.markers))) for operations in self._operations]
 
     def _owed(self, watches: Sequence[Sequence[Watch]]) -> list[Marker]:
         """What is to be handed on by who goes, having watched so much of each queue."""
         owed: list[Marker] = []
         if any(watches):
             first = 0
-            for each, commands in zip(watches, self._commands, strict=True):
+            for each, operations in zip(watches, self._operations, strict=True):
                 owed += (Marker(first + number, moment) for number, moment in watched(each))
-                first += len(commands.markers)
+                first += len(operations.markers)
         return owed
 
     def _unseen(self) -> list[Q]:
         """The queues that this worker has not seen yet, and which may have partitions."""
-        return [queue for queue in self.queues if queue._settings is None]
+        return [queue for queue in self.queues if queue._session.operations.settings is None]
 
     def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep alive what a pop has brought; so the server is there."""
@@ -546,7 +545,7 @@ class WorkerFace(Generic[Q]):
         for each in done:
             if isinstance(each.error, RateLimited):
                 self.queues[each.place]._leases.let_go(each.task)
-        return settling(done, self._commands)
+        return settling(done, self._operations)
 
     def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
         """What is to be settled once more, by the answers."""

@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 from dpq.model.errors import LeaseLostError, NotConfirmedError, RateLimited, Reject
 from dpq.model.task import Task
 from dpq.model.validation import error_line
-from dpq.operations.partition import Commands
-from dpq.protocol.command import Steps, steps_of
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Settling(NamedTuple):
     done: list[Done]
 
 
-def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[Settling]:
+def settling(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Settling]:
     """How to settle what is done: acks together, the others one by one."""
     acks: dict[int, list[Done]] = {}
     others: list[Settling] = []
@@ -63,23 +63,23 @@ def settling(done: Sequence[Done], commands: Sequence[Commands[Any]]) -> list[Se
         if each.error is None and not each.alone:
             acks.setdefault(each.place, []).append(each)
         else:
-            others.append(Settling(_end(each, commands[each.place]), [each]))
+            others.append(Settling(_end(each, queues[each.place]), [each]))
     together = [
-        Settling(steps_of(commands[place].ack_many([each.task for each in some])), some)
+        Settling(queues[place].ack_many([each.task for each in some]), some)
         for place, some in acks.items()
     ]
     return together + others
 
 
-def _end(done: Done, commands: Commands[Any]) -> Steps[Any]:
+def _end(done: Done, queue: QueueOperations[Any]) -> Steps[Any]:
     """What a handler raises says how its task goes on, if it makes sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return steps_of(commands.settle(done.task, error))
+            return queue.settle(done.task, error)
     except Exception as nonsense:
         error = nonsense
-    return steps_of(commands.fail(done.task, error_line(error), None))
+    return queue.fail(done.task, error_line(error), None)
 
 
 def unsettled(name: str, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:

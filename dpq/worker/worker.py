@@ -22,9 +22,9 @@ from redis.exceptions import RedisError
 from dpq.model.errors import RateLimited, signal_of
 from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
-from dpq.protocol.command import Steps, steps_of
+from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueFace, log_refused
 from dpq.queue.lease_renewal import Lease
 from dpq.queue.queue import DPQ
 from dpq.transport.waiter import (
@@ -144,7 +144,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 DPQ itself.
         """
         self._begin(until_empty)
-        self._waiter = _Patient(self.queues[0]._link.nodes, self._markers())
+        self._waiter = _Patient(self.queues[0]._session.connections.nodes, self._markers())
         threads = [
             threading.Thread(target=self._guarded, args=(self._slot,), name=f"dpq-{n}", daemon=True)
             for n in range(self.concurrency)
@@ -225,8 +225,8 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._dozing = False  # the minder has nothing to mind
         self._news = threading.Event()
         for queue in self.queues:
-            queue._require_open()
-            queue._ready()
+            queue._session.require_open()
+            queue._session.ready()
         with self._lock:
             self._clock_on(until_empty)
             if self._stopping:
@@ -469,8 +469,8 @@ class Worker(WorkerFace[DPQ[Any]]):
             done, self._done = self._done, done
         place = self._turns.next()[0]
         asked = self._settling(done)
-        pop = self._commands[place].pop(self._low_water, self.visibility)
-        read = self.queues[0]._begin_all([*(each.operation for each in asked), pop])
+        pop = self._operations[place].pop(self._low_water, self.visibility)
+        read = self.queues[0]._session.begin_all([*(each.operation for each in asked), pop])
         self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
 
     def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
@@ -486,7 +486,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             raise batch
         self._turns.asked(place, len(batch.tasks))
         if batch.failed:
-            self.queues[place]._say_refused(batch)
+            log_refused(self.queues[place].queue_name, batch)
             self._look = True  # there may be more
         return self._hold(place, batch.tasks)
 
@@ -504,12 +504,12 @@ class Worker(WorkerFace[DPQ[Any]]):
         watches = self._of_each(self._watches)
         for place in self._turns.next():
             mine = asking(watches[place]) if watches[place] else "-"
-            pop = self.queues[place]._commands.pop(
+            pop = self._operations[place].pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
             asked = self._settling(done)
             operations = [*(each.operation for each in asked), pop]
-            *settled, batch = self.queues[0]._drive_all(operations)
+            *settled, batch = self.queues[0]._session.run_all(operations)
             done = self._unsettled(asked, settled)
             taken += self._brought(place, batch)
             if isinstance(batch, RedisError):
@@ -533,12 +533,15 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _look_for_partitions(self, unseen: Sequence[DPQ[Any]]) -> None:
         """Block on all markers of queues that were not there before."""
         for queue in unseen:
-            queue._ready()
+            queue._session.ready()
         markers = self._markers()
         if len(markers) != len(self._waiter.markers):
             self._waiter.withdraw(watched(self._watches))
             self._waiter.close()
-            self._waiter, self._watches = _Patient(self.queues[0]._link.nodes, markers), []
+            self._waiter, self._watches = (
+                _Patient(self.queues[0]._session.connections.nodes, markers),
+                [],
+            )
 
     def _stop_watching(self) -> None:
         """Every thread has work: what would wake one is for others."""
@@ -553,8 +556,8 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._lock.notify_all()
 
     def _all_gone(self) -> bool:
-        counts = [steps_of(commands.stats()) for commands in self._commands]
-        return none_live(self.queues[0]._drive_all(counts))
+        counts = [operations.stats() for operations in self._operations]
+        return none_live(self.queues[0]._session.run_all(counts))
 
     def _wait_out(self, error: RedisError, place: int | None = None) -> None:
         pause = self._wait_longer(error, place)
@@ -605,7 +608,7 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _settle(self, done: list[Done]) -> list[Done]:
         """What is to be settled once more."""
         asked = self._settling(done)
-        results = self.queues[0]._drive_all([each.operation for each in asked])
+        results = self.queues[0]._session.run_all([each.operation for each in asked])
         return self._unsettled(asked, results)
 
     # Telling the queues who works on them
@@ -619,7 +622,7 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _say(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            self.queues[0]._drive_all(operations)
+            self.queues[0]._session.run_all(operations)
             if self._on_beat:
                 self._on_beat()
         except Exception:  # a worker that cannot tell of itself works on

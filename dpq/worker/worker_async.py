@@ -22,9 +22,9 @@ from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.errors import RateLimited, signal_of
 from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
-from dpq.protocol.command import Steps, steps_of
+from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueFace, log_refused
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.transport.waiter import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq.transport.waiter_async import AsyncWaiter, sleep
@@ -136,8 +136,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._watches: list[Watch] = []
         self._look = True
         for queue in self.queues:
-            queue._require_open()
-            await queue._ready()
+            queue._session.require_open()
+            await queue._session.ready()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -253,9 +253,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         asked = taken = 0
         for place in self._turns.next():
             mine = asking(watches[place]) if watches[place] else "-"
-            pop = self.queues[place]._commands.pop(
-                min(room - taken, MAX_BATCH), self.visibility, mine
-            )
+            pop = self._operations[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
                 await self._wait_out(batch, place)
@@ -263,7 +261,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             if isinstance(batch, Exception):
                 raise batch
             if batch.failed:
-                self.queues[place]._say_refused(batch)
+                log_refused(self.queues[place].queue_name, batch)
                 self._look = True  # there may be more
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
@@ -286,14 +284,14 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     async def _look_for_partitions(self, unseen: Sequence[AsyncDPQ[Any]]) -> None:
         """Block on all markers of queues that were not there before."""
         for queue in unseen:
-            await queue._ready()
+            await queue._session.ready()
         if len(self._markers()) != len(self._waiter.markers):
             await self._waiter.withdraw(watched(self._watches))
             await self._waiter.aclose()
             self._waiter, self._watches = self._new_waiter(), []
 
     def _new_waiter(self) -> AsyncWaiter:
-        return AsyncWaiter(self.queues[0]._link, self._markers())
+        return AsyncWaiter(self.queues[0]._session.connections, self._markers())
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
         """Settle what is done, and run operations, in one round trip; the last one's result."""
@@ -302,7 +300,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             done, self._done, self._done_since = self._done, done, math.inf
         asked = self._settling(done)
         try:
-            results = await self.queues[0]._drive_all(
+            results = await self.queues[0]._session.run_all(
                 [*(each.operation for each in asked), *operations]
             )
         except BaseException:
@@ -322,8 +320,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         return asked.isdisjoint(id(each.task) for each in self._done)
 
     async def _all_gone(self) -> bool:
-        counts = [steps_of(commands.stats()) for commands in self._commands]
-        return none_live(await self.queues[0]._drive_all(counts))
+        counts = [operations.stats() for operations in self._operations]
+        return none_live(await self.queues[0]._session.run_all(counts))
 
     async def _wait_out(self, error: RedisError, place: int | None = None) -> None:
         give_up = time.monotonic() + self._wait_longer(error, place)
@@ -350,7 +348,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
 
     async def _say(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            await self.queues[0]._drive_all(operations)
+            await self.queues[0]._session.run_all(operations)
             if self._on_beat:
                 self._on_beat()
         except Exception:  # a worker that cannot tell of itself works on

@@ -146,7 +146,9 @@ def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ) -> None:
     thread.start()
     wait_for(
         lambda: (
-            q._link.nodes.of(key_of(q.queue_name, "wake")).client.info("clients")["blocked_clients"]
+            q._session.connections.nodes.of(key_of(q.queue_name, "wake")).client.info("clients")[
+                "blocked_clients"
+            ]
             == 1
         ),
         q.stats,
@@ -171,9 +173,9 @@ def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
         q.push(number)
     first = queues[0]
     for _ in range(2):  # then over open connections, too
-        pops = [q._commands.pop(1, None, "") for q in queues]
-        batches = first._drive_all(pops)
-        assert len(first._link._ways) == 3
+        pops = [q._operations.pop(1, None, "") for q in queues]
+        batches = first._session.run_all(pops)
+        assert len(first._session.connections._ways) == 3
         for q, batch in zip(queues, batches, strict=True):
             assert len(batch.tasks) == 1
             q.release(batch.tasks[0])
@@ -289,18 +291,18 @@ def test_a_waiter_asks_nothing_of_a_node_that_was_replaced(
 
     async def wait() -> None:
         async with AsyncDPQ.from_url(cluster.url, names[0]) as q:
-            waiter = AsyncWaiter(q._link, [marker])
+            waiter = AsyncWaiter(q._session.connections, [marker])
             never = asyncio.get_running_loop().create_future()
             assert await waiter.wait(0.01, never) is None
-            monkeypatch.setattr(q._link.nodes, "of", lambda _: successor)
-            monkeypatch.setattr(q._link, "execute", asked)
+            monkeypatch.setattr(q._session.connections.nodes, "of", lambda _: successor)
+            monkeypatch.setattr(q._session.connections, "execute", asked)
             await waiter.withdraw()
             assert waiter._blocks[0]._reading is None
 
     with DPQ.from_url(cluster.url, names[0]) as q:
-        waiter = Waiter(q._link.nodes, [marker])
+        waiter = Waiter(q._session.connections.nodes, [marker])
         assert waiter.wait(0.01) is None
-        monkeypatch.setattr(q._link.nodes, "of", lambda _: successor)
+        monkeypatch.setattr(q._session.connections.nodes, "of", lambda _: successor)
         monkeypatch.setattr(waiters, "ask", asked)
         waiter.withdraw()
         assert waiter._blocks[0].until is None

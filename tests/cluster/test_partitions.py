@@ -32,7 +32,7 @@ def q(client: RedisCluster) -> Iterator[DPQ[Any]]:
 
 def holders(q: DPQ[Any]) -> Counter[str]:
     """How many partitions each master has."""
-    nodes = [q._link.nodes.of(marker) for marker in q._commands.markers]
+    nodes = [q._session.connections.nodes.of(marker) for marker in q._operations.markers]
     return Counter(node.name for node in nodes if node)
 
 

@@ -315,7 +315,7 @@ def test_large_payloads_go_in_batches_of_bounded_bytes(
     size = 700_000
     if partitions > 1:
         q = DPQ(redis, q.queue_name, partitions=partitions)
-    send, calls = q._link.call_all, []
+    send, calls = q._session.connections.call_all, []
 
     def watched(commands: Sequence[Command[Any]]) -> Any:
         for command in commands:
@@ -324,7 +324,7 @@ def test_large_payloads_go_in_batches_of_bounded_bytes(
         return send(commands)
 
     with monkeypatch.context() as patched:
-        patched.setattr(q._link, "call_all", watched)
+        patched.setattr(q._session.connections, "call_all", watched)
         q.push_many(Push(payload="x" * size) for _ in range(20))
     assert sum(calls) >= 20 * size  # all of them have been seen
     assert max(calls) <= BATCH_BYTES

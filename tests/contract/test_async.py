@@ -91,7 +91,7 @@ class Awaited:
         self._client = owner or asyncio_client(redis)
         self._queue: AsyncDPQ[Any] = owner or AsyncDPQ(self._client, queue_name, **settings)
         self.made.append(self)
-        if not owner and self._queue._commands.named:
+        if not owner and self._queue._operations.description.named:
             self.stats()  # what a blocking constructor does
 
     @classmethod
@@ -357,7 +357,9 @@ def test_a_killed_connection_with_calls_in_flight(
             mine = redis.client_id()
             redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
             calls = [asyncio.ensure_future(q.push(n, key=str(n))) for n in range(50)]
-            await until("the calls to be sent", lambda: not q._link._ways[""].wire._unsent)
+            await until(
+                "the calls to be sent", lambda: not q._session.connections._ways[""].wire._unsent
+            )
             for row in redis.client_list():
                 if int(row["id"]) != mine:
                     redis.client_kill_filter(_id=row["id"])
@@ -378,7 +380,7 @@ def test_an_idle_drop_is_no_error_without_retries(redis: Redis, queue_name: str,
     async def work() -> None:
         async with on(asyncio_client(redis, retry=Retry(NoBackoff(), 0)), queue_name) as q:
             await q.push(1)
-            wire = q._link._ways[""].wire
+            wire = q._session.connections._ways[""].wire
             mine = redis.client_id()
             for row in redis.client_list():
                 if int(row["id"]) != mine:

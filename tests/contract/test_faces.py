@@ -100,7 +100,7 @@ def test_one_text_says_what_both_do(name: str, member: Any, twin: Any) -> None:
 
 
 class Shell:
-    """What the methods of a class ask `Commands` for, directly and through each other."""
+    """What the methods of a class ask their operations for, directly and through each other."""
 
     def __init__(self, path: str, cls: str) -> None:
         tree = ast.parse((PACKAGE / "queue" / path).read_text())
@@ -117,7 +117,7 @@ class Shell:
         for node in ast.walk(self.methods[name]):
             if isinstance(node, ast.Attribute):
                 owner = ast.unparse(node.value)
-                if owner in {"self._commands", "commands"}:
+                if owner in {"self._operations", "self._session.operations"}:
                     found.add(node.attr)
                 elif owner == "self" and node.attr in self.methods.keys() - seen:
                     found |= self.commands(node.attr, seen | {name})
@@ -141,7 +141,7 @@ SHELLS = [
 )
 def test_twins_ask_for_the_same_commands(blocking: Shell, awaited: Shell, name: str) -> None:
     """Both methods use the same set of commands, which hold every decision."""
-    opening = {"open", "named", "seen", "markers"}  # each face opens when it has to
+    opening = {"open", "markers"}  # each face opens when it has to
     cancelled = {"release"} if "pop" in awaited.commands(name) else set()
     assert awaited.commands(name) - opening - cancelled == blocking.commands(name) - opening
 
@@ -151,7 +151,8 @@ def calls(function: Any) -> set[str]:
     return {
         ast.unparse(node)
         for node in ast.walk(function)
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(("self._comm", "comm"))
+        if isinstance(node, ast.Call)
+        and re.fullmatch(r"self\._(session\.(run|send)|end)", ast.unparse(node.func))
     }
 
 
@@ -165,7 +166,7 @@ def calls(function: Any) -> set[str]:
     ],
 )
 def test_twins_pass_on_the_same_arguments(blocking: Shell, awaited: Shell, name: str) -> None:
-    """What a method hands to `Commands` is written the same in both."""
+    """What a method hands to its operations is written the same in both."""
     ours, theirs = calls(blocking.methods[name]), calls(awaited.methods[name])
     helped = {"lease"}  # settles in a helper of its own, which a cancelled end does not break off
     assert theirs == ours or name in helped

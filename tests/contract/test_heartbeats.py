@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Worker
+from dpq.operations.queue import QueueOperations
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -29,8 +30,8 @@ def pair(redis, queue_name) -> Iterator[list[DPQ]]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers tell of themselves all the time."""
-    for module in ("worker.worker", "worker.worker_async"):
-        monkeypatch.setattr(f"dpq.{module}.BEAT_SECONDS", 0.02)
+    for module in ("worker", "worker_async"):
+        monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
 
 
 class Running:
@@ -42,7 +43,7 @@ class Running:
         self.worker: Worker | AsyncWorker
         if kind == "Worker":
             self.worker = Worker(pair, lambda task: self.go.wait(PATIENCE_S), **settings)
-            self._spy(self.worker.queues[0]._link, "begin")
+            self._spy(self.worker.queues[0]._session.connections, "begin")
             run: Callable[[], object] = self.worker.run
         else:
             run = lambda: asyncio.run(self._run_async(pair, server, settings))  # noqa: E731
@@ -58,7 +59,7 @@ class Running:
                 await asyncio.to_thread(self.go.wait, PATIENCE_S)
 
             worker = AsyncWorker(queues, handle, **settings)
-            self._spy(queues[0]._link, "call_all")
+            self._spy(queues[0]._session.connections, "call_all")
             self.worker = worker
             await worker.run()
             for queue in queues:
@@ -138,7 +139,8 @@ def test_a_server_that_does_not_hear_it_hurts_nobody(
         raise RedisConnectionError("away")
         yield
 
-    monkeypatch.setattr("dpq.worker.base.steps_of", lambda command: fail())
+    for verb in ("beat", "leave"):
+        monkeypatch.setattr(QueueOperations, verb, fail)
     pair[0].push(1)
     running = start()
     running.go.set()

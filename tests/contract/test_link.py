@@ -75,10 +75,12 @@ def test_a_fault_in_a_call(
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), retries)) as client:
         q = DPQ(client, queue_name)
         q.push(1)
-        pack = q._link._packer.pack_all
+        pack = q._session.connections._packer.pack_all
         # the connection ends after it was found sound
         monkeypatch.setattr(
-            q._link._packer, "pack_all", lambda commands: (cut_others(redis), pack(commands))[1]
+            q._session.connections._packer,
+            "pack_all",
+            lambda commands: (cut_others(redis), pack(commands))[1],
         )
         if retries:
             assert q.pop().task.payload == 1
@@ -204,7 +206,7 @@ def test_an_interrupted_call_spoils_no_other(
     """An interrupt between sending and reading leaves no reply for the next call to find."""
     q = DPQ(redis, queue_name)
     first, second = q.push("first"), q.push("second")
-    connection = q._link._ways[""]._idle.kept[-1]
+    connection = q._session.connections._ways[""]._idle.kept[-1]
 
     def interrupted(**_: Any) -> None:
         raise KeyboardInterrupt
@@ -224,13 +226,13 @@ def test_what_is_leased_reaches_the_caller(
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
     q = DPQ(redis, queue_name)
     q.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    begin, calls = q._link.begin, []
+    begin, calls = q._session.connections.begin, []
 
     def once(commands: Any) -> Any:
         calls.append(commands)
         return begin(commands) if len(calls) == 1 else lambda: [RedisConnectionError("away")]
 
-    monkeypatch.setattr(q._link, "begin", once)
+    monkeypatch.setattr(q._session.connections, "begin", once)
     assert [task.payload for task in q.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
     monkeypatch.undo()
     assert q.size() == POP_BATCH + 50

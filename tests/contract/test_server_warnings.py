@@ -12,9 +12,9 @@ from redis.asyncio import Redis as AsyncRedis
 
 import dpq
 from dpq import DPQ, AsyncDPQ, ServerWarning
-from dpq.queue import base
 from dpq.queue.queue import inspect_server
 from dpq.server import Server
+from dpq.transport import server_check
 
 Told = list[str]
 First = Callable[..., Told]
@@ -23,7 +23,7 @@ First = Callable[..., Told]
 @pytest.fixture(autouse=True)
 def a_new_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """No server has been looked at yet."""
-    monkeypatch.setattr(base, "_looked_at", set())
+    monkeypatch.setattr(server_check, "_looked_at", set())
 
 
 @pytest.fixture

@@ -64,13 +64,13 @@ def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
 def pops(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one with each pop that is sent."""
     sent: list[str] = []
-    begin = q._link.begin
+    begin = q._session.connections.begin
 
     def counting(commands: Sequence[Command[Any]]) -> Any:
         sent.extend(c.script.name for c in commands if c.script.name == "pop")
         return begin(commands)
 
-    monkeypatch.setattr(q._link, "begin", counting)
+    monkeypatch.setattr(q._session.connections, "begin", counting)
     return sent
 
 
@@ -382,7 +382,7 @@ def test_one_that_is_dead_costs_the_recheck(
     q.set_limit(1, SOON)
     fill(q, 3)
     assert q.pop().task is not None
-    q._drive(q._commands.pop(1, None, "-"))  # it is told to watch, and is never seen again
+    q._session.run(q._operations.pop, 1, None, "-")  # it is told to watch, and is never seen again
     waiting = [waits() for _ in range(2)]
     assert sorted(the_task(future).payload for future in waiting) == [1, 2]
 

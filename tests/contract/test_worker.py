@@ -133,7 +133,7 @@ def all_idle(worker: Worker) -> bool:
 def asked(queue: DPQ[Any]) -> list[list[str]]:
     """Note every round trip of a queue from now on: the names of its scripts."""
     seen: list[list[str]] = []
-    begin = queue._link.begin
+    begin = queue._session.connections.begin
 
     def noted(commands: Any) -> Any:
         names = [command.script.name for command in commands]
@@ -141,7 +141,7 @@ def asked(queue: DPQ[Any]) -> list[list[str]]:
             seen.append(names)
         return begin(commands)
 
-    queue._link.begin = noted  # type: ignore[method-assign]
+    queue._session.connections.begin = noted  # type: ignore[method-assign]
     return seen
 
 
@@ -1044,9 +1044,11 @@ def test_an_idle_worker_asks_nothing(
     wait_for(lambda: all_idle(worker), lambda: vars(worker))  # a thread asks once as it begins
     sent: list[Any] = []  # by these queues: the server serves what other tests have left, too
     for queue in (a, b):
-        begin = queue._link.begin
+        begin = queue._session.connections.begin
         monkeypatch.setattr(
-            queue._link, "begin", lambda c, begin=begin: (sent.append(c), begin(c))[1]
+            queue._session.connections,
+            "begin",
+            lambda c, begin=begin: (sent.append(c), begin(c))[1],
         )
     until = time.monotonic() + 2
     wait_for(lambda: time.monotonic() > until, lambda: "2 s have not passed")
@@ -1112,7 +1114,7 @@ def test_contradicting_settings_raise(make: Make, redis: Redis) -> None:
     q = make("", order="fifo")
     q.push("a")
     other: DPQ[Any] = DPQ(redis, q.queue_name)
-    other._commands.named["order"] = "lifo"  # a constructor would raise at once
+    other._operations.description.named["order"] = "lifo"  # a constructor would raise at once
     with pytest.raises(ConfigurationError, match="order"):
         Worker(other, print).run()
     other.close()

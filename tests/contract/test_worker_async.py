@@ -388,7 +388,7 @@ def test_a_lost_lease_cancels_its_handler(play: Any) -> None:
 
 def scripts_of(q: Queue) -> list[list[str]]:
     trips: list[list[str]] = []
-    call_all = q._link.call_all
+    call_all = q._session.connections.call_all
 
     def noted(commands: Any) -> Any:
         names = [command.script.name for command in commands]
@@ -396,7 +396,7 @@ def scripts_of(q: Queue) -> list[list[str]]:
             trips.append(names)
         return call_all(commands)
 
-    q._link.call_all = noted  # type: ignore[method-assign]
+    q._session.connections.call_all = noted  # type: ignore[method-assign]
     return trips
 
 
@@ -1002,9 +1002,9 @@ def test_an_idle_worker_asks_nothing(
             await until(b.workers)
             sent: list[Any] = []  # by these queues: others may be left from other tests
             for queue in (a, b):
-                call_all = queue._link.call_all
+                call_all = queue._session.connections.call_all
                 monkeypatch.setattr(
-                    queue._link,
+                    queue._session.connections,
                     "call_all",
                     lambda c, call_all=call_all: (sent.append(c), call_all(c))[1],
                 )
@@ -1090,7 +1090,7 @@ def test_a_fault_of_the_loop_is_raised(play: Any, monkeypatch: pytest.MonkeyPatc
         def fault(*_: Any) -> Any:
             raise RuntimeError("a fault")
 
-        monkeypatch.setattr(b._commands, "pop", fault)
+        monkeypatch.setattr(b._operations, "pop", fault)
         with pytest.raises(RuntimeError, match="a fault"):
             await worker.run()
         stats = await a.stats()
@@ -1174,7 +1174,7 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
         await q.push("a")
         async with running(worker):
             await gate.wait_for(1)
-            drive, away = q._drive_all, asyncio.Event()
+            run_all, away = q._session.run_all, asyncio.Event()
 
             async def fails(operations: Any, **_: Any) -> list[Any]:
                 for steps in operations:
@@ -1182,7 +1182,7 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
                 away.set()
                 return [RedisConnectionError("away")] * len(operations)
 
-            q._drive_all = fails  # type: ignore[method-assign, assignment]
+            q._session.run_all = fails  # type: ignore[method-assign, assignment]
             worker._look = True
             worker._news.set_result(None)
             await away.wait()
@@ -1198,7 +1198,7 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
             over = time.monotonic() + 0.3
             await until(lambda: time.monotonic() > over)
             monkeypatch.setattr(asyncio, "wait", wait)
-            q._drive_all = drive  # type: ignore[method-assign]
+            q._session.run_all = run_all  # type: ignore[method-assign]
             await until(stats_say(q, acked=1))
             assert len(waits) < 200  # a loop that spins makes thousands
 

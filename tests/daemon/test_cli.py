@@ -571,7 +571,7 @@ def test_a_queue_that_cannot_be_looked_at_hides_no_other(
     run: Run, q: DPQ, odd_queues: list[str], command: str
 ) -> None:
     """Each queue has its answer or its error, on a line of its own; with an error the end is 1."""
-    q._run(q._commands.beat("w", "bees", "host", 1, 2, 3, 4.0))
+    q._session.run(q._operations.beat, "w", "bees", "host", 1, 2, 3, 4.0)
     result = run(command, "--json", code=1)
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     errors = {line["queue"]: line["error"] for line in lines if "error" in line}

@@ -23,6 +23,7 @@ from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, known_queues
 from dpq import scheduler as scheduling
+from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
 from dpq.queue.queue import NAMES_A_CALL
 from dpq.queue.registry import Sieve
@@ -195,11 +196,13 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
         DPQ(double, name).push(1, delay=0.001)
     scheduler = Scheduler(double, names[::-1])
     elsewhere = Node("elsewhere", double, {})
-    of = scheduler._link.nodes.of
+    of = scheduler._session.connections.nodes.of
     monkeypatch.setattr(
-        scheduler._link.nodes, "of", lambda key: elsewhere if "there" in key else of(key)
+        scheduler._session.connections.nodes,
+        "of",
+        lambda key: elsewhere if "there" in key else of(key),
     )
-    away = Away(scheduler._link, *names[1:])
+    away = Away(scheduler._session.connections, *names[1:])
     wait_for(lambda: scheduler.run_once() == 1, lambda: caplog.text)
     tries = away.tries
     assert scheduler.run_once() == 0
@@ -218,11 +221,11 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         scheduler = Scheduler(double, ["divided", "other"])
         scheduler.run_once()
         elsewhere = Node("elsewhere", double, {})
-        second = divided._commands.ticks[1]
-        of = scheduler._link.nodes.of
+        second = divided._operations.ticks[1]
+        of = scheduler._session.connections.nodes.of
         tag = second[second.index("{") + 1 : second.index("}")]
-        scheduler._link.nodes.of = lambda key: elsewhere if tag in key else of(key)  # type: ignore[method-assign]
-        Away(scheduler._link, tag)
+        scheduler._session.connections.nodes.of = lambda key: elsewhere if tag in key else of(key)  # type: ignore[method-assign]
+        Away(scheduler._session.connections, tag)
         other.push(1, delay=0.001)
         wait_for(lambda: scheduler.run_once() == 1, other.stats)
         assert "divided: out of reach" in caplog.text
@@ -258,7 +261,7 @@ def test_a_master_that_is_away_is_not_the_server(
 def test_no_master_at_all(double: FakeRedis) -> None:
     """When nobody can be reached the round fails."""
     scheduler = Scheduler(double, ["a", "b"])
-    Away(scheduler._link, "a", "b")
+    Away(scheduler._session.connections, "a", "b")
     with pytest.raises(RedisConnectionError, match="gone"):
         scheduler.run_once()
 
@@ -282,7 +285,9 @@ def test_names_without_a_queue_are_taken_out(
     monkeypatch.setattr(connections_module, "MOST_HEADS", 100)
     while redis.scard(REGISTRY) > 1:
         scheduler.run_once()
-        assert len(scheduler._link._packer._heads) <= 100  # nothing of the names stays
+        assert (
+            len(scheduler._session.connections._packer._heads) <= 100
+        )  # nothing of the names stays
         rounds += 1
         assert rounds < 10
     scheduler.run_once()
@@ -366,7 +371,7 @@ def test_a_queue_that_begins_while_its_name_is_taken_out(
         for n in range(5):
             if n == moment:
                 live.push(1)
-            command = steps.send(live._link.call(command))
+            command = steps.send(live._session.send(once(command)))
     assert redis.sismember(REGISTRY, live.queue_name)
 
 
@@ -375,7 +380,7 @@ def test_a_queue_that_begins_while_it_is_dropped(
 ) -> None:
     """A push between the end of the keys and that of the name makes a queue that is known."""
     live.push(1)
-    call_all = live._link.call_all
+    call_all = live._session.connections.call_all
 
     def pushing(commands: Any) -> Any:
         if any(command.script.name == "unregister" for command in commands):
@@ -384,7 +389,7 @@ def test_a_queue_that_begins_while_it_is_dropped(
                 other.push("new")
         return call_all(commands)
 
-    monkeypatch.setattr(live._link, "call_all", pushing)
+    monkeypatch.setattr(live._session.connections, "call_all", pushing)
     live.drop()
     assert known_queues(redis) == [queue_name]
     assert live.size() == 1
@@ -497,7 +502,7 @@ def test_trouble_is_told_once(
         redis.hset(key_of(queue_name, "conf"), "partitions", text)
         for _ in range(3):
             scheduler.run_once()
-            scheduler._queues[queue_name]._forget()
+            scheduler._queues[queue_name].forget()
     assert caplog.text.count(f"{queue_name}: left alone") == 2
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 

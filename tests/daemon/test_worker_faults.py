@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, TaskState, Worker
-from dpq.operations.partition import Commands
+from dpq.operations.queue import QueueOperations
 from dpq.queue.lease_renewal import Leases
 from dpq.server import Server, find_binary
 from dpq.testing import assert_conserved, crash, let_leases_expire
@@ -113,7 +113,7 @@ def stumble() -> None:
 KILLS = {
     "in the handler": stumble,
     "between pop and handler": Leases.hold,
-    "between handler and ack": Commands.ack_many,
+    "between handler and ack": QueueOperations.ack_many,
 }
 
 LEFT_S = 0.1

@@ -660,7 +660,7 @@ def test_a_cut_connection(pair: Pair, queue_name: str, kind: str) -> None:
         try:
             once.connection_pool.connection_kwargs["socket_timeout"] = 0.1
             with DPQ(once, queue_name, durability="replica") as impatient:
-                impatient._settings = q._settings
+                impatient._operations.agree(q._operations.settings or {})
                 with pytest.raises(RedisError):
                     impatient.push("third")
         finally:
@@ -750,7 +750,7 @@ def test_closing_in_the_middle(
             push = asyncio.ensure_future(q.push("second"))
             while await q.size() < 2:
                 pass
-            await q._link.aclose()
+            await q._session.close()
             with pytest.raises(NotConfirmedError):
                 await push
         finally:

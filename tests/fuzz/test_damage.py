@@ -241,7 +241,9 @@ def test_a_damaged_queue_goes_on(redis, what, when, daemon):
         make(call)
         if number % 9 == when:
             clock.advance(2)
-    q._run(q._commands._types(remove=True))  # what nobody can go on without, as repair does
+    q._session.run(
+        q._operations.partitions[0]._types, remove=True
+    )  # what nobody can go on without, as repair does
     for call in (q.resume, q.clear_limit, lambda: q.clear_limit("*"), q.check):
         call()
     # Tasks that nobody has touched: three of the highest priorities, one in a group of its own.

@@ -8,7 +8,7 @@ def beat(q):
     """Tells of a worker: how many handlers run, and for how long it has been there."""
 
     def tell(worker="w", name="name", running=2, age=4.0):
-        q._run(q._commands.beat(worker, name, "host", 77, running, 8, age))
+        q._session.run(q._operations.beat, worker, name, "host", 77, running, 8, age)
 
     return tell
 
@@ -37,10 +37,10 @@ def test_leaving(q, probe, beat):
     """A worker that ends is gone at once, the others stay; the last one takes the key along."""
     beat("a")
     beat("b")
-    q._run(q._commands.leave("a"))
+    q._session.run(q._operations.leave, "a")
     assert names(probe) == {b"b"}
-    q._run(q._commands.leave("b"))
-    q._run(q._commands.leave("nobody"))
+    q._session.run(q._operations.leave, "b")
+    q._session.run(q._operations.leave, "nobody")
     assert probe.stored() == {}
 
 

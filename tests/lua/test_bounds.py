@@ -13,7 +13,7 @@ LONG = "x" * 201
 
 
 def call(q: DPQ[Any], script: str, *args: Any) -> Any:
-    return q._link.call(q._commands._command(script, ["", *args], same))
+    return q._session.send(q._operations.partitions[0]._ask(script, ["", *args], same))
 
 
 def spec(group: str = "", key: str = "") -> str:
@@ -64,4 +64,4 @@ def test_groups_and_queues(q: DPQ[Any]) -> None:
         with pytest.raises(ResponseError, match="too long"):
             call(q, script, *args)
     with pytest.raises(ResponseError, match="too long"):
-        q._link.call(q._commands._command("register", [LONG], same))
+        q._session.send(q._operations.partitions[0]._ask("register", [LONG], same))

@@ -38,7 +38,7 @@ def test_sound(q, clock, probe, ids):
     """What limits keep in every kind of state is sound: waiters at a full queue included."""
     q.set_limit(concurrency=3)
     q.push("more")
-    assert q._drive(q._commands.pop(1, None, "-")).tasks == []
+    assert q._session.run(q._operations.pop, 1, None, "-").tasks == []
     assert b"\t" in {member for member, _ in probe.stored()["tracked"]}
     assert q.check() == []
     q.clear_limit("counted")

@@ -2,7 +2,7 @@
 
 
 def close(q, seconds):
-    q._run(q._commands.close(seconds))
+    q._session.run(q._operations.partitions[0].close, seconds)
 
 
 def test_until_then(q, clock, probe):

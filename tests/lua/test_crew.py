@@ -6,7 +6,7 @@ from dpq import WorkerInfo
 
 
 def tell(q, worker="w", name="name", age=4.0):
-    q._run(q._commands.beat(worker, name, "host", 77, 2, 8, age))
+    q._session.run(q._operations.beat, worker, name, "host", 77, 2, 8, age)
 
 
 def test_nobody(q, probe):

@@ -186,8 +186,8 @@ def of_first(q: DPQ[Any], state: TaskState, act: Callable[[str], object]) -> obj
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "ack": [each_held(lambda q, task: q.ack(task))],
     "beat": [
-        lambda q: q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0)),
-        lambda q: q._run(q._commands.leave("w")),
+        lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),
+        lambda q: q._session.run(q._operations.leave, "w"),
     ],
     "bury": [each_held(lambda q, task: q.bury(task, "no"))],
     "cancel": [
@@ -197,9 +197,11 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
             for state in (TaskState.READY, TaskState.WAITING, TaskState.DELAYED)
         ),
     ],
-    "close": [lambda q: q._run(q._commands.close(7))],
+    "close": [lambda q: q._session.run(q._operations.partitions[0].close, 7)],
     "configure": [
-        lambda q: DPQ(q.redis, q.queue_name, order="fifo", clock=q._commands._clock).order
+        lambda q: (
+            DPQ(q.redis, q.queue_name, order="fifo", clock=q._operations.description.clock).order
+        )
     ],
     "delay_group": [
         lambda q: q.delay_group("a", 30),
@@ -218,9 +220,15 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: payloads(q.pop_many(READY)),
         lambda q: payloads(q.pop_many(100)),
         lambda q: [payloads(q.pop_many(1)) for _ in range(READY + 5)],
-        lambda q: q._drive(q._commands.pop(100, None, "-")).next_event_ms,  # as one that will wait
-        lambda q: q._drive(q._commands.pop(100, None, "0")).next_event_ms,  # as one that has waited
-        lambda q: [score for score, _ in q._drive(q._commands.look(3, "-")).first],
+        lambda q: (
+            q._session.run(q._operations.pop, 100, None, "-").next_event_ms
+        ),  # as one that will wait
+        lambda q: (
+            q._session.run(q._operations.pop, 100, None, "0").next_event_ms
+        ),  # as one that has waited
+        lambda q: [
+            score for score, _ in q._session.run(q._operations.partitions[0].look, 3, "-").first
+        ],
     ],
     "promote": [lambda q: [q.promote() for _ in range(3)]],
     "purge": [*((lambda q, state=state: q.purge(state)) for state in TaskState)],
@@ -229,7 +237,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         for scope in ("group", "queue", "task")
     ],
     "register": [
-        lambda q: q._run(q._commands.register()),
+        lambda q: q._session.run(q._operations.register),
     ],
     "release": [
         each_held(lambda q, task: q.release(task)),
@@ -250,7 +258,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.set_visibility(task, 0)),
     ],
     "types": [lambda q: q.repair()],
-    "unregister": [lambda q: q._run(q._commands._command("unregister", [q.queue_name], int))],
+    "unregister": [lambda q: q._session.run(q._operations.partitions[0].unregister)],
     "update": [
         lambda q: tried(lambda: q.update(key="k", priority=-1)),
         *(
@@ -270,7 +278,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
 MENDS = {"repair", "repair_limits", "types"}
 
 LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
-    "absent": lambda q: q._run(q._commands._command("absent", [], int)),
+    "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "check": lambda q: q.check(),
     "check_limits": lambda q: q.check(),
     "crew": lambda q: q.workers(),

@@ -146,12 +146,12 @@ def test_absent(server, q, lossy, lose):
     q.push("x")
     q.redis.sadd(REGISTRY, q.queue_name)
     with lose("absent"):
-        assert lossy._drive(Sieve().is_queue(q.queue_name)) is True
+        assert lossy._session.send(Sieve().is_queue(q.queue_name)) is True
     assert q.redis.sismember(REGISTRY, q.queue_name)
     q.drop()
     q.redis.sadd(REGISTRY, q.queue_name)
     with lose("absent"):
-        assert lossy._drive(Sieve().is_queue(q.queue_name)) is False
+        assert lossy._session.send(Sieve().is_queue(q.queue_name)) is False
     assert not q.redis.sismember(REGISTRY, q.queue_name)
 
 
@@ -177,11 +177,11 @@ def test_ack_of_a_task_that_runs_again(server, q, probe, lossy, lose):
 def test_beat(server, q, clock, lossy, lose):
     """The worker stands there once, seen at the second call; or it is gone."""
     with lose("beat"):
-        lossy._run(lossy._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+        lossy._session.run(lossy._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
     [worker] = q.workers()
     assert (worker.running, worker.seen.timestamp() * 1000) == (2, clock.ms)
     with lose("beat"):
-        lossy._run(lossy._commands.leave("w"))
+        lossy._session.run(lossy._operations.leave, "w")
     assert q.workers() == []
 
 
@@ -255,7 +255,7 @@ def test_close(server, q, probe, lossy, lose):
     """The partition is closed, and one probe is to come."""
     q.push("x")
     with lose("close"):
-        lossy._run(lossy._commands.close(5))
+        lossy._session.run(lossy._operations.partitions[0].close, 5)
     assert q.limits()[0].reason == "rate limited"
     q.resume()
     assert probe.drain() == ["x"]
@@ -272,7 +272,7 @@ def test_configure(server, q, clock, lossy_redis, probe, lose):
 
 def test_crew(server, q, lossy, lose):
     """A look is safe to repeat: each worker is named once."""
-    q._run(q._commands.beat("w", "name", "host", 1, 2, 3, 4.0))
+    q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
     with lose("crew"):
         assert [worker.id for worker in lossy.workers()] == ["w"]
 
@@ -612,13 +612,13 @@ def test_script_flush(server, redis, q, clock, kind):
     """A server that forgets all scripts between any two calls changes nothing."""
     with kind.from_url(server.url) as client:
         queue = DPQ(client, q.queue_name, clock=clock)
-        begin = queue._link.begin
+        begin = queue._session.connections.begin
 
         def forgetful(commands):
             redis.script_flush()
             return begin(commands)
 
-        queue._link.begin = forgetful
+        queue._session.connections.begin = forgetful
         ids = queue.push_many([Push(payload=i, priority=i, group="g") for i in range(4)])
         task, on_success, set_visibility = queue.pop()
         assert task.id == ids[3]

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
+from dpq.protocol.command import once
 
 SCOPES = [None, "g", "*"]
 
@@ -17,7 +18,7 @@ LONG = 10**8  # seconds of a lease that does not end by itself
 
 def look(q, waiter=""):
     """What a pop of one task says, the time to the next look included."""
-    return q._drive(q._commands.pop(1, None, waiter))
+    return q._session.run(q._operations.pop, 1, None, waiter)
 
 
 def payloads(q, most=100):
@@ -410,8 +411,8 @@ def test_past_hundreds_of_groups_that_may_not_run(q, clock):
     assert q.stats().ready == 230
     q.set_limit(1, 1000, group="*")
     q.push("free")
-    command = next(q._commands.pop(1, None))
-    assert q._run(command).again
+    command = next(q._operations.pop(1, None))
+    assert q._session.send(once(command)).again
     assert payloads(q) == ["free"]
     assert (q.stats().ready, q.stats().waiting) == (0, 230)
 

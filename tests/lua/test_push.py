@@ -93,7 +93,7 @@ def test_record(q, clock, probe):
 def test_sent_again(q, clock, probe, options):
     """An id that is stored already is left alone, before and after it was popped."""
     q.push("before")
-    command = next(q._commands.push_many([Push(payload="x", **options)]))
+    command = next(q._operations.push_many([Push(payload="x", **options)]))
     probe.call("push", *command.args)
     before = probe.stored()
     probe.call("push", *command.args)

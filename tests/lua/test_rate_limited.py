@@ -466,7 +466,7 @@ def test_resume_opens_the_queue(q, clock, probe, fill, paused):
     close(q, "queue")
     if paused:
         q.pause()
-    q._drive(q._commands.pop(1, None, "-"))
+    q._session.run(q._operations.pop, 1, None, "-")
     assert payloads(q) == []
     probe.woken()
     q.resume()
@@ -602,4 +602,4 @@ def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, fill):
     """A pop of a closed queue says when it opens."""
     q.rate_limited(take(q), 3, "queue")
     clock.advance(1)
-    assert q._drive(q._commands.pop(1, None, "-")).next_event_ms == 2000
+    assert q._session.run(q._operations.pop, 1, None, "-").next_event_ms == 2000

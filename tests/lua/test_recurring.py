@@ -196,13 +196,13 @@ def test_cron_in_a_zone(q, clock, probe):
 def calls(q, monkeypatch):
     """The scripts that a queue calls from now on, with their arguments."""
     sent = []
-    original = q._link.begin
+    original = q._session.connections.begin
 
     def begin(commands):
         sent.extend((command.script.name, *command.args[1:]) for command in commands)
         return original(commands)
 
-    monkeypatch.setattr(q._link, "begin", begin)
+    monkeypatch.setattr(q._session.connections, "begin", begin)
     return sent
 
 
@@ -318,15 +318,15 @@ def test_many_and_lost(redis, q, clock, probe, monkeypatch, when):
     if when == "before":
         holder.pop()
     else:
-        original = q._link.begin
+        original = q._session.connections.begin
 
         def begin(commands):
             replies = original(commands)()
-            monkeypatch.setattr(q._link, "begin", original)
+            monkeypatch.setattr(q._session.connections, "begin", original)
             holder.pop()
             return lambda: replies
 
-        monkeypatch.setattr(q._link, "begin", begin)
+        monkeypatch.setattr(q._session.connections, "begin", begin)
     with pytest.raises(LeaseLostError) as caught:
         q.ack_many(tasks)
     assert len(caught.value.task_ids) == 1

@@ -488,7 +488,9 @@ class Vandal:
         elif chance.random() < 0.5:
             redis.zadd(key, {chance.choice(["nonsense", "g1\tnonsense", "g1"]): 1})
         else:
-            redis.zadd(key, {chance.choice(ids): self.probe.q._commands._now() + 10**6})
+            redis.zadd(
+                key, {chance.choice(ids): self.probe.q._operations.partitions[0]._now() + 10**6}
+            )
         return part
 
 

@@ -15,7 +15,7 @@ def test_another_number_changes_nothing(q: DPQ[Any], probe: Any, clock: Any) -> 
     q.push("x")
     q.push("due", delay=1)
     clock.advance(2)
-    push = next(q._commands.push_many([Push("y")])).args
+    push = next(q._operations.push_many([Push("y")])).args
     conf = probe.key("conf").encode()
     calls = {
         "push": lambda count: probe.call("push", *push, *([count] if count > 1 else [])),
@@ -51,7 +51,7 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "push_many": lambda q: q.push_many([Push("y", group="g"), Push("z", delay=1)]),
     "pop": lambda q: q.pop(),
     "waiting pop": lambda q: q.pop(timeout=1),
-    "look": lambda q: q._drive(q._commands.look(1, "-")),
+    "look": lambda q: q._session.run(q._operations.partitions[0].look, 1, "-"),
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
     "repair": lambda q: q.repair(),

@@ -378,7 +378,7 @@ def test_wakes(q, clock, probe, scope, change):
     q.set_limit(1, 10, group=scope)
     fill(q, 3)
     assert payloads(q) == [0]
-    q._drive(q._commands.pop(1, None, "-"))
+    q._session.run(q._operations.pop, 1, None, "-")
     probe.woken()
     if change == "clear":
         q.clear_limit(scope)

@@ -201,8 +201,8 @@ LEASES = [
     ),
     _py(
         "a Release is a failed attempt",
-        "operations/partition",
-        "return once(self.release(task, error.delay, None))",
+        "operations/queue",
+        "return self.release(task, error.delay, None)",
         "return self.fail(task, error, error.delay)",
         f"{WORKER}::test_release_gives_back_uncounted",
     ),
@@ -646,7 +646,7 @@ DEAD = [
     ),
     _py(
         "dead letters of any group are meant",
-        "queue/dead",
+        "operations/dead",
         "(group is None or task.group == group)",
         "True",
         f"{LUA}replay.py",
@@ -746,7 +746,7 @@ PARTITIONS = [
     ),
     _py(
         "a 429 of the queue closes one partition",
-        "operations/partitions",
+        "operations/queue",
         "            if whole:\n                yield from all_of([self._noted(part, part.close",
         "            if False:\n                yield from all_of([self._noted(part, part.close",
         f"{CONTRACT}partitions.py::test_a_429_of_the_queue_closes_all_partitions",
@@ -934,8 +934,8 @@ SCHEDULER = [
     _py(
         "who may not write the list of names cannot push",
         "operations/partition",
-        "yield [self.register()]",
-        "yield self.register()",
+        'yield [self._command("register", [self.queue_name], same)]',
+        'yield self._command("register", [self.queue_name], same)',
         "tests/security/test_acl.py::test_who_registers_queues",
     ),
     _py(
@@ -1062,7 +1062,7 @@ EDGES = [
     ),
     _py(
         "a page of peek repeats the last task of all partitions",
-        "operations/partitions",
+        "operations/queue",
         "            if passed:\n                found.append",
         "            if passed or task.id == after:\n                found.append",
         f"{CONTRACT}partitions.py::test_pages_of_peek_follow_each_other",

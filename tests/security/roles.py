@@ -278,7 +278,7 @@ def _furnish(stage: Stage) -> None:
         owner.push(1, delay=60)
         owner.bury(owner.pop().task, "to see it")
         owner.pop_many(2)
-        owner._run(owner._commands.beat("id", "w", "host", 1, 2, 3, 4.0))
+        owner._session.run(owner._operations.beat, "id", "w", "host", 1, 2, 3, 4.0)
 
 
 def damage(stage: Stage) -> None:

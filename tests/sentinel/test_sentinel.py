@@ -242,7 +242,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
             root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
             with pytest.raises(ResponseError, match="read only"):
                 other.push("never")
-            assert not other._link._ways[""]._idle.kept[-1].is_connected
+            assert not other._session.connections._ways[""]._idle.kept[-1].is_connected
             root.execute_command("REPLICAOF", "NO", "ONE")
             other.push("second")
     assert found[0].task.payload == "second"
@@ -258,7 +258,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def wait() -> Any:
         async with AsyncDPQ.from_url(url, "q") as q:
-            waiter = AsyncWaiter(q._link, ["m"])
+            waiter = AsyncWaiter(q._session.connections, ["m"])
             never = asyncio.get_running_loop().create_future()
             found = [await waiter.wait(0.05, never)]
             node.stop()
@@ -272,7 +272,7 @@ def test_a_waiter_leaves_a_silent_server(monkeypatch: pytest.MonkeyPatch) -> Non
 
     try:
         with DPQ.from_url(url, "q") as q:
-            waiter = Waiter(q._link.nodes, ["m"])
+            waiter = Waiter(q._session.connections.nodes, ["m"])
             assert waiter.wait(0.05) is None
             node.stop()
             assert [waiter.wait(0.1) for _ in range(6)] == [None] * 6

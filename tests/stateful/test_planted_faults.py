@@ -13,8 +13,8 @@ from partition_machine import parted_on
 from redis import Redis
 
 from dpq import DPQError, RateLimit
-from dpq.operations import partitions as partitions_module
 from dpq.operations import pop as pop_module
+from dpq.operations import queue as queue_module
 from dpq.operations.pop import PartitionPop
 from dpq.protocol import command
 from dpq.protocol.scripts import Script, script, script_names
@@ -460,7 +460,7 @@ class Patch(NamedTuple):
 
 
 CLIENTS = [
-    Patch("a group is in all partitions", partitions_module, "home_of", lambda *_: None),
+    Patch("a group is in all partitions", queue_module, "home_of", lambda *_: None),
     Patch("any partition's head will do", pop_module, "_best", lambda f, _, n: sorted(f)[:n]),
     Patch("not all are asked", PartitionPop, "_take_all", lambda *_, **__: iter(())),
 ]

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from dpq import Backoff
-from dpq.operations.partition import Commands
+from dpq.operations.description import Description
+from dpq.operations.queue import QueueOperations
 
 
 @pytest.fixture
-def commands() -> Commands[Any]:
-    return Commands(
+def description() -> Description[Any]:
+    return Description(
         "name",
         payload_type=Any,
         default_visibility=30,
@@ -25,3 +26,8 @@ def commands() -> Commands[Any]:
         partitions=None,
         clock=lambda: 5,
     )
+
+
+@pytest.fixture
+def operations(description: Description[Any]) -> QueueOperations[Any]:
+    return QueueOperations(description, ask=2)

@@ -24,7 +24,7 @@ class Nowhere:
 @pytest.fixture
 def q() -> DPQ:
     queue: DPQ = DPQ(Nowhere(), "name")
-    queue._settings = {}  # as after the first call
+    queue._operations.settings = {}  # as after the first call
     return queue
 
 

@@ -12,44 +12,44 @@ from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.replies import Batch
 
 
-def test_keys_are_those_of_the_header(commands):
+def test_keys_are_those_of_the_header(operations):
     """A command sends the keys of its script's header, in that order, and the time first."""
-    command = commands.pause(1.5)
+    command = next(operations.partitions[0].pause(1.5))
     assert command.keys == tuple(key_of("name", part) for part in command.script.parts)
     assert list(command.args) == [5, 1500]
 
 
-def test_push(commands):
+def test_push(operations):
     """A push is an id, a spec of one line, and the payload."""
     [_, task_id, spec, body] = next(
-        commands.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
+        operations.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
     ).args
     assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
     assert spec == "10 1 500 9007199254740993 0 0998 k\tg\t"
     assert body == b'{"a":1}'
 
 
-def test_ids_differ(commands):
+def test_ids_differ(operations):
     """Each push has an id of its own with 72 random bits."""
-    command = next(commands.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
+    command = next(operations.push_many([Push(payload=i) for i in range(PUSH_BATCH)]))
     ids = command.args[1::3]
     assert len(set(ids)) == PUSH_BATCH
     assert {len(task_id) for task_id in ids} == {7 + 12}
 
 
-def test_ids_sort_by_time(commands, monkeypatch):
+def test_ids_sort_by_time(operations, monkeypatch):
     """By their bytes: those of a later ms behind, those of one call in their order."""
     pushes = [Push(payload=i) for i in range(5)]
     moments = [0, 1, 63, 64, 1_700_000_000_000, 1_700_000_000_001, 4_000_000_000_000]
     ids = []
     for ms in moments:
         monkeypatch.setattr(time, "time_ns", lambda ms=ms: ms * 1_000_000)
-        ids += next(commands.push_many(pushes)).args[1::3]
+        ids += next(operations.push_many(pushes)).args[1::3]
     assert [each.encode() for each in ids] == sorted(each.encode() for each in ids)
     assert len({each[7:] for each in ids}) == len(ids)
 
 
-def test_push_many_is_lazy(commands):
+def test_push_many_is_lazy(operations):
     """Pushes are taken from the caller's iterator batch by batch, not all at once."""
     taken = 0
 
@@ -58,28 +58,28 @@ def test_push_many_is_lazy(commands):
         for taken in range(1, 10_000):
             yield Push(payload=taken)
 
-    steps = commands.push_many(pushes())
+    steps = operations.push_many(pushes())
     next(steps)
     assert taken <= PUSH_BATCH + 1
 
 
-def test_named_settings(commands):
+def test_named_settings(operations):
     """Only what a client names is sent to be agreed upon."""
-    assert list(commands.configure().args) == [5, STORAGE_FORMAT, 0]
-    commands.named.update(order="lifo")
-    assert list(commands.configure().args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
+    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0]
+    operations.description.named.update(order="lifo")
+    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
 
 
-def test_disagreement(commands):
+def test_disagreement(operations):
     """A stored setting that differs from a named one is refused with both values."""
-    commands.named.update(aging="2.0")
+    operations.description.named.update(aging="2.0")
     with pytest.raises(ConfigurationError, match=r"aging is 2\.0.*has aging 1\.0"):
-        commands.configure().parse([b"format", b"%d" % STORAGE_FORMAT, b"aging", b"1.0"])
+        next(operations.open()).parse([b"format", b"%d" % STORAGE_FORMAT, b"aging", b"1.0"])
 
 
-def test_what_is_leased_reaches_the_caller(commands):
+def test_what_is_leased_reaches_the_caller(operations):
     """A pop that cannot bury what is unreadable hands out what came with it."""
-    steps = commands.pop(3, None)
+    steps = operations.pop(3, None)
     next(steps)
     good, bad = (Task.model_construct(id=name, token=1) for name in ("good", "bad"))
     bury = steps.send(Batch([good], [(bad, "why")]))

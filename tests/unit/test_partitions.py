@@ -1,17 +1,20 @@
-"""The names of partitions, which one a task belongs to, and the face of their commands."""
+"""The names of partitions, which one a task belongs to, and that no operation forgets one."""
 
+import ast
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.crc import key_slot
 
+import dpq
 from dpq import ConfigurationError
 from dpq.model.validation import queue_label
-from dpq.operations.following import Following
-from dpq.operations.partition import Commands
-from dpq.operations.partitions import PartitionedCommands
-from dpq.protocol.command import all_of, once, together
+from dpq.operations.partition import Partition
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import all_of, together
 from dpq.protocol.keys import key_of
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, mark_of, place_of, tags_of
 
@@ -63,75 +66,103 @@ def face(cls: type) -> dict[str, Any]:
 
 
 OF_ONE_PARTITION = {
-    *("partition", "configure", "register", "close", "look", "ranked", "checked"),
-    *("push_checked", "dead_replay_spaced", "entered", "lease_ms", "undivided"),
+    *("configure", "stored_settings", "enter", "unregister", "close", "look", "ranked", "checked"),
+    *("push_checked", "dead_replay_spaced", "lease_ms"),
 }
-"""What `PartitionedCommands` asks of each."""
+"""What `QueueOperations` asks of each."""
+
+QUEUES = [
+    *("queue/base.py", "queue/queue.py", "queue/queue_async.py", "queue/dead.py"),
+    *("queue/dead_async.py", "queue/lease_loops.py", "worker/base.py", "worker/outcomes.py"),
+    *("worker/worker.py", "worker/worker_async.py", "scheduler.py", "testing.py", "tasks.py"),
+]
 
 
 def test_partitions_have_every_operation() -> None:
     """No operation reaches the first partition alone because somebody has forgotten the others."""
-    assert face(Commands).keys() - face(PartitionedCommands).keys() - {"pop"} == OF_ONE_PARTITION
+    assert face(Partition).keys() - face(QueueOperations).keys() == OF_ONE_PARTITION
 
 
-@pytest.mark.parametrize("name", sorted(face(Commands).keys() & face(PartitionedCommands).keys()))
+@pytest.mark.parametrize("name", sorted(face(Partition).keys() & face(QueueOperations).keys()))
 def test_operations_take_the_same(name: str) -> None:
-    """The arguments of an operation are the same for one partition and for many."""
-    ours = inspect.signature(face(Commands)[name]).parameters
-    theirs = inspect.signature(face(PartitionedCommands)[name]).parameters
+    """The arguments of an operation are the same for one partition and for the queue."""
+    ours = inspect.signature(face(Partition)[name]).parameters
+    theirs = inspect.signature(face(QueueOperations)[name]).parameters
     if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in theirs.values()):
-        assert [(p.kind, p.default) for p in theirs.values()] == [
-            (p.kind, p.default) for p in ours.values()
-        ]
+        shown = [(p.kind, p.default) for p in ours.values()]
+        assert [(p.kind, p.default) for p in theirs.values()] == shown[: len(theirs)]
 
 
-def test_nothing_is_sent_before_the_queue_is_seen(commands: Commands[Any]) -> None:
-    """An operation on an unknown queue begins with nothing, its arguments checked."""
-    following: Any = Following(commands, ask=2)
-    assert next(following.stats()) == []
-    with pytest.raises(ConfigurationError, match="seconds"):
-        following.pause(-1)
-    with pytest.raises(ConfigurationError, match="max_tasks"):
-        next(following.pop(0, None))
+@pytest.mark.parametrize("path", QUEUES)
+def test_nobody_else_asks_one_partition(path: str) -> None:
+    """What is outside of the operations asks queues, never a partition of them."""
+    tree = ast.parse((Path(dpq.__file__).parent / path).read_text())
+    assert not [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith(".partitions")
+    ]
+    asked = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and re.fullmatch(r"(self|queue)\._(session\.)?operations", ast.unparse(node.value))
+    }
+    assert not {name for name in asked if not hasattr(QueueOperations, name)} - ATTRIBUTES
 
 
-@pytest.mark.parametrize("found", ["1", "3"])
-def test_an_operation_goes_on_with_what_is_found(commands: Commands[Any], found: str) -> None:
-    """Once the settings are known, an operation asks all the partitions there are."""
-    following: Any = Following(commands, ask=2)
-    steps = following.stats()
-    assert next(steps) == []
-    following.settled({"format": "3", "partitions": found})
-    sent = next(steps)
+ATTRIBUTES = {"description", "settings", "partitions", "ask"}
+
+
+@pytest.mark.parametrize("found", [None, "1", "3"])
+def test_an_operation_asks_all_partitions_there_are(
+    operations: QueueOperations[Any], found: str | None
+) -> None:
+    """Once the settings are known, an operation asks all of them; before that, the first one."""
+    if found:
+        operations.agree({"format": "3", "partitions": found})
+    sent = next(operations.stats())
     sent = sent if isinstance(sent, list) else [sent]
-    assert [command.script.name for command in sent] == ["stats"] * int(found) or found == "1"
-    assert sent[0].script.name == "stats"
+    assert [command.script.name for command in sent] == ["stats"] * int(found or 1)
 
 
-def test_who_has_not_seen_a_queue_says_no_number(commands: Commands[Any]) -> None:
+def test_who_has_not_seen_a_queue_says_no_number(operations: QueueOperations[Any]) -> None:
     """So a pop that is under way while somebody makes the queue is not refused."""
-    following: Any = Following(commands, ask=2)
-    steps = following.pop(1, None)
-    assert next(steps) == []
-    assert next(steps).args[-1] == 0
-    known = following.settled({"format": "3"})
-    assert next(known.pop(1, None)).args[-1] == 1
+    assert next(operations.pop(1, None)).args[-1] == 0
+    operations.agree({"format": "3"})
+    assert next(operations.pop(1, None)).args[-1] == 1
+    operations.forget()
+    assert next(operations.pop(1, None)).args[-1] == 0
+
+
+def test_what_a_queue_is_stays(operations: QueueOperations[Any]) -> None:
+    """A queue that is known stays divided as it is until it is forgotten, whatever is read."""
+    operations.agree({})
+    assert operations.settings is None
+    operations.agree({"format": "3", "partitions": "3"})
+    parts = operations.partitions
+    operations.agree({"format": "3", "partitions": "2"})
+    assert operations.partitions is parts
 
 
 @pytest.mark.parametrize("stored", ["", "0", "x", "1025", "-1", "9" * 30, "\u0663"])
-def test_a_damaged_count_is_told(commands: Commands[Any], stored: str) -> None:
+def test_a_damaged_count_is_told(operations: QueueOperations[Any], stored: str) -> None:
     """A number of partitions that cannot be one is an error that says so."""
     with pytest.raises(ConfigurationError, match="partitions is stored as"):
-        Following(commands, ask=2).settled({"format": "3", "partitions": stored})
+        operations.agree({"format": "3", "partitions": stored})
 
 
-def test_operations_inside_of_an_operation(commands: Commands[Any]) -> None:
+def test_operations_inside_of_an_operation(operations: QueueOperations[Any]) -> None:
     """Those that are run together travel together, beside those of others, each to its end."""
 
     def both() -> Any:
-        return (yield from all_of([commands.resume(), commands.next_event()]))
+        return (
+            yield from all_of(
+                [operations.partitions[0].resume(), operations.partitions[0].next_event()]
+            )
+        )
 
-    driver = together([both(), once(commands.pause(1)), both()])
+    driver = together([both(), operations.partitions[0].pause(1), both()])
     sent = next(driver)
     assert [c.script.name for c in sent] == [
         *("pause", "next_event", "pause", "pause", "next_event")

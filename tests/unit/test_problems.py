@@ -7,7 +7,7 @@ import pytest
 
 import dpq
 from dpq import Problem
-from dpq.operations.diagnosis import EXPLAINED, explain, server_problems
+from dpq.model.diagnosis import EXPLAINED, explain, server_problems
 
 PACKAGE = Path(dpq.__file__).parent
 DOCS = (PACKAGE.parent / "docs" / "operations.md").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from dpq import (
 )
 from dpq.model.payload import Codec
 from dpq.model.schedule import Later
+from dpq.model.task import TaskName
 from dpq.protocol import replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
@@ -168,7 +169,7 @@ def test_lease():
 
 def test_change():
     """A change of what is not live, or of what runs, is an error of its own."""
-    read = replies.read_change("update", replies.TaskName("id", ""), "queue")
+    read = replies.read_change("update", TaskName("id", ""), "queue")
     read(1)
     with pytest.raises(TaskNotFoundError, match=r"'id'.*'queue'") as caught:
         read(-2)
@@ -179,7 +180,7 @@ def test_change():
 
 def test_change_by_key():
     """A change of what is named by its key says the key."""
-    read = replies.read_change("update", replies.TaskName("", "nightly"), "queue")
+    read = replies.read_change("update", TaskName("", "nightly"), "queue")
     with pytest.raises(TaskNotFoundError, match=r"update the task with key 'nightly'") as caught:
         read(-2)
     assert (caught.value.task_id, caught.value.key) == ("", "nightly")

@@ -1,0 +1,26 @@
+"""Which dead letters a call means: by their ids, and by what they are.
+
+Both kinds of `DeadLetters` call it. It sends nothing.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dpq.model.task import DeadTask, P
+
+
+def chosen_by(
+    reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
+) -> Callable[[DeadTask[P]], bool]:
+    """Whether a dead task passes all filters."""
+    return lambda task: (
+        (reason is None or task.reason == reason)
+        and (group is None or task.group == group)
+        and (where is None or where(task))
+    )
+
+
+def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
+    """One id or several as a list, each once; None for all."""
+    if ids is None:
+        return None
+    return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))

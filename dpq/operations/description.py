@@ -1,0 +1,93 @@
+"""The arguments of a queue object, checked once: what all partitions of its queue have in common.
+
+The queue objects make one and read it; the operations are built from it. It sends nothing and knows
+no partition.
+"""
+
+from collections.abc import Callable
+from typing import Any, Generic
+
+from dpq.model.backoff import Backoff
+from dpq.model.errors import ConfigurationError
+from dpq.model.payload import Codec
+from dpq.model.task import Fairness, Order, P
+from dpq.model.validation import milliseconds, number, queue_label, whole_number
+from dpq.protocol.placement import MAX_PARTITIONS
+
+MAX_ATTEMPTS = 1_000_000
+
+MAX_AGING = 1_000_000
+"""Points of priority per second; push, _record and _take in lua/ have it, too."""
+
+
+class Description(Generic[P]):
+    """A queue as this client names it. The arguments are those of `DPQ`.
+
+    Attributes:
+        named: The settings of the queue that this client names, as the texts that are stored.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        payload_type: Any,
+        default_visibility: float,
+        default_max_attempts: int,
+        order: Order | None,
+        aging: float | None,
+        fairness: Fairness | None,
+        backoff: Backoff,
+        max_payload_bytes: int,
+        dead_max_tasks: int | None,
+        dead_max_age: float | None,
+        partitions: int | None,
+        clock: Callable[[], int] | None,
+    ) -> None:
+        self.name = queue_label(name)
+        self.clock = clock
+        self.payload_type = payload_type
+        self.default_visibility = default_visibility
+        self.default_max_attempts = whole_number(
+            "default_max_attempts", default_max_attempts, 1, MAX_ATTEMPTS
+        )
+        self.backoff = backoff
+        self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
+        self.named = named_settings(
+            order, aging, fairness, dead_max_tasks, dead_max_age, partitions
+        )
+        self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
+        if not isinstance(backoff, Backoff):
+            raise ConfigurationError(f"backoff is {backoff!r}: it must be a Backoff")
+
+
+def named_settings(
+    order: Order | None,
+    aging: float | None,
+    fairness: Fairness | None,
+    dead_max_tasks: int | None,
+    dead_max_age: float | None,
+    partitions: int | None = None,
+) -> dict[str, str]:
+    """Check the settings that a client names, as the texts that are stored."""
+    named: dict[str, str] = {}
+    if order is not None:
+        if order not in ("fifo", "lifo"):
+            raise ConfigurationError(f"order is {order!r}: it must be 'fifo' or 'lifo'")
+        named["order"] = order
+    if aging is not None:
+        number("aging", aging, "points of priority per second", 0, MAX_AGING)
+        named["aging"] = repr(float(aging))
+    if fairness is not None:
+        if fairness not in ("none", "round_robin"):
+            raise ConfigurationError(
+                f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
+            )
+        named["fairness"] = fairness
+    if dead_max_tasks is not None:
+        named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
+    if dead_max_age is not None:
+        named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
+    if partitions is not None:
+        named["partitions"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
+    return named

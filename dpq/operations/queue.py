@@ -1,0 +1,619 @@
+"""Every operation on a queue, which is a list of partitions: usually one.
+
+What is decided here is which partitions an operation asks, and how their answers make one. What it
+asks each of them is in partition.py. The queue objects know this class only: an operation that is
+not written here cannot be called, so none forgets the other partitions. No I/O.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import itertools
+import random
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from dpq.model.errors import (
+    ConfigurationError,
+    LeaseLostError,
+    RateLimited,
+    Reject,
+    Release,
+    Retry,
+    Scope,
+    TaskNotFoundError,
+)
+from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
+from dpq.model.task import DeadTask, P, Problem, Push, QueueStats, Task, TaskState, WorkerInfo
+from dpq.model.validation import error_line, label, whole_number
+from dpq.operations.description import Description
+from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
+from dpq.operations.pop import PartitionPop
+from dpq.operations.settings import partition_count
+from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
+from dpq.protocol.placement import MAX_PARTITIONS, home_of, place_of
+from dpq.protocol.replies import Batch
+
+T = TypeVar("T")
+
+PUSHED_AT_ONCE = 16 * PUSH_BATCH
+"""Tasks in one round trip of push_many over all partitions: what the client holds meanwhile."""
+
+SHARED_SETTINGS = (
+    *("order", "aging", "aging_since", "fairness"),
+    *("dead_max_tasks", "dead_max_age", "partitions"),
+)
+"""What every partition has in its own settings, as the first one has it."""
+
+
+class QueueOperations(Generic[P]):
+    """Every operation on a queue of one or more partitions.
+
+    A client that does not name the number of partitions follows the queue: until `agree` has told
+    it that number, operations go to the first one.
+
+    Attributes:
+        partitions: All that this client knows of; replaced as a whole once their number is known.
+        settings: What is stored of the queue; None before it was seen, and while it is not there.
+    """
+
+    partitions: tuple[Partition[P], ...]
+    settings: dict[str, str] | None
+
+    def __init__(self, description: Description[P], ask: int) -> None:
+        """Build the operations of a queue; a pop compares `ask` of its partitions."""
+        self.description = description
+        self.ask = whole_number("ask", ask, 1, MAX_PARTITIONS)
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: the queue is gone, and the next one of its name may have other settings."""
+        self._divide(int(self.description.named.get("partitions", 0)))
+        self.settings = None
+
+    def agree(self, settings: dict[str, str]) -> None:
+        """Take over what the server says of the queue; once it is there, its division stays.
+
+        Raises:
+            ConfigurationError: The stored number of partitions cannot be one.
+        """
+        if self._count == 0 and "format" in settings:
+            self._divide(partition_count(settings))
+        self.settings = settings if "format" in settings else None
+
+    def _divide(self, count: int) -> None:
+        parts = tuple(
+            Partition(self.description, place, count, self._make) for place in range(count or 1)
+        )
+        self._count = count  # 0 while it is not known
+        self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
+        self._several = PartitionPop(parts, min(self.ask, count)) if count > 1 else None
+        self.partitions = parts  # the last: from here on other threads see the rest
+
+    @property
+    def markers(self) -> list[str]:
+        """The keys that waiting consumers block on."""
+        return [part.marker for part in self.partitions]
+
+    @property
+    def ticks(self) -> list[str]:
+        """The keys that daemons block on."""
+        return [part.tick for part in self.partitions]
+
+    def _of(self, id_: str) -> Partition[P]:
+        """The partition that holds the task of an id."""
+        parts = self.partitions
+        return parts[place_of(id_, len(parts)) if len(parts) > 1 else 0]
+
+    def _home(self, group: str | None, key: str | None) -> Partition[P]:
+        """The partition of a group, or of a key without one; else the next in turn."""
+        parts = self.partitions
+        if len(parts) == 1:
+            return parts[0]
+        group = None if group is None else label("group", group)
+        key = None if key is None else label("key", key)
+        home = home_of(group, key, len(parts))
+        return parts[next(self._turns) % len(parts) if home is None else home]
+
+    def _group(self, name: str) -> Partition[P]:
+        return self._home(label("group", name), None)
+
+    def _by_partition(
+        self, ids: Iterable[str], items: Iterable[T]
+    ) -> dict[Partition[P], dict[int, T]]:
+        """The items of each partition, by their index."""
+        batches: dict[Partition[P], dict[int, T]] = defaultdict(dict)
+        for index, (id_, item) in enumerate(zip(ids, items, strict=True)):
+            batches[self._of(id_)][index] = item
+        return batches
+
+    # Settings of the queue
+
+    def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
+        """Agree with the server on what belongs to the queue; make a queue that is there known.
+
+        The first partition's word holds for all.
+        """
+        first, *others = self.partitions
+        settings = yield from first.configure(create=create)
+        if "format" in settings:
+            if others and (create or first.named):
+                shared = {name: settings[name] for name in SHARED_SETTINGS if name in settings}
+                yield from all_of([part.configure(create=True, named=shared) for part in others])
+            yield from first.enter()
+        return settings
+
+    def _make(self) -> Steps[dict[str, str]]:
+        """Make the queue be there, divided as this client knows it."""
+        return self.open(create=True)
+
+    def register(self) -> Steps[Any]:
+        """Put the queue into the registry that daemons and the CLI read."""
+        return self.partitions[0].register()
+
+    def drop(self) -> Steps[None]:
+        """Remove the queue whole, its own keys last, and from the registry."""
+        first, known = self.partitions[0], self._count
+        stored = yield from first.stored_settings()
+        counts = {known}
+        try:
+            counts.add(partition_count(stored))
+        except ConfigurationError:
+            if not known:
+                raise
+        for count in counts:  # both, if the settings are lost, or the queue has others now
+            parts = (
+                Partition(self.description, place, count, self._make) for place in range(1, count)
+            )
+            yield from all_of([part.drop() for part in parts])
+        yield from first.drop()
+        yield from first.unregister()
+        if "format" in (yield from first.stored_settings()):  # begun anew, and found its name there
+            yield from first.enter()
+
+    def _noted(self, part: Partition[P], operation: Steps[Any]) -> Steps[Any]:
+        """Do what writes settings of a partition: in the first one after the number of them."""
+        if part is self.partitions[0] and len(self.partitions) > 1:
+            # settings without that number would be those of a queue of one partition
+            yield from part.configure(create=True)
+            yield from part.enter()
+        return (yield from operation)
+
+    # Adding
+
+    def push(
+        self, payload: P, priority: float, delay: Any, group: Any, key: Any, *arguments: Any
+    ) -> Steps[str]:
+        """Add one task: to the partition of its group, of its key, or to the next."""
+        return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
+
+    def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
+        """Add any number of tasks, many partitions in each round trip."""
+        parts = self.partitions
+        if len(parts) == 1:
+            return parts[0].push_checked(map(parts[0].checked, pushes))
+        return self._push_spread(parts, pushes)
+
+    def _push_spread(
+        self, parts: Sequence[Partition[P]], pushes: Iterable[Push[P]]
+    ) -> Steps[list[str]]:
+        ids: list[str] = []
+        coming = iter(pushes)
+        most = min(PUSHED_AT_ONCE, PUSH_BATCH * len(parts))
+        while window := list(itertools.islice(coming, most)):
+            batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
+            for index, push in enumerate(window):
+                checked = parts[0].checked(push)
+                batches[self._home(push.group, push.key)][index] = checked
+            found = yield from all_of(
+                [part.push_checked(batch.values()) for part, batch in batches.items()]
+            )
+            ids += _in_order(len(window), zip(batches.values(), found, strict=True))
+        return ids
+
+    # Taking
+
+    def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
+        """Lease the best tasks, as `Partition.pop` or `PartitionPop.pop`."""
+        if len(self.partitions) > 1 and self._several:
+            return self._several.pop(most, visibility, waiter)
+        return self.partitions[0].pop(most, visibility, waiter)
+
+    # Ending or going on with a delivery
+
+    def ack(self, task: Task[P]) -> Steps[bool]:
+        """Finish a task."""
+        return self._of(leased(task).id).ack(task)
+
+    def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
+        """Finish tasks."""
+        parts, given = self.partitions, list(tasks)
+        return parts[0].ack_many(given) if len(parts) == 1 else self._ack_spread(given)
+
+    def _ack_spread(self, given: Sequence[Task[P]]) -> Steps[list[bool]]:
+        batches = self._by_partition([leased(task).id for task in given], given)
+        results = yield from together(
+            [part.ack_many(batch.values()) for part, batch in batches.items()]
+        )
+        lost = [
+            id_ for error in results if isinstance(error, LeaseLostError) for id_ in error.task_ids
+        ]
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, LeaseLostError):
+                raise result
+        if lost:
+            raise LeaseLostError("ack", lost)
+        return _in_order(len(given), zip(batches.values(), results, strict=True))
+
+    def extend(self, task: Task[P], seconds: float) -> Steps[int]:
+        """Keep a lease alive."""
+        return self._of(leased(task).id).extend(task, seconds)
+
+    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
+        """Keep leases alive, each for its seconds from now; False for those that are lost."""
+        batches = self._by_partition([task.id for task, _ in leases], leases)
+        kept = yield from all_of(
+            [part.extend_many(list(batch.values())) for part, batch in batches.items()]
+        )
+        return _in_order(len(leases), zip(batches.values(), kept, strict=True))
+
+    def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
+        """Hide a task, uncounted."""
+        return self._of(leased(task).id).set_visibility(task, seconds)
+
+    def release(
+        self, task: Task[P], delay: float | timedelta, priority: float | None
+    ) -> Steps[int]:
+        """Give a task back, uncounted."""
+        return self._of(leased(task).id).release(task, delay, priority)
+
+    def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
+        """Count a failed attempt."""
+        return self._of(leased(task).id).fail(task, error, delay)
+
+    def bury(self, task: Task[P], reason: object) -> Steps[int]:
+        """Give a task up."""
+        return self._of(leased(task).id).bury(task, reason)
+
+    def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
+        """End a delivery as its work has ended: clean, with a signal, with an error, or broken off.
+
+        A signal says how its task goes on. Other errors fail it. KeyboardInterrupt, SystemExit and
+        a cancelled asyncio task say nothing about it: it is given back, uncounted.
+        """
+        if error is None:
+            return self.ack(task)
+        if isinstance(error, RateLimited):
+            return self.rate_limited(task, error.retry_after, error.scope)
+        if isinstance(error, Reject):
+            return self.bury(task, error.reason)
+        if isinstance(error, Release):
+            return self.release(task, error.delay, None)
+        if isinstance(error, Retry):
+            return self.fail(task, error, error.delay)
+        if isinstance(error, Exception):
+            return self.fail(task, error_line(error), None)
+        return self.release(task, 0, None)
+
+    # Looking and changing
+
+    def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
+        """Look at the task of an id, or one of a key."""
+        name, parts = task_name(id_, key), self.partitions
+        if len(parts) == 1 or not name.key:
+            return self._of(name.id).get(id_, key)
+        return self._first_of_key([part.get(id_, key) for part in parts])
+
+    def _first_of_key(self, operations: list[Steps[Task[P]]]) -> Steps[Task[P]]:
+        results = yield from together(operations)
+        missing = [error for error in results if isinstance(error, TaskNotFoundError)]
+        for result in results:
+            if result not in missing and isinstance(result, Exception):
+                raise result
+        if len(missing) == len(results):
+            raise missing[0]
+        return next(result for result in results if result not in missing)
+
+    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
+        """The first tasks of one state in all partitions, or those behind one, in their order."""
+        parts = self.partitions
+        if len(parts) == 1:
+            return parts[0].peek(count, state, after)
+        count = whole_number("n", count, 0, 10**9)
+        return self._first(parts, count, state, lambda _: True, after)
+
+    def _first(
+        self,
+        parts: Sequence[Partition[P]],
+        count: int,
+        state: TaskState,
+        chosen: Callable[[Any], bool],
+        after: str | None = None,
+    ) -> Steps[list[Any]]:
+        passed = after is None or not task_id(after)
+        page = min(PAGE, count // len(parts) + 10)
+        read, ended = [0] * len(parts), [False] * len(parts)
+        seen: list[deque[tuple[Any, Any]]] = [deque() for _ in parts]
+        found: list[Any] = []
+        while len(found) < count:
+            short = [p for p, tasks in enumerate(seen) if not tasks and not ended[p]]
+            if short:
+                pages = yield from all_of([parts[p].ranked(state, read[p], page) for p in short])
+                for p, tasks in zip(short, pages, strict=True):
+                    read[p] += len(tasks)
+                    ended[p] = not tasks
+                    seen[p].extend(pair for pair in tasks if chosen(pair[1]))
+                continue
+            best = min(((tasks[0][0], p) for p, tasks in enumerate(seen) if tasks), default=None)
+            if best is None:
+                break
+            task = seen[best[1]].popleft()[1]
+            if passed:
+                found.append(task)
+            passed = passed or task.id == after
+        if not passed and count:
+            name = self.description.name
+            raise TaskNotFoundError(str(after), name, "peek after", state=state)
+        return found
+
+    def stats(self) -> Steps[QueueStats]:
+        """Count, in all partitions."""
+        parts = self.partitions
+        return parts[0].stats() if len(parts) == 1 else self._summed(parts)
+
+    def _summed(self, parts: Sequence[Partition[P]]) -> Steps[QueueStats]:
+        found = yield from all_of([part.stats() for part in parts])
+        names = QueueStats.model_fields.keys() - {"oldest_ready_seconds"}
+        ages = [s.oldest_ready_seconds for s in found if s.oldest_ready_seconds is not None]
+        sums = {name: sum(getattr(stats, name) for stats in found) for name in names}
+        return QueueStats(**sums, oldest_ready_seconds=max(ages, default=None))
+
+    def update(
+        self,
+        id_: str | None,
+        key: str | None,
+        priority: float | None,
+        delay: float | timedelta | None,
+        cost: int | None,
+    ) -> Steps[None]:
+        """Change the live task of an id, or all of a key."""
+        name, parts = task_name(id_, key), self.partitions
+        if len(parts) == 1 or not name.key:
+            return self._of(name.id).update(id_, key, priority, delay, cost)
+        return self._each_of_key([part.update(id_, key, priority, delay, cost) for part in parts])
+
+    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
+        """Remove the live task of an id, or all of a key."""
+        name, parts = task_name(id_, key), self.partitions
+        if len(parts) == 1 or not name.key:
+            return self._of(name.id).cancel(id_, key)
+        return self._each_of_key([part.cancel(id_, key) for part in parts])
+
+    def _each_of_key(self, operations: list[Steps[None]]) -> Steps[None]:
+        results = yield from together(operations)
+        missing = [error for error in results if isinstance(error, TaskNotFoundError)]
+        refused = [error for error in results if isinstance(error, ConfigurationError)]
+        for result in results:
+            if isinstance(result, Exception) and result not in (*missing, *refused):
+                raise result
+        done = len(results) - len(missing) - len(refused)
+        if refused and done:
+            raise ConfigurationError(f"{refused[0]}; {done} others of this key were changed")
+        if refused or not done:
+            raise (refused or missing)[0]
+
+    # The whole queue
+
+    def pause(self, seconds: float | None) -> Steps[None]:
+        """Stop handing out tasks."""
+        return _done([self._noted(part, part.pause(seconds)) for part in self.partitions])
+
+    def resume(self) -> Steps[None]:
+        """Hand out tasks again."""
+        return _done([part.resume() for part in self.partitions])
+
+    def promote(self) -> Steps[tuple[int, int | None]]:
+        """One bounded step of upkeep in each partition."""
+        parts = self.partitions
+        if len(parts) == 1:
+            return (yield from parts[0].promote())
+        found = yield from all_of([part.promote() for part in parts])
+        return sum(moved for moved, _ in found), _soonest([wait for _, wait in found])
+
+    def next_event(self) -> Steps[int | None]:
+        """The ms until the next event."""
+        return _soonest((yield from all_of([part.next_event() for part in self.partitions])))
+
+    def purge(self, state: TaskState | None) -> Steps[int]:
+        """Remove the tasks of one state, or all."""
+        return _total([part.purge(state) for part in self.partitions])
+
+    def check(self) -> Steps[list[Problem]]:
+        """Look at everything that is stored."""
+        return _joined([part.check() for part in self.partitions])
+
+    def repair(self) -> Steps[list[Problem]]:
+        """Mend everything that is stored."""
+        return _joined([part.repair() for part in self.partitions])
+
+    # Dead letters
+
+    def dead_list(
+        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[list[DeadTask[P]]]:
+        """The longest dead first."""
+        parts = self.partitions
+        if len(parts) == 1:
+            return parts[0].dead_list(count, chosen)
+        count = whole_number("n", count, 0, 10**9)
+        return self._first(parts, count, TaskState.DEAD, chosen)
+
+    def dead_replay(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
+    ) -> Steps[int]:
+        """Make dead tasks live, at most `rate` per second in all: one partition after the other."""
+        spacing = spacing_of(rate)
+        if not spacing:
+            return _total([part.dead_replay(few, chosen, None) for part, few in self._named(ids)])
+        return self._replay_spaced(self._named(ids), chosen, spacing)
+
+    def _replay_spaced(
+        self,
+        named: list[tuple[Partition[P], list[str] | None]],
+        chosen: Callable[[DeadTask[P]], bool],
+        spacing: float,
+    ) -> Steps[int]:
+        done = 0
+        for part, few in named:
+            done += yield from part.dead_replay_spaced(few, chosen, spacing, done * spacing)
+        return done
+
+    def dead_purge(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[int]:
+        """Remove dead tasks."""
+        return _total([part.dead_purge(few, chosen) for part, few in self._named(ids)])
+
+    def _named(self, ids: Sequence[str] | None) -> list[tuple[Partition[P], list[str] | None]]:
+        """Who is asked for which ids: everybody for all."""
+        if not ids:
+            return [(part, None if ids is None else []) for part in self.partitions]
+        batches = self._by_partition([task_id(id_) for id_ in ids], ids)
+        return [(part, list(batch.values())) for part, batch in batches.items()]
+
+    # Limits and groups
+
+    def set_limit(
+        self,
+        rate: float | str | Sequence[RateLimit] | None,
+        per: float | None,
+        burst: int,
+        group: str | None,
+        concurrency: int | None,
+        adaptive: Adaptive | None,
+        reserve: Reserve | None,
+        slack: float | None = None,
+    ) -> Steps[None]:
+        """Limit a group, or every group without a limit of its own."""
+        limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
+        count = len(self.partitions)
+        if group is None and count > 1:
+            raise ConfigurationError(
+                f"queue {self.description.name!r} has {count} partitions, and no limit of the "
+                "whole queue could be kept by all of them: limit a group and push into it "
+                "(group='all'), or '*' for every group; or use a queue of one partition"
+            )
+        every = group is None or group == EVERY_GROUP
+        parts = self.partitions if every else [self._group(str(group))]
+        rules = (rate, per, burst, group, concurrency, adaptive, reserve, slack)
+        return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
+
+    def clear_limit(self, group: str | None) -> Steps[None]:
+        """Remove a limit."""
+        every = group is None or group == EVERY_GROUP
+        parts = self.partitions if every else [self._group(str(group))]
+        return _done([self._noted(part, part.clear_limit(group)) for part in parts])
+
+    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
+        """Close a group, or open it."""
+        part = self._group(group)
+        return self._noted(part, part.delay_group(group, seconds))
+
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
+        """Give a task back at a limit, and close its group or all partitions."""
+        own = self._of(leased(task).id)
+        others = [part for part in self.partitions if part is not own]
+        whole = scope == "queue" or (scope == "group" and task.group is None)
+        first = own.rate_limited(task, retry_after, scope)
+
+        def steps() -> Steps[int]:
+            given_back = yield from first
+            if whole:
+                yield from all_of([self._noted(part, part.close(retry_after)) for part in others])
+            return given_back
+
+        return steps()
+
+    def limits(self) -> Steps[list[LimitState]]:
+        """What all, every group and single groups may do; the queue is open if one partition is."""
+        found = yield from all_of([part.limits() for part in self.partitions])
+        queue = _one_queue([states[0] for states in found])
+        default = [state for state in found[0] if state.group == EVERY_GROUP]
+        groups = (s for states in found for s in states if s.group not in (None, EVERY_GROUP))
+        return [queue, *default, *sorted(groups, key=lambda state: str(state.group))]
+
+    def groups(self) -> Steps[list[LimitState]]:
+        """What the groups may do that are closed or have a limit of their own."""
+        found = yield from _joined([part.groups() for part in self.partitions])
+        return sorted(found, key=lambda state: str(state.group))
+
+    def group(self, name: str) -> Steps[LimitState]:
+        """What one group may do."""
+        return self._group(name).group(name)
+
+    def why(self, id_: str) -> Steps[str]:
+        """Say why a task is not running."""
+        parts, part = self.partitions, self._of(task_id(id_))
+        told = yield from part.why(id_)
+        where = f" (in partition {parts.index(part) + 1} of {len(parts)})"
+        return told + where if len(parts) > 1 else told
+
+    # Workers: the first partition knows them
+
+    def beat(
+        self,
+        worker: str,
+        name: str,
+        host: str,
+        pid: int,
+        running: int,
+        concurrency: int,
+        age: float,
+    ) -> Steps[int]:
+        """Say that a worker lives."""
+        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age)
+
+    def leave(self, worker: str) -> Steps[int]:
+        """Say that a worker has ended."""
+        return self.partitions[0].leave(worker)
+
+    def workers(self) -> Steps[list[WorkerInfo]]:
+        """Who works on the queue, the longest first."""
+        return self.partitions[0].workers()
+
+
+def _in_order(count: int, answers: Iterable[tuple[dict[int, Any], Sequence[T]]]) -> list[T]:
+    """The answers of several partitions in the order of the questions."""
+    by_index = {i: each for batch, found in answers for i, each in zip(batch, found, strict=True)}
+    return [by_index[index] for index in range(count)]
+
+
+def _done(operations: Iterable[Any]) -> Steps[None]:
+    yield from all_of(operations)
+
+
+def _total(operations: Iterable[Steps[int]]) -> Steps[int]:
+    return sum((yield from all_of(operations)))
+
+
+def _joined(operations: Iterable[Steps[list[T]]]) -> Steps[list[T]]:
+    return list(itertools.chain.from_iterable((yield from all_of(operations))))
+
+
+def _soonest(waits: Iterable[int | None]) -> int | None:
+    return min((wait for wait in waits if wait is not None), default=None)
+
+
+def _one_queue(states: Sequence[LimitState]) -> LimitState:
+    """What all partitions say of the queue."""
+    shut = [state for state in states if not state.open]
+    said = shut[0] if len(shut) == len(states) else next(state for state in states if state.open)
+    moments = [state.opens_at for state in shut if state.opens_at]
+    return said.model_copy(
+        update={
+            "in_flight": sum(state.in_flight for state in states),
+            "waiting": sum(state.waiting for state in states),
+            "opens_at": min(moments, default=None) if not said.open else None,
+        }
+    )

@@ -1,0 +1,69 @@
+"""What a session looks at once on each server: is it new enough, and does it keep tasks safe?
+
+Both sessions call it before they open their first queue. It reads replies and warns; it sends
+nothing itself.
+"""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpq.model.diagnosis import explain, server_problems, wants_save
+from dpq.model.errors import ServerWarning
+from dpq.protocol.durability import Durability, require_fsync
+from dpq.protocol.replies import require_version
+
+NO_REDIS = (
+    " (no Redis here? The URL embedded:./queue starts a server of DPQ's own; on the command line "
+    "--url embedded:./queue)"
+)
+
+_looked_at: set[str] = set()
+"""The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
+
+
+def keeps_nothing_on_purpose(redis: Any) -> bool:
+    """Is this a client of a private server, which says itself what it keeps?"""
+    pool = getattr(redis, "connection_pool", None)
+    path = getattr(pool, "connection_kwargs", {}).get("path")
+    if not path:
+        return False
+    from dpq.server import MARKER  # here: only a POSIX system can run a private server
+
+    return Path(path).with_name(MARKER).exists()
+
+
+def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, label: str) -> bool:
+    """Refuse a server that is too old; is more to be asked to judge how it is set up?
+
+    Raises:
+        ConfigurationError: The server is too old for DPQ, or for this durability.
+    """
+    require_version(info)
+    if durability == "fsync":
+        require_fsync(info)
+    known = _run_id(info, label) in _looked_at
+    return not known and wants_save(info) and not keeps_nothing_on_purpose(redis)
+
+
+def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
+    """Say once what endangers tasks on this server."""
+    if _run_id(info, label) in _looked_at:
+        return
+    _looked_at.add(_run_id(info, label))
+    for problem in server_problems(info, save):
+        if problem.kind in ("eviction", "no persistence"):
+            told = " ".join(explain(problem))
+            warnings.warn(f"{label}: {told}", ServerWarning, stacklevel=3)
+
+
+def _run_id(info: Mapping[str, Any], label: str) -> str:
+    return str(info.get("run_id") or label)
+
+
+def unreachable(label: str, error: Exception) -> str:
+    """Say which server cannot be reached, and the way out where there is none."""
+    told = f"cannot reach {label}: {error}"
+    nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
+    return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told

@@ -1,0 +1,181 @@
+"""The sessions: when a queue is opened, what is sent for an operation, and in which order."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from dpq import ConfigurationError, PayloadError, Push
+from dpq.operations.description import Description
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Command
+from dpq.protocol.keys import STORAGE_FORMAT
+from dpq.transport.session import QueueSession
+from dpq.transport.session_async import AsyncQueueSession
+
+
+class Server:
+    """Replies as a server does that has this queue, or none; notes what it is asked.
+
+    Attributes:
+        sent: The scripts of each exchange.
+        stored: The settings of the queue.
+    """
+
+    def __init__(self, partitions: int = 0) -> None:
+        self.sent: list[list[str]] = []
+        self.stored: list[bytes] = []
+        if partitions:
+            self.stored = [b"format", b"%d" % STORAGE_FORMAT, b"partitions", b"%d" % partitions]
+
+    def reply(self, command: Command[Any]) -> Any:
+        if command.script.name == "configure":
+            if command.args[2] and not self.stored:
+                self.stored = [b"format", b"%d" % STORAGE_FORMAT]
+            return self.stored
+        return {"push": [0], "stats": [0] * 100, "extend": [7]}.get(command.script.name, 1)
+
+    def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
+        self.sent.append([command.script.name for command in commands])
+        return [self.reply(command) for command in commands]
+
+    def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
+        replies = self.call_all(commands)
+        return lambda: replies
+
+
+class AsyncServer(Server):
+    async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:  # type: ignore[override]
+        return super().call_all(commands)
+
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(params=["blocking", "asyncio"])
+def session_of(request: pytest.FixtureRequest) -> Callable[..., tuple[Run, list[str], Any]]:
+    """Make a session of an unknown queue on a server: how it runs, what happens, and itself."""
+
+    def make(
+        server: Server, operations: QueueOperations[Any], events: list[str] | None = None
+    ) -> tuple[Run, Any]:
+        happened = [] if events is None else events
+        names: dict[str, Any] = {"durability": "async", "queue_name": "name"}
+        if request.param == "blocking":
+            fake: Any = server
+            blocking = QueueSession(
+                None, fake, operations, agreed=lambda: happened.append("agreed"), **names
+            )
+            blocking.checked = True
+            return blocking.run, blocking
+
+        async def agreed() -> None:
+            happened.append("agreed")
+
+        server.__class__ = AsyncServer
+        fake = server
+        session = AsyncQueueSession(None, fake, operations, agreed=agreed, **names)
+        session.checked = True
+        return lambda *args: asyncio.run(session.run(*args)), session
+
+    return make
+
+
+def pushed(payload: Any) -> tuple[Any, ...]:
+    return tuple(Push(payload))
+
+
+def test_a_first_push_takes_three_exchanges(
+    operations: QueueOperations[Any], session_of: Any
+) -> None:
+    """The settings, the name in the registry, the task; and from then on one."""
+    server = Server()
+    run, _ = session_of(server, operations)
+    run(operations.push, *pushed(1))
+    assert server.sent == [["configure"], ["register"], ["push"]]
+    run(operations.push, *pushed(2))
+    assert server.sent[3:] == [["push"]]
+
+
+def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], session_of: Any) -> None:
+    """While the queue is not there, each call asks for its settings again."""
+    server = Server()
+    run, _ = session_of(server, operations)
+    for _ in range(2):
+        run(operations.pause, 1)
+    assert server.sent == [["configure"], ["pause"]] * 2
+    assert operations.settings is None
+
+
+def test_arguments_are_checked_before_anything_is_sent(
+    operations: QueueOperations[Any], session_of: Any
+) -> None:
+    server = Server(partitions=3)
+    run, _ = session_of(server, operations)
+    for verb, args in [
+        (operations.pause, (-1,)),
+        (operations.pop, (0, None)),
+        (operations.push, pushed(object())),
+        (operations.push_many, ([Push(1), 2],)),
+    ]:
+        with pytest.raises((ConfigurationError, PayloadError)):
+            run(verb, *args)
+    assert server.sent == []
+
+
+def test_an_operation_goes_on_with_what_is_found(
+    operations: QueueOperations[Any], session_of: Any
+) -> None:
+    """The first operation of a client asks all partitions, though it named no number."""
+    server, events = Server(partitions=3), list[str]()
+    run, _ = session_of(server, operations, events)
+    run(operations.resume)
+    assert server.sent == [["configure"], ["register"], ["pause"] * 3]
+    assert events == ["agreed"]
+
+
+def test_a_closed_session_sends_nothing(operations: QueueOperations[Any], session_of: Any) -> None:
+    server = Server()
+    run, session = session_of(server, operations)
+    session.refusal = "it is closed"
+    with pytest.raises(ConfigurationError, match="it is closed"):
+        run(operations.resume)
+    assert server.sent == []
+
+
+def test_a_lease_is_let_go_once_the_arguments_are_checked(
+    description: Description[Any], operations: QueueOperations[Any]
+) -> None:
+    """Not when they are wrong; and before anything is sent."""
+    server, events = Server(), list[str]()
+    fake: Any = server
+    session = QueueSession(
+        None, fake, operations, durability="async", queue_name="name", agreed=lambda: None
+    )
+    session.checked = True
+
+    def let_go() -> None:
+        events.append(f"let go after {len(server.sent)} exchanges")
+
+    with pytest.raises(ConfigurationError):
+        session.run_after(let_go, operations.pause, -1)
+    assert events == []
+    session.run_after(let_go, operations.pause, 1)
+    assert events == ["let go after 0 exchanges"]
+
+
+def test_operations_of_all_queues_travel_together(
+    description: Description[Any], operations: QueueOperations[Any]
+) -> None:
+    """What is run together takes one round trip a step; an error is the result of its own."""
+    server = Server(partitions=1)
+    fake: Any = server
+    session = QueueSession(
+        None, fake, operations, durability="async", queue_name="name", agreed=lambda: None
+    )
+    session.checked = True
+    other = QueueOperations(description, ask=2)
+    results = session.run_all([operations.resume(), other.pop(0, None), other.resume()])
+    assert isinstance(results[1], ConfigurationError)
+    assert server.sent == [["configure"], ["register"], ["pause", "pause"]]
