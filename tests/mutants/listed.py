@@ -45,14 +45,14 @@ CLI = f"{DAEMON}cli.py"
 ORDER = [
     _lua(
         "FIFO is LIFO and the other way round",
-        "_fresh",
-        "lifo and 999999999999999 - place or place",
-        "lifo and place or 999999999999999 - place",
+        "push/fresh",
+        "batch.lifo and 999999999999999 - batch.place or batch.place",
+        "batch.lifo and batch.place or 999999999999999 - batch.place",
         f"{CONTRACT}order.py",
     ),
     _lua(
         "what comes back in a LIFO queue gets a FIFO place",
-        "_anew",
+        "lib/anew",
         "place = 999999999999999 - place",
         "place = place + 0",
         f"{LUA}recurring.py",
@@ -74,14 +74,14 @@ ORDER = [
     ),
     _lua(
         "aging begins at the push, due or not",
-        "_groups",
+        "lib/groups",
         "task.enqueued + task.wait - since",
         "task.enqueued - since",
         f"{LUA}pop.py",
     ),
     _lua(
         "raise_priority lowers as well",
-        "_merge",
+        "push/merge",
         "new > old or new == old",
         "new ~= old or new == old",
         f"{LUA}push.py",
@@ -96,8 +96,8 @@ ORDER = [
     _lua(
         "a release takes another place",
         "release",
-        "task.delivery = verb\n",
-        "task.delivery = verb\ntask.order = string.sub(task.order, 1, -16) .. '999999999999990'\n",
+        "task.delivery = 'r'\n",
+        "task.delivery = 'r'\ntask.order = string.sub(task.order, 1, -16) .. '999999999999990'\n",
         f"{CONTRACT}order.py",
     ),
 ]
@@ -111,7 +111,7 @@ FENCING = [
     ),
     _lua(
         "any token acts",
-        "_fence",
+        "lib/fence",
         "task.token ~= token",
         "false",
         f"{LUA}extend.py",
@@ -119,7 +119,7 @@ FENCING = [
     ),
     _lua(
         "a settled delivery acts again",
-        "_fence",
+        "lib/fence",
         "'[fbr]'",
         "'[0]'",
         f"{LUA}release.py",
@@ -127,7 +127,7 @@ FENCING = [
     ),
     _lua(
         "the holder of a dead task may act on it",
-        "_fence",
+        "lib/fence",
         " or redis.call('ZSCORE', dead, id) then",
         " then",
         f"{LUA}extend.py",
@@ -137,8 +137,8 @@ FENCING = [
     _lua(
         "tokens go back with the clock",
         "pop",
-        "if last and last > token and last < 9e15 then",
-        "if false then",
+        "last and last > token and last < 9e15 and last or token",
+        "token",
         f"{LUA}pop.py",
     ),
 ]
@@ -181,21 +181,21 @@ LEASES = [
     ),
     _lua(
         "a task has no lease of its own",
-        "_leased",
+        "pop/lease",
         "if own > 0 and own <= 315360000000 then",
         "if false then",
         f"{LUA}options.py",
     ),
     _lua(
         "the options of a task are lost when it comes back",
-        "_record",
+        "lib/record",
         ".. task.options\n",
         "\n",
         f"{LUA}options.py",
     ),
     _lua(
         "an update by key leaves the old options",
-        "_merge",
+        "push/merge",
         "task.cost, task.options = cost, options",
         "task.cost = cost",
         f"{LUA}options.py",
@@ -239,7 +239,7 @@ LEASES = [
     ),
     _lua(
         "the end of a lease costs no attempt",
-        "_upkeep",
+        "lib/upkeep",
         "task.attempts = task.attempts + 1",
         "task.attempts = task.attempts",
         f"{LUA}promote.py",
@@ -247,7 +247,7 @@ LEASES = [
     ),
     _lua(
         "the end of a lease is never the last attempt",
-        "_upkeep",
+        "lib/upkeep",
         "tonumber(task.attempts) >= tonumber(task.max)",
         "false",
         f"{LUA}promote.py",
@@ -283,7 +283,7 @@ LEASES = [
     ),
     _lua(
         "a task that was started in time expires later",
-        "_take",
+        "pop/take",
         "expires ~= '0' and deliveries == '0'",
         "expires ~= '0'",
         f"{LUA}pop.py",
@@ -293,21 +293,21 @@ LEASES = [
 LIMITS = [
     _lua(
         "a window grants one unit more",
-        "_gate",
+        "lib/opens",
         "- rule.burst) * gate[i].interval",
         "- rule.burst - 1) * gate[i].interval",
         f"{LUA}pop_limits.py",
     ),
     _lua(
         "a task of any cost pays for one",
-        "_judge",
+        "pop/judge",
         "math.min(cost, window.most) * window",
         "window",
         f"{LUA}pop_limits.py",
     ),
     _lua(
         "one lease more than the concurrency",
-        "_gate",
+        "lib/gate",
         "most <= (gate.out or",
         "most < (gate.out or",
         f"{LUA}pop_limits.py",
@@ -335,7 +335,7 @@ LIMITS = [
     ),
     _lua(
         "a reserve is for all",
-        "_gate",
+        "lib/opens",
         "if missing > 0 then",
         "if false then",
         f"{LUA}pop_limits.py",
@@ -349,7 +349,7 @@ LIMITS = [
     ),
     _lua(
         "a group's own limit is none",
-        "_gate",
+        "lib/gate",
         "own_limits > (rules and 1 or 0) and rules_of",
         "false and rules_of",
         f"{LUA}pop_limits.py",
@@ -383,14 +383,14 @@ ADAPTIVE = [
     ),
     _lua(
         "a rate rises though nobody uses it",
-        "_judge",
+        "pop/judge",
         "gate.used * 2 >= gate.rate",
         "true",
         f"{LUA}adaptive.py",
     ),
     _lua(
         "the rate that met the last 429 is forgotten",
-        "_judge",
+        "pop/judge",
         "rules.step, gate.learned",
         "rules.step, 0",
         f"{LUA}adaptive.py",
@@ -407,28 +407,28 @@ MEMORY = [
     _lua(
         "a pop that has upkeep to do is refused at full memory",
         "pop",
-        "  -- @include _go_on\n  moved = upkeep",
+        "  go_on()\n  moved = upkeep",
         "  moved = upkeep",
         f"{LUA}full_memory.py::test_goes_on",
     ),
     _lua(
         "leases cannot be extended at full memory",
         "extend",
-        "-- @include _go_on\n",
+        "go_on()\n",
         "",
         f"{LUA}full_memory.py::test_goes_on",
     ),
     _lua(
         "a group cannot be closed at full memory",
         "delay_group",
-        "-- @include _go_on\n",
+        "go_on()\n",
         "",
         f"{LUA}full_memory.py::test_goes_on",
     ),
     _lua(
         "upkeep is refused at full memory",
         "promote",
-        "-- @include _go_on\n",
+        "go_on()\n",
         "",
         f"{LUA}full_memory.py::test_goes_on",
     ),
@@ -438,8 +438,8 @@ SETTINGS = [
         _lua(
             f"a {verb} goes into a queue of another format",
             verb,
-            "-- @include _known\n",
-            "",
+            "partitions)\nif refused then",
+            "partitions)\nif refused and refused[1] ~= -8 then",
             f"{LUA}same.py",
             f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
         )
@@ -461,7 +461,7 @@ SETTINGS = [
     ),
     _lua(
         "lost settings do not come back",
-        "_restore",
+        "lib/restore",
         "  if lost[1] then\n",
         "  if false then\n",
         f"{LUA}settings_lost.py",
@@ -476,14 +476,14 @@ SETTINGS = [
     ),
     _lua(
         "rules that cannot be read grant all",
-        "_gate",
+        "lib/opens",
         "  if gate.rules.unreadable then",
         "  if false then",
         f"{LUA}settings_lost.py",
     ),
     _lua(
         "what was granted and cannot be read was nothing",
-        "_gate",
+        "lib/gate",
         "if spent or not window.paid then",
         "if not window.paid then",
         f"{LUA}settings_lost.py",
@@ -492,14 +492,14 @@ SETTINGS = [
 SLACK = [
     _lua(
         "slack widens no window",
-        "_pace",
+        "lib/pace",
         "(rule.per + (rule.slack or learned_slack or 0))",
         "rule.per",
         f"{LUA}slack.py",
     ),
     _lua(
         "a learned slack stays for ever",
-        "_pace",
+        "lib/pace",
         "2 ^ ((beside - instant) / HALF_MS)",
         "1",
         f"{LUA}slack.py",
@@ -529,21 +529,21 @@ SLACK = [
 GROUPS = [
     _lua(
         "a popped head has no heir",
-        "_take",
+        "pop/take",
         "if may and crown and group and",
         "if false and group and",
         f"{LUA}pop.py",
     ),
     _lua(
         "a better newcomer waits behind the head",
-        "_place",
+        "lib/place",
         "best and (score < best or score == best and member < first)",
         "false",
         f"{LUA}push.py",
     ),
     _lua(
         "a closed group lets a newcomer lead",
-        "_place",
+        "lib/place",
         "best or redis.call('ZSCORE', closed, group)",
         "best",
         f"{LUA}delay_group.py",
@@ -560,7 +560,7 @@ GROUPS = [
 DEAD = [
     _lua(
         "the dead letters have no bound",
-        "_bury",
+        "lib/bury",
         "  trim(2)\n",
         "",
         f"{LUA}bury.py",
@@ -582,7 +582,7 @@ DEAD = [
     ),
     _lua(
         "a dead letter that is dropped keeps its key",
-        "_bury",
+        "lib/bury",
         "    redis.call('HDEL', keys, task.key)\n",
         "",
         f"{LUA}bury.py",
@@ -601,14 +601,14 @@ DEAD = [
 RECURRING = [
     _lua(
         "a missed time is not passed over",
-        "_recur",
+        "lib/recur",
         "math.max(now, task.enqueued + task.wait)",
         "task.enqueued + task.wait",
         f"{LUA}recurring.py",
     ),
     _lua(
         "a run has no time in which it must start",
-        "_anew",
+        "lib/anew",
         "expires_in == '0' and '0' or string.format('%.0f', at + expires_in)",
         "'0'",
         f"{LUA}recurring.py",
@@ -638,28 +638,28 @@ KEYS = [
     ),
     _lua(
         "a key that is taken is no error",
-        "_claim",
+        "push/claim",
         "elseif mode == 'e' then",
         "elseif false then",
         f"{LUA}push.py",
     ),
     _lua(
         "a key may go to another group",
-        "_claim",
+        "push/claim",
         "elseif group ~= (",
         "elseif false and group ~= (",
         f"{LUA}push.py",
     ),
     _lua(
         "a dead holder of a key is not revived",
-        "_merge",
+        "push/merge",
         "    elseif died then\n",
         "    elseif false then\n",
         f"{LUA}push.py",
     ),
     _lua(
         "an update takes a running task from its holder",
-        "_revise",
+        "lib/revise",
         "local moves = not running and (",
         "local moves = (",
         f"{LUA}push.py",
@@ -676,9 +676,9 @@ PARTITIONS = [
     ),
     _lua(
         "who counts partitions wrong is not refused",
-        "_same",
-        "if partitions ~= '0' and",
-        "if false and",
+        "lib/refusal",
+        "elseif partitions ~= '0' and",
+        "elseif false and",
         f"{LUA}same.py",
     ),
     _py(
@@ -1070,7 +1070,7 @@ WAITS = [
     ),
     _lua(
         "one that is woken wakes no other",
-        "_leased",
+        "pop/pass_on",
         "    redis.call('ZADD', wake, '0', 'w')\n",
         "",
         f"{LUA}pop.py",
@@ -1088,7 +1088,7 @@ WAITS = [
     ),
     _lua(
         "nobody is appointed to watch",
-        "_notice",
+        "lib/notice",
         "    redis.call('ZADD', wake, moment, 'e')\n",
         "",
         f"{LUA}push.py",
@@ -1098,7 +1098,7 @@ WAITS = [
 REPAIR = [
     _lua(
         "a key that is lost is no problem",
-        "_diagnose",
+        "repair/diagnose",
         "local holds = task.key == '' or",
         "local holds = true or",
         f"{LUA}check.py",
@@ -1112,14 +1112,14 @@ REPAIR = [
     ),
     _lua(
         "a dead task in no set comes to life",
-        "_mend",
+        "repair/mend",
         " or #states == 0 and task.reason ~= '' then",
         " then",
         f"{LUA}repair.py",
     ),
     _lua(
         "a repair forgets a delay",
-        "_mend",
+        "repair/mend",
         "task.deliveries == '0' and task.enqueued + task.wait > now then",
         "false then",
         f"{LUA}repair.py",
