@@ -16,6 +16,7 @@ from functools import cache
 from importlib import resources
 
 _NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
+_HEADER = re.compile(r"--(?! Needs: )")
 _KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 
 
@@ -41,27 +42,29 @@ class Script:
 
 
 class Sources:
-    """The texts of Lua files: of operations, and of what they need.
-
-    Raises:
-        ValueError: A need is not there, or it needs itself.
-    """
+    """The texts of Lua files: of operations, and of what they share."""
 
     def __init__(self, operations: dict[str, str], shared: dict[str, str]) -> None:
         self.operations = operations
         self.shared = shared
+        self._needs = {name: needs_of(text) for name, text in shared.items()}
 
     def script(self, name: str) -> Script:
-        """One operation, with all that it needs."""
+        """Put one operation together, with all that it needs.
+
+        Raises:
+            ValueError: A need is not there, or it needs itself.
+        """
         source = self.operations[name]
         declared = _KEYS.search(source)
         if not declared:
             raise ValueError(f"{name} does not say which keys it touches")
         parts = tuple(re.findall(r"\w+", declared[1]))
         slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
-        header = re.match(r"(?:--(?! Needs: ).*\n)*", source)[0]  # type: ignore[index]  # it always matches
-        body = "".join(self._resolved(name, source[len(header) :]))
-        return Script(name, f"{header}local {', '.join(parts)} = {slots}\n{body}", parts)
+        lines = source.splitlines(keepends=True)
+        top = next((i for i, line in enumerate(lines) if not _HEADER.match(line)), len(lines))
+        header, body = "".join(lines[:top]), self._resolved(name, "".join(lines[top:]))
+        return Script(name, f"{header}local {', '.join(parts)} = {slots}\n{''.join(body)}", parts)
 
     def _resolved(self, name: str, body: str) -> Iterator[str]:
         """A text with what each of its blocks needs, which indentation tells apart."""
@@ -73,21 +76,23 @@ class Sources:
             shallowest = min([depth, *(len(indent) for indent in _indents(between))])
             there = [known for known in there if known[0] <= shallowest]
             yield between
-            for need in self._in_order(_names(line[2]), (f"{name}.lua",)):
-                if need not in [known for _, known in there]:
-                    there.append((depth, need))
-                    yield self.shared[need].rstrip() + "\n"
+            done = {known for _, known in there}
+            for need in self._in_order(_names(line[2]), (f"{name}.lua",), done):
+                there.append((depth, need))
+                yield self.shared[need].rstrip() + "\n"
         yield body[end:]
 
-    def _in_order(self, names: list[str], above: tuple[str, ...]) -> Iterator[str]:
-        """Files with what they need, that first; some come more than once."""
+    def _in_order(self, names: list[str], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
+        """Files with what they need, that first; adds them to `done`."""
         for name in names:
             if name not in self.shared:
                 raise ValueError(f"{' -> '.join(above)} needs {name}, which is not there")
             if name in above:
                 raise ValueError(f"a circle of needs: {' -> '.join((*above, name))}")
-            yield from self._in_order(needs_of(self.shared[name]), (*above, name))
-            yield name
+            if name not in done:
+                yield from self._in_order(self._needs[name], (*above, name), done)
+                done.add(name)
+                yield name
 
 
 def _indents(text: str) -> list[str]:

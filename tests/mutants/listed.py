@@ -46,8 +46,8 @@ ORDER = [
     _lua(
         "FIFO is LIFO and the other way round",
         "push/fresh",
-        "batch.lifo and 999999999999999 - batch.place or batch.place",
-        "batch.lifo and batch.place or 999999999999999 - batch.place",
+        "lifo and 999999999999999 - place or place",
+        "lifo and place or 999999999999999 - place",
         f"{CONTRACT}order.py",
     ),
     _lua(
@@ -350,7 +350,7 @@ LIMITS = [
     _lua(
         "a group's own limit is none",
         "lib/gate",
-        "own_limits > (rules and 1 or 0) and rules_of",
+        "seen.count > (rules and 1 or 0) and rules_of",
         "false and rules_of",
         f"{LUA}pop_limits.py",
     ),

@@ -120,8 +120,8 @@ FAULTS = [
     ),
     Fault(
         "LIFO is FIFO",
-        "batch.lifo and 999999999999999 - batch.place or batch.place",
-        "batch.place",
+        "lifo and 999999999999999 - place or place",
+        "place",
         ("push",),
         always={"limited": False, "kind": {"order": "lifo"}},
     ),
@@ -230,7 +230,7 @@ FAULTS += [
     ),
     Fault(
         "no group has a limit of its own",
-        "own_limits > (rules and 1 or 0) and rules_of",
+        "seen.count > (rules and 1 or 0) and rules_of",
         "false and rules_of",
         always=LIMITED,
     ),

@@ -13,7 +13,7 @@
 local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
 -- Needs: now
-redis.pcall('HDEL', workers, '') -- as _go_on
+redis.pcall('HDEL', workers, '') -- as go_on
 if about == '' then
   redis.call('HDEL', workers, id)
 else

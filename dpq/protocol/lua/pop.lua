@@ -15,7 +15,7 @@
 -- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
 -- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
 -- {score, order and id, ...} of the first in ready, unless the queue lets none of them run. {-7, ...} to a client
--- that counts partitions wrong (_same), {-8, ...} to one that knows another format (_known). {-9} when settings or
+-- that counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal). {-9} when settings or
 -- limits are lost: nothing runs until somebody has restored them (configure).
 -- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
 -- they took of a limit is spent.
@@ -58,10 +58,11 @@ if limited and grouped and redis.call('HLEN', limits) < (tonumber(string.match(l
   return { -9 }
 end
 local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
-if settings[4] or settings[5] or grouped then
+local queue_limited = settings[4] or settings[5]
+if queue_limited or grouped and (settings[3] or limited or there % 3 > 0) then
   local function limit()
-    -- Needs: gate, keep, judge
-    begin_gates(true, moved == 0 and { settings[4], settings[5] } or nil) -- what is lost was told above
+    -- Needs: rules, keep, judge
+    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, as said above
     local judge_queue
     judge_queue, at_last = queue_judge()
     if not grouped then
@@ -70,16 +71,15 @@ if settings[4] or settings[5] or grouped then
     -- Needs: judge_groups
     return group_judge(judge_queue)
   end
-  if settings[4] or settings[5] then
+  if queue_limited then
     judge, crown, settle_all = limit()
   else
-    -- Needs: groups
-    crown = succeed
-    if settings[3] or limited or there % 3 > 0 then
-      -- Needs: limited
-      judge, crown, settle_all = free_judge(limit)
-    end
+    -- Needs: limited
+    judge, crown, settle_all = free_judge(limit)
   end
+elseif grouped then
+  -- Needs: groups
+  crown = succeed
 end
 if most < 0 then
   -- Needs: look

@@ -8,7 +8,7 @@
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...} to a client that
--- counts partitions wrong (_same), {-8, ...} to one that knows another format (_known).
+-- counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 

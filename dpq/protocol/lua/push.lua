@@ -4,7 +4,7 @@
 --       tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
---                     mode", the schedule if it has one (see _recur; of a cron task `first` says when,
+--                     mode", the schedule if it has one (see recur; of a cron task `first` says when,
 --                     of others the delay), its options (docs/design.md), TAB, group, TAB, key; times in ms;
 --                     mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). None:
 --                     only the time is asked for. At the end the number of partitions as the client
@@ -12,7 +12,7 @@
 --
 -- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
 -- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; {-7, ...} to a client
--- that counts partitions wrong (_same), {-8, ...} to one that knows another format (_known); all but 0 change
+-- that counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal); all but 0 change
 -- nothing. Each index names a push that met a holder of its key, with the holder's id.
 -- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
 -- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
@@ -37,7 +37,7 @@ refused = refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
 end
-local ids, holders, claims, fresh, keyed, met = {}, {}, {}, 0, false, false
+local ids, holders, claims, fresh, keyed, met = {}, {}, nil, 0, false, false
 for i = 2, #args, 3 do
   ids[#ids + 1] = args[i]
 end
@@ -50,6 +50,7 @@ for i = 1, #ids do
 end
 if keyed then
   -- Needs: claim
+  claims = {}
   for i, id in ipairs(ids) do
     if not known[i] and string.byte(args[3 * i], -1) ~= 9 then
       local holder, status = claim(claims, id, args[3 * i])
@@ -74,10 +75,10 @@ if fresh > 0 then
     place = draw(conf, 'turns', fresh, settings[7])
   end
   local batch = { metas = {}, payloads = {}, delays = delays, plain = plain, others = others, place = place,
-    light = true, lifo = lifo, aging = aging }
+    light = true }
   for i, id in ipairs(ids) do
     if not known[i] and not holders[i] then
-      add(batch, id, args[3 * i], args[3 * i + 1])
+      add(batch, id, args[3 * i], args[3 * i + 1], lifo, aging)
     end
   end
   redis.call('HSET', meta, unpack(batch.metas))
@@ -92,8 +93,10 @@ local reply = { 0 }
 if not light then
   redis.call('HSET', conf, 'heavy', '1')
 end
-for key, claim in pairs(claims) do
-  redis.call('HSET', keys, key, claim.id)
+if keyed then
+  for key, made in pairs(claims) do
+    redis.call('HSET', keys, key, made.id)
+  end
 end
 if #delays > 0 or met or next(others) then
   -- Needs: notice, place, merge

@@ -11,7 +11,7 @@
 -- ARGV[5..]           cron lines by which no task can recur
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
--- the kind `cron`). {-8, ...} to a client that knows another format (_known).
+-- the kind `cron`). {-8, ...} to a client that knows another format (refusal).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
 local time, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 

@@ -8,7 +8,7 @@
 -- ARGV[4]  count      entries to look at, about
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended. {-8, ...}
--- to a client that knows another format (_known).
+-- to a client that knows another format (refusal).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
@@ -32,7 +32,7 @@ local function mend_gate(scope, text)
     end
   elseif fault then
     local gate = gate_of(scope)
-    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- _prune counts from then
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from then
     stirred[scope] = true
   end
 end

@@ -9,7 +9,7 @@
 --          written in its place says how many there are
 --
 -- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...} to a client
--- that knows another format (_known).
+-- that knows another format (refusal).
 -- Lost reply: safe to send again: what is removed is removed, and is not named a second time.
 local time, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 

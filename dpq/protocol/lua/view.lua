@@ -12,7 +12,7 @@
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, groups, rules, gate, opens
-begin_gates(true, nil, stats) -- so rules that are lost are shown: nothing runs until they are back
+seen.copies, seen.count, seen.lacking = stats, 2, {} -- rules that are lost are shown: nothing runs until they are back
 local reply = {}
 for i = 2, #args do
   local scope = args[i]

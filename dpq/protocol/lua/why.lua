@@ -36,7 +36,7 @@ if state == '' then
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
 end
-begin_rules(nil, stats)
+seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local held = opens_at(gate_of(''), tonumber(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),

@@ -3,34 +3,32 @@
 -- while its rules cannot be read, or are lost.
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
--- Gives: gate_of(scope); gates_seen, all of those; full(gate), whether no more leases may be out;
---        begin_gates(nothing_lost, texts, hash): what was read before counts no more. The caller may know that no limit
---        is lost; texts and hash are as of begin_rules (rules).
-local gates_seen, own_limits, lacking = {}, nil, nil
+-- Gives: gate_of(scope); full(gate), whether no more leases may be out.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
 local function is_lost(of_queue)
-  if not lacking then
+  if not seen.lacking then
     local limited, format = unpack(redis.call('HMGET', conf, 'limited', 'format'))
     local queue, count = string.match(limited or '', '^(q?)(%d+)$')
-    own_limits = own_limits or redis.call('HLEN', limits)
-    lacking = { [true] = queue == 'q', [false] = not format or own_limits < (tonumber(count or 0) or 0) }
+    seen.count = seen.count or redis.call('HLEN', limits)
+    seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
   end
-  return lacking[of_queue]
+  return seen.lacking[of_queue]
 end
 
 local function gate_of(scope)
-  if gates_seen[scope] then
-    return gates_seen[scope]
+  if seen.gates[scope] then
+    return seen.gates[scope]
   end
   local rules, own, text, last
   if scope == '' then
-    own, text = rules_of('queue'), queue_text(2)
+    seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
+    own, text = rules_of('queue'), seen.texts[2]
   else
     rules, text = rules_of('groups'), redis.call('HGET', gates, scope)
-    own_limits = own_limits or redis.call('HLEN', limits)
-    own = own_limits > (rules and 1 or 0) and rules_of('group:' .. scope)
+    seen.count = seen.count or redis.call('HLEN', limits)
+    own = seen.count > (rules and 1 or 0) and rules_of('group:' .. scope)
   end
   rules = own or rules or { concurrency = 0, ceiling = 0 }
   local lost = text and not own and is_lost(scope == '')
@@ -39,7 +37,7 @@ local function gate_of(scope)
   end
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
     learned = 0, beside = 0, slack = 0 }
-  gates_seen[scope] = gate
+  seen.gates[scope] = gate
   if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
@@ -88,9 +86,4 @@ local function full(gate)
   end
   gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
   return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))
-end
-
-local function begin_gates(nothing_lost, texts, hash)
-  gates_seen, own_limits, lacking = {}, hash and 2, nothing_lost and {} or nil
-  begin_rules(texts, hash)
 end

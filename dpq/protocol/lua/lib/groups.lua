@@ -57,13 +57,13 @@ local function lead(group, score, member, turn)
   end
   if fairness == 'round_robin' then
     local cut = string.byte(member) == 49 and 1 or 4
-    if timed and not turn then -- as in _draw: turns are compared with those of other partitions
+    if timed and not turn then -- as in draw: turns are compared with those of other partitions
       local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
       reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
     end
     local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
-    if reached and not tonumber(reached) then -- no number: as in _draw, the turns begin again at the time
+    if reached and not tonumber(reached) then -- no number: as in draw, the turns begin again at the time
       local time = redis.call('TIME')
       reached = time[1] * 1000 + math.floor(time[2] / 1000)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))

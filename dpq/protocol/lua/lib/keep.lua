@@ -1,11 +1,11 @@
 -- keep: the gates that have changed are stored: in short when they say no more than what was granted, not at all when
 -- not even that.
 -- Keys: conf gates
--- Needs: gate
+-- Needs: rules
 -- Gives: keep().
 local function keep()
   local fields = {}
-  for scope, gate in pairs(gates_seen) do
+  for scope, gate in pairs(seen.gates) do
     if gate.changed then
       local text = '- '
       if gate.opens > 0 or gate.probe ~= '-' or gate.rules.ceiling > 0 or gate.rest and gate.rate > 0 then

@@ -5,6 +5,7 @@
 -- Gives: settings(), the names of all settings that have copies, what conf says of each (false when that cannot be
 --        read), and what its copy does; settings_lost(), {name, text, ...}: what conf does not say though the copy
 --        does. A pause that is over is not lost.
+
 -- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
 -- be read, clients tell.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },

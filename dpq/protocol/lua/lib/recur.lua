@@ -1,4 +1,4 @@
--- recur: when a task comes back whose run has ended: the first time of its schedule (_begin) that is later than now
+-- recur: when a task comes back whose run has ended: the first time of its schedule (begin) that is later than now
 -- and than this run was due. Of a cron line the claim says the next times: "token TAB line TAB ms ms ...".
 -- Needs: now
 -- Gives: next_due(task, claim), ms; or nil, and after when it must be, when no such time is known.

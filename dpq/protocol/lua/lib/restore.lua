@@ -1,4 +1,4 @@
--- restore: lost settings come back from their copies; see _lost. Who has lost all of conf has lost as well what the
+-- restore: lost settings come back from their copies; see lost. Who has lost all of conf has lost as well what the
 -- queue's own limit has granted, which counts as spent then, and the turns, which go on behind all others.
 -- Keys: conf stats
 -- Needs: now

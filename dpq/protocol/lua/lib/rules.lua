@@ -1,15 +1,10 @@
 -- rules: what people have set for a scope, as a table. Layout: docs/design.md, "Limits".
--- Keys: conf limits
--- Gives: parsed(text), nil or false when it cannot be read; rules_of(field), {unreadable = true, ...} then;
---        queue_text(n), what conf says of the queue: its rules (1), its gate (2); begin_rules(texts, hash): what was
---        read before counts no more. The caller may know the texts of the queue, and that rules that are lost are to be
---        shown by their copies in this hash.
-local rules_seen, queue_texts, copies = {}, nil, nil
-
-local function queue_text(n)
-  queue_texts = queue_texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
-  return queue_texts[n]
-end
+-- Keys: limits
+-- Gives: parsed(text), nil or false when it cannot be read; rules_of(field), {unreadable = true, ...} then; and what
+--        this script has read of limits, or takes for granted, `seen`: rules, by field; gates, by scope; texts, what
+--        conf says of the queue: its rules (1), its gate (2); copies, the hash whose copies are shown in place of rules
+--        that are lost; count, of the limits of groups; lacking, whether some are lost (gate).
+local seen = { rules = {}, gates = {} }
 
 -- The bounds are those of `set_limit`.
 local function within(text, least, most)
@@ -63,21 +58,17 @@ local function parsed(text)
 end
 
 local function rules_of(field)
-  local rules = rules_seen[field]
+  local rules = seen.rules[field]
   if rules == nil then
-    local text = field == 'queue' and queue_text(1) or field ~= 'queue' and redis.call('HGET', limits, field)
-    if copies and not text then
-      text = redis.call('HGET', copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
+    local text = field == 'queue' and seen.texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
+    if seen.copies and not text then
+      text = redis.call('HGET', seen.copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
     end
     rules = text and (parsed(text) or { unreadable = true, concurrency = 0, ceiling = 0 }) or false
     if rules then
       rules.text = text
     end
-    rules_seen[field] = rules
+    seen.rules[field] = rules
   end
   return rules
-end
-
-local function begin_rules(texts, hash)
-  rules_seen, queue_texts, copies = {}, texts, hash
 end

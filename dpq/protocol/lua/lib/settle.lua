@@ -48,7 +48,7 @@ local function ended(id, group, lapsed)
     if held and gate.probe == id then
       local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another 429 came meanwhile
       gate.probe, gate.changed = again and 'p' or '-', true
-      gate.opens = again and math.max(gate.opens, now) or gate.opens -- from then on _prune counts
+      gate.opens = again and math.max(gate.opens, now) or gate.opens -- from then on prune counts
     end
     stirred[scope] = held or stirred[scope]
   end

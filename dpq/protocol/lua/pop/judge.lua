@@ -4,6 +4,7 @@
 -- Gives: charge(gate, cost, id); queue_judge(), which says two functions. judge(score, member, id, cost): true when the
 --        task may run, and has paid; nil when the queue lets no task run. at_last(): when the queue's limit lets the
 --        next task run, and when the lightest one; nil for now. After all of them comes keep.
+
 -- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
 -- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
 -- docs/design.md, "Learning".

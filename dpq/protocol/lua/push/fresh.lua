@@ -1,13 +1,14 @@
 -- fresh: a push adds a task.
 -- Needs: now, begin
--- Gives: add(batch, id, spec, body). It adds to the batch: metas and payloads, what is to be stored; delays, plain or
---        others, where the task is to stand: delayed, ready, or where place says. It moves on place, the last one
---        given, and light, whether all tasks cost 1. Of the batch lifo and aging are the queue's.
-local function add(batch, id, spec, body)
+-- Gives: add(batch, id, spec, body, lifo, aging), of a queue with those settings. It adds to the batch: metas and
+--        payloads, what is to be stored; delays, plain or others, where the task is to stand: delayed, ready, or
+--        where place says. It moves on place, the last one given, and light, whether all tasks cost 1.
+local function add(batch, id, spec, body, lifo, aging)
   local head, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
     '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
-  batch.place, batch.light = batch.place + 1, batch.light and cost == '1'
-  local order = residual .. string.format('%015d', batch.lifo and 999999999999999 - batch.place or batch.place)
+  local metas, payloads, place = batch.metas, batch.payloads, batch.place + 1
+  batch.place, batch.light = place, batch.light and cost == '1'
+  local order = residual .. string.format('%015d', lifo and 999999999999999 - place or place)
   if schedule ~= '' then
     schedule, wait, expires = begin(schedule, wait)
     wait = string.format('%.0f', wait)
@@ -15,7 +16,6 @@ local function add(batch, id, spec, body)
   elseif expires ~= '0' then
     expires = string.format('%.0f', now + expires)
   end
-  local metas, payloads, aging = batch.metas, batch.payloads, batch.aging
   local n = #metas
   metas[n + 1], payloads[n + 1] = id, id
   metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. aging .. ' ' .. order

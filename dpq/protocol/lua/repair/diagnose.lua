@@ -5,9 +5,10 @@
 --        of a set, and tells it; place_of(set, id, task), its member of ready or waiting; diagnose(id, task, spoilt),
 --        for the cron lines that are none as keys: the names of the sets it is in, each a field with its score as
 --        well, and whether its place, its payload, its key and its schedule are as they should be; a cron line it
---        tells as the kind `cron`. No call puts a task more than 10 years away, and the clock may have stepped back
---        by some weeks. A limit may close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again
---        after decades.
+--        tells as the kind `cron`.
+
+-- No call puts a task more than 10 years away, and the clock may have stepped back by some weeks. A limit may
+-- close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again after decades.
 local horizons = { delayed = now + 3.2e11, invisible = now + 3.2e11, closed = now + 9.5e13 }
 local function never_due(part_name, name, score, task)
   local horizon = horizons[part_name]

@@ -1,7 +1,8 @@
 -- mend_rules: settings and rules that are lost or that cannot be read come back from their copies.
 -- Keys: conf stats wake limits
--- Needs: now, problem, rules, gate, settle, lost, restore, settings
+-- Needs: now, problem, rules, settle, lost, restore, settings
 -- Gives: mend_settings(), mend_limit(field, text), rules_back(field), which says whether there was such a copy.
+
 -- The rules of a field come back from their copy, if there is one that can be read; who waits is to look.
 local function rules_back(field)
   local hash, name = limits, field
@@ -15,7 +16,7 @@ local function rules_back(field)
   redis.call('HSET', hash, name, kept)
   redis.call('HDEL', conf, 'shut_until', 'watched')
   redis.call('ZADD', wake, '0', 'w')
-  begin_gates()
+  seen.rules, seen.gates, seen.count, seen.lacking, seen.texts = {}, {}, nil, nil, nil
   if field ~= 'groups' then
     stirred[string.sub(field, 7)] = true -- "" for the queue
   end

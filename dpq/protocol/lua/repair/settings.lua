@@ -5,6 +5,7 @@
 --        limit_lost(field, text), of a field of stats: the field that limits lacks, which it tells; name_of(field),
 --        the group of a limit, "*" for all, "" for the queue, nil for what no limit is; unreadable(field, text,
 --        mended), which tells it of rules that cannot be read; of a repair, when mended(field).
+
 -- How many limits of groups have a copy, and whether the queue's has one.
 local function copies_of_limits()
   local names, _, copied = settings()
