@@ -45,7 +45,7 @@ CLI = f"{DAEMON}cli.py"
 ORDER = [
     _lua(
         "FIFO is LIFO and the other way round",
-        "push/fresh",
+        "push",
         "lifo and 999999999999999 - place or place",
         "lifo and place or 999999999999999 - place",
         f"{CONTRACT}order.py",

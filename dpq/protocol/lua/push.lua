@@ -74,16 +74,16 @@ if fresh > 0 then
   if settings[5] == 'round_robin' or settings[7] then
     place = draw(conf, 'turns', fresh, settings[7])
   end
-  local batch = { metas = {}, payloads = {}, delays = delays, plain = plain, others = others, place = place,
-    light = true }
+  local metas, payloads = {}, {}
   for i, id in ipairs(ids) do
     if not known[i] and not holders[i] then
-      add(batch, id, args[3 * i], args[3 * i + 1], lifo, aging)
+      place = place + 1
+      light = add(id, args[3 * i], args[3 * i + 1], lifo and 999999999999999 - place or place, aging, metas, payloads,
+        delays, plain, others) and light
     end
   end
-  redis.call('HSET', meta, unpack(batch.metas))
-  redis.call('HSET', payload, unpack(batch.payloads))
-  light = batch.light
+  redis.call('HSET', meta, unpack(metas))
+  redis.call('HSET', payload, unpack(payloads))
 end
 if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))

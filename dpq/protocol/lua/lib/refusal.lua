@@ -7,7 +7,9 @@
 --        the client knows of ("0" before it does; nil is one): what the script answers, or nil; and the format, false
 --        when it is no number, which is damage (lost).
 local function refusal(format, stored, partitions)
-  format = format and string.match(format, '^%d+$') or false
+  if format ~= '3' then
+    format = format and string.match(format, '^%d+$') or false
+  end
   if format and format ~= '3' then
     return { -8, format, '3', conf }, format
   elseif partitions ~= '0' and (stored or '1') ~= (partitions or '1') and (stored or format) then
