@@ -7,6 +7,10 @@ BIN     := $(VENV)/bin
 INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
           $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 
+# The suite starts hundreds of programs: without byte code each one compiles DPQ anew, which doubles
+# its time, and each of pytest's processes all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test coverage check lint bench soak test-all mutants wheel clean
 

@@ -112,6 +112,7 @@ class Scheduler:
         self._heard: tuple[Any, ...] = ()  # whose markers are listened to
         self._deaf: dict[str, float] = {}  # markers that cannot be, until when
         self._troubled: set[str] = set()  # queues, and the registry of them
+        self._away: set[str] = set()  # queues that could not be reached when they were stepped last
         self._stopping = threading.Event()
 
     def run_once(self) -> int:
@@ -127,49 +128,67 @@ class Scheduler:
             RedisError: No server can be reached; nothing is lost, call again later.
         """
         away = self._look()
-        moved = self._step(list(self._queues), away)
+        moved, answered, fault = self._step(list(self._queues))
+        if not answered and (fault := fault or away):
+            raise fault
         self._listen()
         return moved
 
-    def _round(self) -> int:
-        """Step the queues whose moment has come, some at once; then look at some names."""
+    def _round(self) -> bool:
+        """Step the queues whose moment has come, some at once; then look at some names.
+
+        Returns:
+            Has a server answered? False, too, when nothing was asked.
+
+        Raises:
+            RedisError: No server can be reached.
+        """
         now = time.monotonic()
-        moved = self._step(self._moments.due(now, QUEUES_A_STEP), None)
-        if now >= self._look_at:
-            fault = self._look()
-            if fault and not self._queues:
-                raise fault
+        _, answered, fault = self._step(self._moments.due(now, QUEUES_A_STEP))
+        if now >= self._look_at and not (fault and self._none_in_reach(answered)):
+            refused = self._look()
+            fault = fault or refused
+            answered = answered or (refused is None and self._named is None)
+        if fault and self._none_in_reach(answered):
+            raise fault
         self._listen()
-        return moved
+        return answered
+
+    def _none_in_reach(self, answered: bool) -> bool:
+        """Tell, after a fault, whether no server is there: of a cluster, other masters may be."""
+        clustered = self._link.nodes.clustered
+        return not answered and (not clustered or self._away.issuperset(self._queues))
 
     # Queues
 
-    def _step(self, names: Sequence[str], fault: RedisError | None) -> int:
-        """Promote in queues; a fault is raised when none of them could be reached."""
-        moved, done = 0, 0
+    def _step(self, names: Sequence[str]) -> tuple[int, bool, RedisError | None]:
+        """Promote in queues: what moved, whether a server has answered, and one that did not."""
+        moved, answered = 0, False
+        fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
             operations = [seen(queue, lambda q: q._commands.promote()) for queue in queues]
             for queue, result in zip(queues, run_all(self._link, operations), strict=True):
                 if isinstance(result, tuple):
-                    done += 1
+                    answered = True
                     moved += self._stepped(queue, *result)
                     continue
                 seconds = RECHECK_SECONDS
                 if isinstance(result, RedisError) and not isinstance(result, ResponseError):
                     fault, seconds = result, AWAY_SECONDS
+                    self._away.add(queue.queue_name)
                 else:
-                    done += 1  # the server has answered
+                    answered = True
+                    self._away.discard(queue.queue_name)
                 self._note(queue.queue_name, result)
                 queue._forget()  # the next step looks what it is now
                 self._moments.set(queue.queue_name, time.monotonic() + seconds)
-        if fault and not done:
-            raise fault
-        return moved
+        return moved, answered, fault
 
     def _stepped(self, queue: DPQ[Any], moved: int, wait_ms: int | None) -> int:
         name, now = queue.queue_name, time.monotonic()
         self._troubled.discard(name)
+        self._away.discard(name)
         if moved:
             log.info("%s: moved %d", name, moved)
         wait = RECHECK_SECONDS if wait_ms is None else min(wait_ms / 1000, RECHECK_SECONDS)
@@ -246,6 +265,7 @@ class Scheduler:
         del self._queues[name]
         self._moments.drop(name)
         self._troubled.discard(name)
+        self._away.discard(name)
 
     def _see_to_scripts(self) -> None:
         """Load what the server has forgotten, for users who may not: a restart heals by itself."""
@@ -266,10 +286,9 @@ class Scheduler:
         log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
         while not self._stopping.is_set():
             try:
-                self._round()
-                if pause:
+                if self._round() and pause:
                     log.info("scheduler: the server is back")
-                pause = 0.0
+                    pause = 0.0
                 self._sleep()
             except RedisError as error:
                 self._look_at = 0.0  # so that the next round asks, whatever is due

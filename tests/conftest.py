@@ -12,7 +12,8 @@
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
 Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakeredis as well (id
-`fakeredis`), unless they name `server` themselves: there is none.
+`fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so
+in the soak's settings only.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
@@ -26,6 +27,7 @@ With `--url URL` (`make test URL=...`) the tests that ask a server ask that one 
 others are left out; see given_server.py.
 """
 
+import gc
 import inspect
 import os
 import re
@@ -50,7 +52,8 @@ MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
     *("test_repair", "test_check", "test_delay_group", "test_recurring"),
 }
-"""Not on fakeredis, which compiles a script at each call: it would take minutes."""
+"""Not on fakeredis, which compiles a script at each call: it would take minutes. Single tests have
+the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
@@ -60,6 +63,14 @@ SHELLS = {
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
 and on fakeredis."""
+
+
+LONG = (
+    *("test_examples", "test_machine", "test_soak", "test_planted", "test_types", "test_docs"),
+    *("test_limits_exact", "test_cli_worker", "test_planted_faults"),
+)
+"""Begun first, in this order: what is long and begins last, one process runs alone while the others
+are idle."""
 
 
 EVERY_SERVER = {"test_full_memory"}
@@ -104,6 +115,9 @@ GIVEN = pytest.StashKey[Given | None]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
+    config.addinivalue_line(
+        "markers", "many_calls: not on fakeredis, except in the soak's settings"
+    )
     if name := config.getoption("--server"):
         os.environ["DPQ_REDIS_SERVER"] = str(SERVERS[name].path)  # what starts servers takes it
         for other in SERVERS.keys() - {name}:
@@ -153,6 +167,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         wanted = "lua" in path.parts and path.stem not in MANY_CALLS | EVERY_SERVER
         wanted = wanted and not metafunc.definition.get_closest_marker("parametrize")
         wanted = wanted or metafunc.definition.get_closest_marker("fakeredis")
+        if settings.get_current_profile_name() != "soak":
+            wanted = wanted and not metafunc.definition.get_closest_marker("many_calls")
         if given := metafunc.config.stash[GIVEN]:
             engines, wanted = [given.label], None
         if wanted and "server" not in inspect.signature(metafunc.function).parameters:
@@ -161,18 +177,40 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Measure coverage on one engine only: the others run the same Python again, at half speed."""
+    """Order the tests, leave out what two others say, and measure coverage on one engine only.
+
+    uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
+    ask both. Other engines than the measured one run the same Python again, at half speed.
+    """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
         items[:] = [item for item in items if item not in others]
         config.hook.pytest_deselected(items=others)
         return
+    if settings.get_current_profile_name() != "soak":
+        twice = [item for item in items if {"uvloop", "fakeredis"} <= _parts(item)]
+        items[:] = [item for item in items if item not in twice]
+        config.hook.pytest_deselected(items=twice)
+    turns = {stem: turn for turn, stem in enumerate(LONG)}
+    items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
     for item in items:
         call = getattr(item, "callspec", None)
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def _parts(item: pytest.Item) -> set[str]:
+    """Of the id of a test."""
+    call = getattr(item, "callspec", None)
+    return set(call._idlist) if call else set()
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from looking at thousands of collected tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

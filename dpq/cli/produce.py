@@ -1,7 +1,8 @@
 """`dpq push`: one task from the command line, or any number from a file or stdin."""
 
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from io import BytesIO
@@ -45,12 +46,20 @@ def push(
         typer.Option(
             "--full",
             help="Each line is an object with push's arguments: payload, and if need be priority, "
-            "delay, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
+            "delay, at, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
             "timezone, visibility, time_limit. The options are defaults.",
         ),
     ] = False,
     priority: Priority = 0,
     delay: Delay = 0,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MOMENT",
+            help="When it is due, instead of --delay, as in 2026-12-24T18:00+01:00.",
+            show_default="now",
+        ),
+    ] = None,
     group: Annotated[
         str | None, typer.Option(help="What the task shares a limit with.", show_default="none")
     ] = None,
@@ -122,7 +131,7 @@ def push(
     """
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
-    options |= {"expires_in": expires_in, "cost": cost}
+    options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
     options |= {"visibility": visibility, "time_limit": time_limit}
     with (
@@ -168,6 +177,28 @@ def _value(text: str) -> Any:
         ) from None
 
 
+def _moment(text: object) -> datetime:
+    """Read a moment with a time zone.
+
+    Raises:
+        ValueError: It is none.
+    """
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if moment and moment.utcoffset() is not None:
+            return moment
+    raise ValueError(f"at: {text!r} is no moment with a time zone, as in 2026-12-24T18:00+01:00")
+
+
+def _option_at(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        return _moment(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error).removeprefix("at: "), param_hint="--at") from None
+
+
 def _push(options: dict[str, Any], value: Any) -> Push[Any]:
     return Push[Any](payload=value, **options)
 
@@ -177,4 +208,6 @@ def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
         raise ValueError("payload: with --full a line is an object that has one")
     if unknown := sorted(set(value) - set(Push._fields)):
         raise ValueError(f"{unknown[0]}: push has no such argument")
+    if value.get("at") is not None:
+        value["at"] = _moment(value["at"])
     return Push[Any](**{**options, **value})

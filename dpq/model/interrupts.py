@@ -3,6 +3,10 @@
 A signal handler of the program (a time limit by SIGALRM, Ctrl-C) raises between any two lines of
 the main thread: in DPQ, and in redis-py, which takes an OSError for one of the network. Who catches
 errors of replies, payloads and connections asks here first.
+
+Known are the handlers that are installed when the error is looked at. What a handler raises after
+it has taken itself away (`signal.signal(SIGALRM, SIG_DFL)`) passes for a fault of the call, if it
+is one of `FAULTS`: the handlers of before cannot be known without a look at each call.
 """
 
 import signal

@@ -5,6 +5,7 @@ Every error names the argument, the value and the bound. Knows no queue and no s
 
 import unicodedata
 from datetime import timedelta
+from numbers import Integral
 from typing import Any
 
 from dpq.model.errors import ConfigurationError, in_seconds
@@ -42,10 +43,11 @@ def delay_milliseconds(delay: float | timedelta) -> int:
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """Check an int that must lie between two bounds, both included."""
-    if type(value) is not int or not low <= value <= high:
+    """Check a whole number, of any type but bool, between two bounds, both included; an int."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not low <= int(value) <= high:
         raise ConfigurationError(f"{name} is {value!r}: it must be an int from {low} to {high}")
-    return value
+    return int(value)
 
 
 def label(name: str, value: Any) -> str:

@@ -317,7 +317,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         group = "" if group is None else label("group", group)
         key = "" if key is None else label("key", key)
         if cost != 1 or type(cost) is not int:
-            whole_number("cost", cost, 1, MAX_COST)
+            cost = whole_number("cost", cost, 1, MAX_COST)
         line = ""
         if every is not None or cron is not None or timezone != "UTC":
             schedule, line = named_schedule(every, cron, timezone, delay_ms, expires)
@@ -355,6 +355,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
             most_bytes: Of payloads at most, but for the first.
         """
         ms = self.lease_ms(most, visibility)
+        most = int(most)
         read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
         failed: Exception | None = None
@@ -560,7 +561,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
         """Look at the first tasks of one state, or at those behind the one of an id."""
-        whole_number("n", count, 0, 10**9)
+        count = whole_number("n", count, 0, 10**9)
         passed = after is None or not task_id(after)
         tasks: list[Task[P]] = []
         start = 0
@@ -706,7 +707,7 @@ class Commands(LimitCommands, CrewCommands, Generic[P]):
         self, count: int, chosen: Callable[[DeadTask[P]], bool]
     ) -> Steps[list[DeadTask[P]]]:
         """The longest dead first."""
-        whole_number("n", count, 0, 10**9)
+        count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
         start = 0
         while len(found) < count:

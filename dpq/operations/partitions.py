@@ -234,7 +234,7 @@ class PartitionedCommands(Generic[P]):
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
         """The first tasks of one state in all partitions, or those behind one, in their order."""
-        whole_number("n", count, 0, 10**9)
+        count = whole_number("n", count, 0, 10**9)
         return self._first(count, state, lambda _: True, after)
 
     def _first(
@@ -353,7 +353,7 @@ class PartitionedCommands(Generic[P]):
         self, count: int, chosen: Callable[[DeadTask[P]], bool]
     ) -> Steps[list[DeadTask[P]]]:
         """The longest dead first."""
-        whole_number("n", count, 0, 10**9)
+        count = whole_number("n", count, 0, 10**9)
         return self._first(count, TaskState.DEAD, chosen)
 
     def dead_replay(

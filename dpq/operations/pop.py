@@ -106,6 +106,7 @@ class PartitionPop(Generic[P]):
                 asked: "" for those where it is not time to look.
         """
         self._parts[0].lease_ms(most, visibility)
+        most = int(most)
         words = waiter.split(" ") if " " in waiter else [waiter and "-"] * len(self._parts)
         woken = " " in waiter
         taken: _Taken[P] = _Taken(most)

@@ -130,6 +130,7 @@ async def all_ready(q: Queue, count: int) -> None:
     assert {task.attempt for task in tasks} == {1}
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize(
     ("count", "timeout", "fresh"),
@@ -221,6 +222,7 @@ async def is_limited() -> None:
     raise RateLimited(60, scope="task")
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("body", [ends_well, fails, is_limited], ids=lambda body: body.__name__)
 def test_a_cancelled_lease_is_settled(

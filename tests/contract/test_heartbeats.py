@@ -29,7 +29,7 @@ def pair(redis, queue_name) -> Iterator[list[DPQ]]:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers tell of themselves all the time."""
-    for module in ("worker", "worker_async"):
+    for module in ("worker.worker", "worker.worker_async"):
         monkeypatch.setattr(f"dpq.{module}.BEAT_SECONDS", 0.02)
 
 

@@ -94,6 +94,7 @@ def leave_by_error(loop: Any) -> None:
 WAYS = [leave_by_break, leave_by_return, leave_by_error]
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("leave", WAYS)
 def test_a_loop_that_is_left_early_acks_nothing(q: DPQ[Any], leave: Callable[[Any], Any]) -> None:

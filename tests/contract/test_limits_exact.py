@@ -5,16 +5,19 @@ lease. What is proved is a bound, so it holds on a machine of any speed; nothing
 fixed time.
 """
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from redis import Redis
-from support import wait_for
+from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Push, RateLimit
 from dpq.server import Server
@@ -27,16 +30,24 @@ DEFAULT = [RateLimit(12, 1, 3)]
 OWN = [RateLimit(8, 0.5, 2), RateLimit(12, 1, 4)]
 
 CONSUME = """
-import json, sys
+import json, os, sys
 from redis import Redis
 from dpq import DPQ
-url, name, lease_ms, waits = sys.argv[1:]
+url, name, lease_ms, folder, *ways = sys.argv[1:]
+begun = 0
+while len(ways) > 1:  # so that all import once
+    if not os.fork():
+        begun = 0
+        break
+    begun += 1
+    ways.pop()
+waits = ways.pop()
 redis = Redis.from_url(url)
 q = DPQ(redis, name, default_visibility=int(lease_ms) / 1000)
 timeout = 60 if waits == "waits" else 0
 if not timeout:
     q.pop()
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 grants, running = [], True
 while running:
     task = q.pop(timeout=timeout).task
@@ -46,7 +57,10 @@ while running:
         grants.append([granted_at, task.group, task.cost, task.payload])
         q.ack(task)
 q.close()
-print(json.dumps(grants))
+with open(f"{folder}/{os.getpid()}", "x") as file:
+    json.dump(grants, file)
+for _ in range(begun):
+    os.wait()
 """
 
 
@@ -60,26 +74,31 @@ class Grant(NamedTuple):
 
 
 @pytest.fixture
-def consumers(server: Server, queue_name: str) -> Iterator[list["subprocess.Popen[str]"]]:
-    """Processes that pop, every other one waiting, the others asking again and again."""
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", CONSUME, server.url, queue_name, str(LEASE_MS), how],
-            env={**os.environ, "PYTHONPATH": os.getcwd()},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for how in ["waits", "asks"] * (PROCESSES // 2)
-    ]
-    try:
-        for process in started:
-            assert process.stdout
-            assert process.stdout.readline() == "ready\n"
-        yield started
-    finally:
-        for process in started:
-            process.kill()
-            process.communicate()
+def consumers(server: Server, queue_name: str, tmp_path: Path) -> Iterator[Callable[[], list[Any]]]:
+    """Processes that pop, every other one waiting, the others asking again and again; a function
+    that waits for their end, and returns what each of them was granted."""
+    ways = ["waits", "asks"] * (PROCESSES // 2)
+    words = [server.url, queue_name, str(LEASE_MS), str(tmp_path), *ways]
+    with subprocess.Popen(
+        [sys.executable, "-c", CONSUME, *words],
+        env={**os.environ, "PYTHONPATH": os.getcwd()},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as started:
+
+        def written() -> list[Any]:
+            assert started.communicate(timeout=PATIENCE_S) == ("", None)  # the last has ended
+            return [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+
+        try:
+            assert started.stdout
+            for _ in ways:
+                assert started.stdout.readline() == "ready\n"
+            yield written
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
 
 
 def most_in_any(grants: Sequence[Grant], per: float) -> int:
@@ -91,7 +110,7 @@ def most_in_any(grants: Sequence[Grant], per: float) -> int:
 
 
 def test_no_window_sees_more_than_its_limit_however_many_pop(
-    redis: Redis, queue_name: str, consumers: list["subprocess.Popen[str]"]
+    redis: Redis, queue_name: str, consumers: Callable[[], list[Any]]
 ) -> None:
     """In any span of `per` at most rate + burst - 1 units are granted, of the queue and of each
     group, costs included, by limits that were set while all consumers ran already; and all run."""
@@ -110,10 +129,10 @@ def test_no_window_sees_more_than_its_limit_however_many_pop(
     wait_for(lambda: q.stats().acked == count, seen=q.stats)
     for scope in (None, "*", "x"):
         q.clear_limit(scope)
-    q.push_many(Push("stop") for _ in consumers)
-    written = [process.communicate(timeout=60)[0] for process in consumers]
-
-    everything = (Grant(*grant) for text in written for grant in json.loads(text))
+    q.push_many(Push("stop") for _ in range(PROCESSES))
+    written = consumers()
+    assert len(written) == PROCESSES
+    everything = (Grant(*grant) for grants in written for grant in grants)
     grants = [grant for grant in everything if grant.payload != "stop"]
     assert sorted(grant.payload for grant in grants) == list(range(count))
     limited = [(grants, QUEUE)]

@@ -259,6 +259,14 @@ def test_batches_are_exact_when_all_are_asked(make: Make, at_once: int) -> None:
     assert drain(q, at_once) == sorted(stamps, reverse=True)
 
 
+@pytest.mark.parametrize("at_once", [3, 20])
+def test_batches_are_exact_when_one_partition_has_the_best(make: Make, at_once: int) -> None:
+    """However many of a batch come from one partition, nothing worse comes before them."""
+    q = make(ask=4)
+    q.push_many(Push(n, n, key=named_for(q, 0 if n >= 60 else n % 4, n)) for n in range(120))
+    assert drain(q, at_once) == sorted(range(120), reverse=True)
+
+
 @pytest.mark.parametrize(("partitions", "ask", "consumers"), [(8, 2, 1), (8, 5, 1), (6, 2, 3)])
 def test_nothing_starves(make: Make, partitions: int, ask: int, consumers: int) -> None:
     """Of so many pops of a consumer, one does not bring what is worse than a ready task."""
@@ -721,6 +729,7 @@ def test_holders(make: Make, clock: Clock) -> None:
 # Workers and daemons
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("ask", [1, 2])
 def test_a_worker_drains_all_partitions(make: Make, ask: int) -> None:

@@ -319,12 +319,17 @@ def test_one_that_gives_up_hands_on_its_moment(
     """When the one that watches the moment leaves by its timeout, another watches it."""
     q.set_limit(1, 3 * SOON, group=scope)
     fill(q, 2)
+    opens_at = server_seconds(redis) + 3 * SOON
     assert q.pop().task is not None
     watcher = waits(SOON)
     wait_for_waiters(redis, 1)
     other = waits()
-    assert watcher.result(PATIENCE).task is None
-    assert the_task(other).payload == 1
+    if watcher.result(PATIENCE).task is None:
+        assert the_task(other).payload == 1
+    else:  # on a busy machine it had begun so late that the moment came before its timeout
+        assert server_seconds(redis) >= opens_at
+        q.push("one more", group="g")
+        assert the_task(other).payload == "one more"
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -337,6 +337,7 @@ def test_prefetched_tasks_go_back_uncounted(q: DPQ[Any], gate: Gate, start: Star
 # Leases
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("concurrency", [10, 1], ids=["running", "prefetched"])
 def test_leases_are_extended_in_batches(
@@ -1119,7 +1120,7 @@ def test_contradicting_settings_raise(make: Make, redis: Redis) -> None:
 
 def test_a_server_that_is_away_at_the_start_raises(queue_name: str) -> None:
     """`run` raises when it cannot reach the server at all: nobody has heard of it yet."""
-    q: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock"), queue_name)
+    q: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock", retry=None), queue_name)
     with pytest.raises(RedisConnectionError, match="cannot reach"):
         Worker(q, print).run()
 

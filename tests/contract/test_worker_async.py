@@ -319,6 +319,7 @@ def test_prefetched_tasks_go_back_uncounted(play: Any) -> None:
 # Leases
 
 
+@pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("concurrency", [10, 1], ids=["running", "prefetched"])
 def test_leases_are_extended_in_batches(play: Any, concurrency: int) -> None:
@@ -709,6 +710,7 @@ async def worker_that_handles_one(q: Queue) -> AsyncWorker:
     return worker
 
 
+@pytest.mark.many_calls
 @engines
 def test_a_run_that_is_cancelled_at_any_step_loses_nothing(play: Any) -> None:
     """Whatever `run` is at, a cancellation gives back all that is not done, at once."""

@@ -14,11 +14,14 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from hypothesis import settings
 from redis import Redis
 from rich.console import Console
 from rich.text import Text
@@ -211,10 +214,27 @@ def test_full_lines_carry_pushs_arguments(run: Run, q: DPQ) -> None:
     assert (second.priority, second.group, second.key, second.cost) == (3, "h", "k", 2)
 
 
+def test_a_push_names_the_moment_at_which_it_is_due(run: Run, q: DPQ) -> None:
+    """--at takes a moment with a time zone, for one task and for each line."""
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    there = at.astimezone(timezone(timedelta(hours=2)))
+    (one,) = run("push", "1", "--at", there.isoformat()).stdout.split()
+    line = json.dumps({"payload": 2, "at": at.isoformat().replace("+00:00", "Z")})
+    (two,) = run("push", "--full", lines=line).stdout.split()
+    delayed = key_of(q.queue_name, "delayed")
+    for task_id, payload in ((one, 1), (two, 2)):
+        late = q.redis.zscore(delayed, task_id) / 1000 - at.timestamp()
+        assert (0 <= late < 600, q.get(task_id).payload) == (True, payload), late
+    for wrong in ("tomorrow", "2026-12-24T18:00"):
+        refused = run("push", "1", "--at", wrong, code=2)
+        assert "no moment with a time zone" in told(refused)
+
+
 @pytest.mark.parametrize(
     ("words", "bad", "reason"),
     [
         ((), "{", "line 3"),
+        (("--full",), '{"payload": 1, "at": 5}', "line 3: at: 5 is no moment"),
         ((), "NaN1", "line 3"),
         (("--full",), '{"payload": 1, "prio": 2}', "line 3: prio"),
         (("--full",), '{"priority": 2}', "line 3: payload"),
@@ -337,13 +357,17 @@ def test_pop_of_nothing_ends_with_1(run: Run) -> None:
 
 
 @pytest.mark.parametrize("wait", [["--wait"], ["--wait", "20"], ["--wait", "-n", "1"]])
-def test_pop_waits_for_a_task(url: str, name: str, q: DPQ, wait: list[str]) -> None:
+def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
     """--wait waits for a task, with a number of seconds or without one."""
-    with start("pop", *wait, "--url", url, "--queue", name) as process:
+
+    def push() -> None:
         wait_for(lambda: blocked(q.redis), lambda: q.redis.client_list())
         q.push("late")
-        out, _ = process.communicate(timeout=PATIENCE_S)
-    assert json.loads(out)["payload"] == "late"
+
+    with ThreadPoolExecutor() as pool:
+        pushed = pool.submit(push)
+        assert one(run("pop", *wait))["payload"] == "late"
+        pushed.result()
 
 
 def blocked(redis: Redis) -> bool:
@@ -1081,12 +1105,12 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
 
 def test_the_help_is_enough_to_start() -> None:
     """Without arguments the help is shown, and its getting-started names the first commands."""
-    shown = program("--help").stdout
+    shown = CliRunner().invoke(app, ["--help"]).stdout
     for word in ("export DPQ_URL=embedded:", "dpq push", "dpq pop", "dpq ack ID TOKEN"):
         assert word in shown
     bare = program()
     assert "Getting started" in bare.stdout + bare.stderr
-    assert program("--version").stdout == f"dpq {dpq.__version__}\n"
+    assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 
 
 def test_a_reader_that_leaves_is_no_crash(url: str, name: str, q: DPQ) -> None:
@@ -1169,6 +1193,9 @@ def test_an_embedded_queue_is_shared(directory: Path) -> None:
     assert json.loads(out)["id"] == pushed
 
 
+@pytest.mark.skipif(
+    settings.get_current_profile_name() != "soak", reason="make test-all; test_examples.py runs it"
+)
 def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
     """`dpq demo` runs the crawler: without a terminal in lines, and with a picture if wanted."""
     png = tmp_path / "demo.png"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
@@ -88,7 +89,10 @@ def plain_then_more():
     feeding.queue.push("more")
 """
 
+SOAK = settings.get_current_profile_name() == "soak"
+
 Start = Callable[..., "subprocess.Popen[str]"]
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +160,31 @@ def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
     return err
 
 
+@pytest.fixture
+def imported(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Tests that import in this process do it there, and what they import is forgotten again."""
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield
+    for module in set(sys.modules) - before:
+        del sys.modules[module]
+
+
+@pytest.fixture
+def run_here(url: str, name: str, imported: None) -> Run:
+    """Runs `dpq worker TARGET ...` in this process to its end: what it said on stderr."""
+
+    def invoke(*words: object, where: bool = True, code: int = 0) -> str:
+        place = ["--url", url, "--queue", name] if where else []
+        result = CliRunner().invoke(app, ["worker", *map(str, words), *place])
+        assert (result.exit_code, result.stdout) == (code, ""), (result.stderr, result.exception)
+        return result.stderr
+
+    return invoke
+
+
 def named(q: DPQ, *names: str) -> None:
     for each in names:
         q.push({"task": each, "args": {}})
@@ -174,31 +203,31 @@ def named(q: DPQ, *names: str) -> None:
         ],
     ],
 )
-def test_any_kind_of_handlers(start: Start, q: DPQ, target: str, kind: str) -> None:
+def test_any_kind_of_handlers(run_here: Run, q: DPQ, target: str, kind: str) -> None:
     """A function, a dict, a Tasks: each is run by the worker that it needs."""
     named(q, "plain", "plain")
-    said = told(start(f"shop:{target}", "--drain", "--concurrency", 2))
+    said = run_here(f"shop:{target}", "--drain", "--concurrency", 2)
     assert f": {kind} of shop:{target} on {q.queue_name}, 2 at once" in said
     assert "drained: 2 tasks acked, 0 to the dead letters, 0 left" in said
     assert (q.stats().acked, q.workers()) == (2, [])
 
 
-def test_mixed_handlers_run_with_a_warning(start: Start, q: DPQ) -> None:
+def test_mixed_handlers_run_with_a_warning(run_here: Run, q: DPQ) -> None:
     """Handlers of which some are async run in one loop, and the program says what that means."""
     named(q, "plain", "later", "unknown")
-    said = told(start("shop:mixed", "--drain"))
+    said = run_here("shop:mixed", "--drain")
     assert "while one that is not runs, all others stand still" in said
     assert "drained: 2 tasks acked, 1 to the dead letters" in said
     assert [dead.reason for dead in q.dead.list()] == ["unknown task 'unknown'"]
 
 
-def test_several_queues(url: str, start: Start, q: DPQ) -> None:
+def test_several_queues(run_here: Run, q: DPQ) -> None:
     """Each --queue is asked, in the order given; the settings reach the worker."""
     second = DPQ(q.redis, f"{q.queue_name}-2")
     named(q, "plain")
     named(second, "plain")
     words = ["--queue", second.queue_name, "--order", "round_robin", "--prefetch", 5]
-    said = told(start("shop:plain", "--drain", *words, "--visibility", 9, "--time-limit", 8))
+    said = run_here("shop:plain", "--drain", *words, "--visibility", 9, "--time-limit", 8)
     assert f"on {second.queue_name}, {q.queue_name}, 1 at once" in said
     assert (q.stats().acked, second.stats().acked) == (1, 1)
     second.drop()
@@ -206,7 +235,7 @@ def test_several_queues(url: str, start: Start, q: DPQ) -> None:
 
 
 def test_a_tasks_with_a_queue_needs_no_other(
-    url: str, start: Start, q: DPQ, here: Path, name: str
+    url: str, run_here: Run, q: DPQ, here: Path, name: str
 ) -> None:
     """Where a Tasks has a queue, its own client and settings are used, blocking or async."""
     own = f"""
@@ -222,54 +251,38 @@ async def again():
     (here / "own.py").write_text(own)
     for target in ("tasks", "async_tasks"):
         named(q, "plain")
-        said = told(start(f"own:{target}", "--drain", where=False))
+        said = run_here(f"own:{target}", "--drain", where=False)
         assert "drained: 1 tasks acked" in said
-    refused = told(start("own:blocking", where=False), code=2)
+    refused = run_here("own:blocking", where=False, code=2)
     assert "'own:blocking' is async, and its queue is not: name the server" in refused
     named(q, "plain")
-    told(start("own:blocking", "--drain", "--url", url, where=False))
+    run_here("own:blocking", "--drain", "--url", url, where=False)
     assert (q.stats().acked, q.size()) == (3, 0)
 
 
-def test_a_tasks_without_a_queue_pushes_to_the_one_it_works_on(start: Start, q: DPQ) -> None:
+def test_a_tasks_without_a_queue_pushes_to_the_one_it_works_on(run_here: Run, q: DPQ) -> None:
     """Tasks may push others though their module names no queue."""
     named(q, "plain")
-    told(start("shop:feeding", "--drain"))
+    run_here("shop:feeding", "--drain")
     assert [dead.payload for dead in q.dead.list()] == ["more"]
 
 
+@pytest.mark.usefixtures("imported")
 @pytest.mark.parametrize("place", ["before", "DPQ_QUEUE", "DPQ_QUEUES"])
-def test_where_the_queue_is_named(url: str, q: DPQ, here: Path, name: str, place: str) -> None:
+def test_where_the_queue_is_named(
+    url: str, q: DPQ, name: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The queue may be named before the command, and by a variable, as for other commands."""
     named(q, "plain")
     before = ["--queue", name] if place == "before" else []
-    command = [sys.executable, "-m", "dpq", *before, "worker", "shop:plain", "--drain", "-q"]
-    variables = {"DPQ_URL": url, **({} if before else {place: name})}
-    done = subprocess.run(
-        command,
-        cwd=here,
-        env={**os.environ, **variables},
-        timeout=PATIENCE_S,
-        check=False,
-        capture_output=True,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    for variable, value in {"DPQ_URL": url, **({} if before else {place: name})}.items():
+        monkeypatch.setenv(variable, value)
+    result = CliRunner().invoke(app, [*before, "worker", "shop:plain", "--drain", "-q"])
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "")
     assert q.stats().acked == 1
 
 
 # What is not there
-
-
-@pytest.fixture
-def imported(here: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The tests below import in this process: what they import is forgotten again."""
-    monkeypatch.chdir(here)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    yield
-    for module in set(sys.modules) - before:
-        del sys.modules[module]
 
 
 @pytest.mark.usefixtures("imported")
@@ -306,28 +319,29 @@ def test_async_is_seen() -> None:
         assert is_async(load(f"shop:{name}"))
 
 
-@pytest.mark.parametrize("words", [[], ["--processes", 2]])
-def test_a_wrong_target_ends_with_2(start: Start, words: list[object]) -> None:
+def test_a_wrong_target_ends_with_2(start: Start, run_here: Run) -> None:
     """Usage errors end the program with 2, and no process is started again for them."""
-    said = told(start("shop:plane", *words), code=2)
-    assert "error: 'shop:plane': there is no 'plane' in 'shop'" in said
-    assert "again in" not in said
-    assert "Traceback" not in said
+    alone = run_here("shop:plane", code=2)
+    several = told(start("shop:plane", "--processes", 2), code=2)
+    for said in (alone, several):
+        assert "error: 'shop:plane': there is no 'plane' in 'shop'" in said
+        assert "again in" not in said
+        assert "Traceback" not in said
 
 
-def test_the_users_own_fault_shows_where(start: Start, here: Path) -> None:
+def test_the_users_own_fault_shows_where(run_here: Run, here: Path) -> None:
     """A module that fails at its import is shown with its traceback."""
     (here / "broken.py").write_text("1 / 0")
-    said = told(start("broken:x"), code=2)
+    said = run_here("broken:x", code=2)
     assert 'broken.py", line 1, in <module>' in said
     assert said.rstrip().splitlines()[-1].startswith("error: module 'broken' cannot be imported")
 
 
-def test_failed_attempts_are_logged(start: Start, q: DPQ) -> None:
+def test_failed_attempts_are_logged(run_here: Run, q: DPQ) -> None:
     """A handler's error is told with its traceback; what it raised on purpose, in one line."""
     q.push({"task": "error"}, max_attempts=1)
     q.push({"task": "retry"}, max_attempts=1)
-    said = told(start("shop:failing", "--drain"))
+    said = run_here("shop:failing", "--drain")
     assert "attempt 1 of 1: ValueError: broken on purpose\nTraceback" in said
     assert said.count("Traceback") == 1
     assert "attempt 1 of 1: Retry: " in said
@@ -336,8 +350,11 @@ def test_failed_attempts_are_logged(start: Start, q: DPQ) -> None:
 # Stopping
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("target", ["until_told", "until_told_async"])
+@pytest.mark.parametrize(
+    ("target", "number"),
+    [("until_told", signal.SIGTERM), ("until_told_async", signal.SIGINT)]
+    + SOAK * [("until_told", signal.SIGINT), ("until_told_async", signal.SIGTERM)],
+)
 def test_the_first_signal_lets_handlers_finish(
     start: Start, q: DPQ, here: Path, target: str, number: signal.Signals
 ) -> None:
@@ -353,8 +370,14 @@ def test_the_first_signal_lets_handlers_finish(
     assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
 
 
-@pytest.mark.parametrize("words", [[], ["--processes", 2]])
-@pytest.mark.parametrize("target", ["until_told", "until_told_async", "until_told_in_a_thread"])
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        *((each, []) for each in ("until_told", "until_told_async", "until_told_in_a_thread")),
+        ("until_told_async", ["--processes", 2]),
+        *SOAK * [(each, ["--processes", 2]) for each in ("until_told", "until_told_in_a_thread")],
+    ],
+)
 def test_the_second_signal_gives_back(
     start: Start, q: DPQ, here: Path, target: str, words: list[object]
 ) -> None:
@@ -527,12 +550,17 @@ def test_one_beat_is_enough_to_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert made.starts > MOST_STARTS + 1
 
 
-def test_a_worker_without_a_server_ends_with_its_error(start: Start, tmp_path: Path) -> None:
+def test_a_worker_without_a_server_ends_with_its_error(
+    run_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`dpq worker --processes` fails as the single process does, and says why in its last line."""
-    process = start("shop:plain", "--processes", 1, "--url", f"unix://{tmp_path}/no", where=False)
-    last = told(process, code=1).rstrip().splitlines()[-1]
+    monkeypatch.setattr(_processes, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(_processes, "MOST_STARTS", 2)
+    server = f"unix://{tmp_path}/no"
+    said = run_here("shop:plain", "--processes", 1, "--url", server, where=False, code=1)
+    last = said.rstrip().splitlines()[-1]
     assert last.startswith("error: process ")
-    assert re.search(r"before its first heartbeat, as 4 .* said: .*Error 2 connecting to /", last)
+    assert re.search(r"before its first heartbeat, as 2 .* said: .*Error 2 connecting to /", last)
 
 
 def test_a_password_is_in_no_command_line(start: Start, url: str, q: DPQ, name: str) -> None:
@@ -548,7 +576,7 @@ def test_a_password_is_in_no_command_line(start: Start, url: str, q: DPQ, name: 
 # Reloading
 
 
-@pytest.mark.parametrize("broken", [False, True])
+@pytest.mark.parametrize("broken", [True] + SOAK * [False])
 def test_a_changed_source_is_run(start: Start, q: DPQ, here: Path, broken: bool) -> None:
     """With --reload the handlers are those of the file as it is now; one that is broken waits."""
     source = "from pathlib import Path\ndef handle(task):\n    Path('{}').touch()\n"
@@ -601,19 +629,19 @@ def test_what_is_watched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # How far it is
 
 
-def test_a_drain_tells_now_and_then(start: Start, q: DPQ, here: Path) -> None:
+def test_a_drain_tells_now_and_then(start: Start, run_here: Run, q: DPQ) -> None:
     """In a log there is a line at the beginning and one at the end; with --quiet, none."""
     named(q, "plain", "plain")
     said = told(start("shop:plain", "--drain"))
     assert "draining: 0 of 2 tasks\n" in said
     named(q, "plain")
-    assert told(start("shop:plain", "--drain", "--quiet")) == ""
+    assert run_here("shop:plain", "--drain", "--quiet") == ""
     named(q, "plain")
-    assert told(start("shop:later", "--drain", "--quiet")) == ""
+    assert run_here("shop:later", "--drain", "--quiet") == ""
     assert q.stats().acked == 4
 
 
-@pytest.mark.parametrize("target", ["until_told", "until_told_async"])
+@pytest.mark.parametrize("target", ["until_told"] + SOAK * ["until_told_async"])
 def test_a_drain_shows_a_bar_at_a_terminal(start: Start, q: DPQ, here: Path, target: str) -> None:
     """At a terminal a bar counts the tasks, and a line stays at the end."""
     named(q, "plain", "plain")

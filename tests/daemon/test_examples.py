@@ -17,6 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import settings
 from redis import Redis
 from support import PATIENCE_S, processes, wait_for
 
@@ -26,6 +27,8 @@ from dpq.server import Server
 
 ROOT = Path(dpq.__file__).parents[1]
 EXAMPLES = ROOT / "examples"
+SOAK = settings.get_current_profile_name() == "soak"
+
 SMALL = ("--modules", "30", "--rate", "12")
 """Some twenty to thirty submodules at 9 a second: the other ways meet the limit at least twice."""
 
@@ -43,7 +46,6 @@ def scratch(monkeypatch: pytest.MonkeyPatch, fonts: Path) -> Iterator[Path]:
     monkeypatch.setenv("TMPDIR", str(path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("COLUMNS", "80")
@@ -75,8 +77,12 @@ def session(leader: int) -> list[str]:
 
 @contextlib.contextmanager
 def running(name: str, *arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run an example in a session of its own, of which nothing may be left at the end."""
-    command = [sys.executable, EXAMPLES / name, *arguments]
+    """Run an example in a session of its own, of which nothing may be left at the end.
+
+    "demo" is `dpq demo`.
+    """
+    program = ["-m", "dpq", name] if name == "demo" else [EXAMPLES / name]
+    command = [sys.executable, *program, *arguments]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, **options}
     with subprocess.Popen(command, start_new_session=True, **options) as process:
         try:
@@ -123,11 +129,17 @@ def expect_full_report(said: str) -> None:
         assert float(row[3]) >= 1, "nothing can be faster than the least"
 
 
-def test_crawler_draws_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal crawls redraw their counts in place, no line too wide for it, and report."""
+@pytest.mark.parametrize("name", ["demo"] + SOAK * ["crawler.py"])
+def test_crawler_draws_in_place_on_a_terminal(
+    name: str, monkeypatch: pytest.MonkeyPatch, scratch: Path
+) -> None:
+    """On a terminal crawls redraw their counts in place, no line too wide for it, and report; and
+    make a picture if wanted. `dpq demo` is the crawler."""
     monkeypatch.setenv("TERM", "xterm")
+    png = scratch / "demo.png"
+    options = (*SMALL, "--plot", str(png))
     ours, theirs = pty.openpty()
-    with running("crawler.py", *SMALL, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with running(name, *options, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         said = read_all(ours).decode()
         assert process.wait(PATIENCE_S) == 0, said
@@ -138,6 +150,9 @@ def test_crawler_draws_in_place_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
     assert re.search(r"killed while it held [\w.]+", plain)
     assert max(len(line) for line in re.split(r"[\r\n]+", plain)) <= 80
     expect_full_report(words(plain))
+    assert f"The same as a picture: {png}" in words(plain)
+    assert png.read_bytes().startswith(PNG)
+    png.unlink()
 
 
 def read_all(descriptor: int) -> bytes:
@@ -150,13 +165,20 @@ def read_all(descriptor: int) -> bytes:
 
 
 def test_crawler_leaves_nothing_on_the_users_server(url: str) -> None:
-    """Interrupted in the middle, a crawl ends its consumers and removes every key it made."""
+    """Interrupted in the middle, a crawl ends its consumers and removes every key it made.
+
+    Without a terminal it tells how far it is in lines.
+    """
     with running("crawler.py", "--url", url, "--modules", "60", "--rate", "9") as process:
         assert process.stdout
         seen = []
         while not seen or "done" not in seen[-1] or "done 0/" in seen[-1]:
             seen.append(process.stdout.readline())
             assert seen[-1], f"ended early: {seen}"
+        counts = r"s  ready +\d+  delayed +\d+  waiting +\d+  invisible \d  dead +\d+"
+        counts += r"  requests +\d+  429s"
+        assert re.search(counts, seen[-1]), seen
+        assert "\x1b" not in "".join(seen)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: consumers get it too
         said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said

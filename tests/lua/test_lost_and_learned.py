@@ -27,7 +27,7 @@ def refuse(q: DPQ[Any], clock: Any, scope: str = "group") -> None:
 
 
 @pytest.mark.parametrize("way", ["promote", "ack", "429", "close"])
-@pytest.mark.parametrize("lost", ["limits", "one"])
+@pytest.mark.parametrize("lost", ["limits", "one", "limits and their note"])
 def test_what_was_granted_stays(server, q, clock, probe, way, lost):
     """While a limit is lost, upkeep and holders forget nothing of what it has granted."""
     q.set_limit([RateLimit(1, 10, slack=0), RateLimit(100, 20, 100, slack=0)], group="g")
@@ -38,10 +38,11 @@ def test_what_was_granted_stays(server, q, clock, probe, way, lost):
         q.rate_limited(task, 0)
         clock.advance(10)
         [task] = q.pop_many(9, visibility=LONG)
-    if lost == "limits":
-        probe.redis.delete(probe.key("limits"))
-    else:
+    if lost == "one":
         probe.redis.hdel(probe.key("limits"), "group:g")
+    else:
+        probe.redis.delete(probe.key("limits"))
+        probe.redis.hdel(probe.key("conf"), "limited" if "note" in lost else "")
     clock.advance(1)
     if way == "ack":
         q.ack(task)
@@ -130,6 +131,7 @@ def test_said_after_learned(q, clock):
     assert q.group("g").slack == 0
 
 
+@pytest.mark.many_calls
 def test_a_rate_is_learned_after_a_slack(q, clock):
     """A limit that learns its rate takes no slack for a rate at which it met a 429."""
     seen = []

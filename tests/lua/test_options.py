@@ -137,6 +137,7 @@ def test_a_cost_changes_in_place(q: DPQ[Any], clock: Any) -> None:
     assert q.check() == []
 
 
+@pytest.mark.many_calls
 def test_pages_of_peek_follow_each_other(q: DPQ[Any]) -> None:
     """`after` goes on behind the last one, in each state; one that has gone is told."""
     ids = [q.push(n, priority=-n) for n in range(250)]

@@ -55,6 +55,7 @@ def test_empty(q, state):
     assert q.peek(state=state) == []
 
 
+@pytest.mark.many_calls
 def test_many(q):
     """Any number of tasks comes, in pages."""
     for i in range(250):

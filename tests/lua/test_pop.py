@@ -174,6 +174,7 @@ def test_upkeep_counts_all_kinds(q, clock, probe):
     assert raw_pop(probe, clock, batch=2)[3] == b'"group"'
 
 
+@pytest.mark.many_calls
 def test_backlog(q, clock):
     """A backlog of more than many batches is popped in exact order by one call."""
     for i in range(450):

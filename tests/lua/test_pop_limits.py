@@ -83,6 +83,19 @@ def test_a_fraction_of_a_millisecond_is_never_given_away(q, clock, fill):
         assert payloads(q) == [i]
 
 
+@pytest.mark.parametrize(("rate", "per"), [(50_000, 0.7), (100_000, 1), (900_000, 1.001)])
+def test_fractions_do_not_add_up(q, clock, rate, per):
+    """However short the time of a unit is, all units of a window take the whole of it."""
+    q.set_limit(rate, per)
+    q.push_many([Push("one"), Push("all", cost=rate), Push("last")])
+    assert payloads(q) == ["one"]
+    for payload in ("all", "last"):
+        clock.advance(per - 0.001)
+        assert payloads(q) == []
+        clock.advance(0.002 + rate / 4096 / 1000)  # a unit is rounded up to 1/4096 ms
+        assert payloads(q) == [payload]
+
+
 def test_a_rate_below_one(q, clock, fill):
     """Half a unit in a second is one in two seconds."""
     q.set_limit(0.5, 1)
@@ -884,6 +897,20 @@ def test_gates_of_groups_that_are_gone_do_not_pile_up(server, q, clock, probe, a
     assert probe.redis.hlen(probe.key("gates")) <= 4
 
 
+def test_pops_forget_what_cleared_limits_leave(server, q, clock, probe):
+    """Though no lease ends, and nothing is due, which would forget it as well."""
+    q.set_limit(10, 1, group="*")
+    q.push_many(Push(1, group=name) for name in "abcdefgh")
+    q.ack_many(q.pop_many(8, visibility=LONG))
+    q.clear_limit("*")
+    assert probe.redis.hlen(probe.key("gates")) == 8
+    for step in range(200):
+        q.push(1, group=f"{step}")
+        q.ack(q.pop(visibility=LONG).task)
+    assert "gates" not in probe.stored()
+    assert b"gated" not in probe.stored()["conf"]
+
+
 def test_promote_forgets_gates(server, q, clock, probe):
     """Without any more pops, as in a queue that is idle, upkeep forgets what is of no use."""
     q.set_limit(10, 1, group="*")
@@ -935,3 +962,42 @@ def test_without_limits_the_short_way(server, q, clock, probe):
         run_groups(q, clock, [f"{i}"])
     assert "gates" not in probe.stored()
     assert b"gated" not in probe.stored()["conf"]
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("looked", [False, True])
+def test_a_looser_limit_opens_when_it_says(q, clock, closed, looked):
+    """After a tighter limit the queue opens at the moment shown, whether somebody looks or not."""
+    q.set_limit(1, 10, 9, slack=0)
+    ids = q.push_many(Push(n) for n in range(30))
+    tasks = q.pop_many(9, visibility=10**6)
+    if closed:
+        q.rate_limited(tasks[0], 60, "queue")
+    q.set_limit(10, 10, slack=0)
+    if looked:
+        q.pop()
+    if closed:
+        q.resume()
+    [state] = q.limits()
+    opens_at = state.opens_at.timestamp()
+    assert opens_at <= clock() / 1000 + 12
+    while clock() / 1000 < opens_at:
+        [state] = q.limits()
+        assert state.opens_at.timestamp() == opens_at
+        assert f"for another {opens_at - clock() / 1000:.1f} s" in q.why(ids[-1])
+        clock.advance(1)
+    assert q.pop().task
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_a_look_takes_back_nothing(q, clock, looks):
+    """Under a limit with slack the next heavy task comes when it would, looked for or not."""
+    q.set_limit(10, 1, slack=0.25)
+    q.push_many(Push(n, cost=10) for n in range(2))
+    q.pop()
+    for _ in range(looks):
+        assert not q.pop().task
+    clock.advance(2.374)
+    assert not q.pop().task
+    clock.advance(0.001)
+    assert q.pop().task

@@ -76,6 +76,7 @@ def test_holder(q):
         q.fail(running[1])
 
 
+@pytest.mark.many_calls
 def test_in_steps(q, probe):
     """One call removes at most so many; any number goes in the end."""
     for i in range(250):
@@ -96,6 +97,7 @@ def test_named(q, probe):
     assert q.stats().dead == 1
 
 
+@pytest.mark.many_calls
 def test_chosen(q):
     """Dead letters are chosen by reason, group and condition, all of them together."""
     for i in range(6):

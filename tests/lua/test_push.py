@@ -143,6 +143,7 @@ def test_refusal_in_a_later_batch(q):
     assert len(q) == 201
 
 
+@pytest.mark.many_calls
 def test_in_all_groups(q, probe):
     """A batch of tasks in many groups has the same order as single pushes."""
     rng = random.Random(3)

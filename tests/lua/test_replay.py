@@ -69,6 +69,7 @@ def test_twice(q, clock, probe):
     assert probe.stored() == before
 
 
+@pytest.mark.many_calls
 def test_chosen(q):
     """Letters are chosen by reason, group and condition, over more than one page."""
     for i in range(130):
@@ -90,6 +91,7 @@ def test_rate(q, clock, probe, rate):
     assert dues == [int((i + 1) * 1000 / rate) for i in range(4)]
 
 
+@pytest.mark.many_calls
 def test_rate_over_pages(q, clock):
     """The spacing goes on from one round trip to the next, over those that really came back."""
     ids = bury(q, clock, *range(150))

@@ -1,5 +1,6 @@
 """Lost and unreadable settings: no limit opens, and what is shown is so."""
 
+import itertools
 import math
 from typing import Any
 
@@ -52,6 +53,94 @@ def test_a_loss_opens_no_limit(server, q, clock, probe, scope, lost):
     clock.advance(120)
     assert len(q.pop_many(MANY)) == 2
     assert q.check() == []
+
+
+LOSSES = [
+    ("limits", None),
+    ("the rules", None),
+    *(("conf", name) for name in ("limited", "gated", "queue_rules")),
+    ("conf", None),
+    ("conf", "format"),
+    ("conf", "limited=junk"),
+]
+"""A key, or a field of it, or a field with what is written there instead."""
+
+OF_LIMITS = 5
+"""Those that concern limits alone come first."""
+
+
+def lose(probe: Any, scope: str, part: str, field: str | None) -> None:
+    key = probe.key(part)
+    if part == "the rules":
+        probe.redis.hdel(*rules_at(probe, scope))
+    elif field is None:
+        probe.redis.delete(key)
+    elif "=" in field:
+        probe.redis.hset(key, *field.split("="))
+    else:
+        probe.redis.hdel(key, field)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("before", ["nothing", "granted", "closed", "emptied"])
+def test_no_two_losses_open_a_limit(server, q, clock, probe, scope, before):
+    """Whatever two things are lost at once, no more is granted, and a repair leaves no problem."""
+    losses = LOSSES if before in ("nothing", "granted") else LOSSES[:OF_LIMITS]
+    for two in itertools.combinations(losses, 2):
+        limited(q, scope)
+        granted = len(q.pop_many(1)) if before == "granted" else 0
+        if before == "closed":
+            q.delay_group("g", 1)
+            clock.advance(1)
+        elif before == "emptied":  # whose gate is looked at, and goes
+            q.push("alone", 1, group="alone")
+            q.delay_group("alone", 1)
+            clock.advance(1)
+            q.promote()
+            q.cancel(q.peek(1)[0].id)
+        for loss in two:
+            lose(probe, scope, *loss)
+        granted += len(q.pop_many(MANY))
+        clock.advance(29)
+        granted += len(q.pop_many(MANY))
+        assert granted <= 2, two
+        q.repair()
+        assert q.check() == [], two
+        assert granted + len(q.pop_many(MANY)) <= 2, two
+        clock.advance(120)
+        assert len(q.pop_many(MANY)) == 2, two
+        q.drop()
+
+
+def test_a_lost_note_of_the_limits_is_named(server, q, probe):
+    """Limits are noted in two fields: either that is lost is named, and both when both are."""
+    limited(q, "queue")
+    for lost in (["limited"], ["gated"], ["limited", "gated"]):
+        probe.redis.hdel(probe.key("conf"), *lost)
+        assert ("settings lost", lost[0]) in [(p.kind, p.subject) for p in q.check()]
+        assert q.repair()
+        assert q.check() == []
+        assert probe.redis.hmget(probe.key("conf"), "limited", "gated") == [b"q0", b"q0="]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_limits_lost_with_both_notes_are_named(server, q, probe, scope):
+    """The one loss of three things that opens a limit is named, and mended."""
+    limited(q, scope)
+    lose(probe, scope, "the rules", None)
+    probe.redis.hdel(probe.key("conf"), "limited", "gated")
+    assert {p.kind for p in q.check()} == {"settings lost", "limits not in force"}
+    q.repair()
+    assert q.check() == []
+    assert len(q.pop_many(MANY)) == 2
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_cleared_limit_leaves_no_note(server, q, probe, scope):
+    """After the last limit is cleared nothing says that there are any."""
+    q.set_limit(2, 60, 2, group=SCOPES[scope])
+    q.clear_limit(SCOPES[scope])
+    assert probe.redis.hmget(probe.key("conf"), "limited", "gated") == [None, None]
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -61,6 +61,7 @@ def test_oldest(q, clock, order):
     assert queue.stats().oldest_ready_seconds == 5
 
 
+@pytest.mark.many_calls
 def test_oldest_of_many_priorities(q, clock):
     """With more than 100 priorities the oldest of the 100 best and of the worst is found."""
     q.push("worst", priority=-1000)

@@ -215,6 +215,7 @@ def test_learned_rate(q):
     assert (state.rate, state.windows[0].rate) == (4, 8)
 
 
+@pytest.mark.many_calls
 def test_hundreds(q, clock):
     """All groups with limits and all closed ones are named once, on however many pages."""
     for i in range(230):

@@ -5,29 +5,24 @@ code as it is: a test that fails there proves nothing. Exit 1 when less than 95 
 change something are caught, or when a list and the code do not fit.
 """
 
-import compileall
 import os
-import py_compile
 import queue
-import subprocess
+import signal
 import sys
 import tempfile
-import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from mutants.listed import MUTANTS, Mutant
-from mutants.mutant import copy_project
+from mutants.runner import Runner
 from support import SERVERS
 
 ENOUGH = 0.95
-
-PATIENCE_S = 600
-"""Of the tests of one mutant: one that hangs is caught."""
 
 CAUGHT, LIVES, SAME = "caught", "LIVES", "changes nothing"
 UNKNOWN = "CANNOT BE TESTED"
@@ -40,29 +35,22 @@ def main(
     jobs: Annotated[int, typer.Option(min=1, help="Mutants at once.")] = os.cpu_count() or 1,
     sound: Annotated[bool, typer.Option(help="Test the code as it is first.")] = True,
 ) -> None:
-    """Say of each mutant whether the tests catch it."""
+    """Say of each mutant whether the tests catch it, and which of them."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what is under way is tidied up
     chosen = [m for m in MUTANTS if not names or any(part in m.name for part in names)]
     for mutant in chosen:
         mutant.check()
-    with tempfile.TemporaryDirectory(prefix="dpq-mutants-") as directory:
-        copies: queue.SimpleQueue[Path] = queue.SimpleQueue()
-        for n in range(jobs):
-            copies.put(_copied(Path(directory, str(n))))
-        if sound and (failed := _failures(Path(directory, "0"), _all_tests(chosen))):
-            print(f"these tests fail on the code as it is:\n{failed}")
+    with tempfile.TemporaryDirectory(prefix="dpq-m-") as directory:  # short: sockets
+        runner = Runner(Path(directory), next(iter(SERVERS)))
+        copies = [runner.copy(str(n)) for n in range(jobs)]
+        tests = _all_tests(chosen)
+        if sound and (failed := runner.failure(copies[0], tests, patience=60 * len(tests))):
+            print(f"on the code as it is: {failed}")
             raise typer.Exit(1)
-        found = _try_all(chosen, copies, jobs)
+        found = _try_all(chosen, runner, copies)
     _tell(found)
     real = [what for what in found.values() if what != SAME]
     raise typer.Exit(0 if real.count(CAUGHT) >= ENOUGH * len(real) else 1)
-
-
-def _copied(root: Path) -> Path:
-    """A copy of the project, compiled: by its text alone it is seen that a file has changed."""
-    copy_project(root)
-    by_text = py_compile.PycInvalidationMode.CHECKED_HASH
-    compileall.compile_dir(root / "dpq", quiet=1, invalidation_mode=by_text)
-    return root
 
 
 def _all_tests(mutants: Sequence[Mutant]) -> list[str]:
@@ -71,87 +59,52 @@ def _all_tests(mutants: Sequence[Mutant]) -> list[str]:
     return sorted(test for test in tests if test.partition("::")[0] not in tests - {test})
 
 
-def _try_all(
-    mutants: Sequence[Mutant], copies: "queue.SimpleQueue[Path]", jobs: int
-) -> dict[str, str]:
+def _try_all(mutants: Sequence[Mutant], runner: Runner, copies: Sequence[Path]) -> dict[str, str]:
     """What has become of each."""
-    todo: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
-    for mutant in mutants:
-        todo.put(mutant)
+    idle: queue.SimpleQueue[Path] = queue.SimpleQueue()
+    for copy in copies:
+        idle.put(copy)
     found: dict[str, str] = {}
 
-    def work() -> None:
-        root = copies.get()
-        while not todo.empty():
-            try:
-                mutant = todo.get_nowait()
-            except queue.Empty:
-                return
-            began = time.monotonic()
-            found[mutant.name] = what = _try(mutant, root)
-            print(f"{what:>16}  {time.monotonic() - began:4.0f} s  {mutant.name}", flush=True)
+    def attempt(mutant: Mutant) -> tuple[Mutant, str, str, float]:
+        root, began = idle.get(), time.monotonic()
+        what, why = _try(mutant, runner, root)
+        idle.put(root)
+        return mutant, what, why, time.monotonic() - began
 
-    threads = [threading.Thread(target=work) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    finally:  # after a Ctrl-C each ends with the mutant that it has, whose tests have heard it too
-        while not todo.empty():
-            with suppress(queue.Empty):
-                todo.get_nowait()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(len(copies)) as pool:
+        try:
+            for done in as_completed([pool.submit(attempt, mutant) for mutant in mutants]):
+                mutant, what, why, seconds = done.result()
+                found[mutant.name] = what
+                print(f"{what:>16} {seconds:4.0f} s  {mutant.name}\n{'':25}{why}", flush=True)
+        except BaseException:
+            runner.stop()
+            pool.shutdown(cancel_futures=True)
+            raise
     return found
 
 
-def _try(mutant: Mutant, root: Path) -> str:
-    """What becomes of one, in a copy that is sound again afterwards."""
+def _try(mutant: Mutant, runner: Runner, root: Path) -> tuple[str, str]:
+    """What becomes of one, and why, in a copy that is sound again afterwards."""
     text = mutant.plant(root)
     try:
-        if _failures(root, mutant.tests):
-            return CAUGHT
+        failed = runner.failure(root, mutant.tests)
     except RuntimeError as error:
         print(error, file=sys.stderr, flush=True)
-        return UNKNOWN
+        return UNKNOWN, ""
     finally:
         (root / mutant.file).write_text(text, encoding="utf-8")
-    return SAME if mutant.same else LIVES
-
-
-def _failures(root: Path, tests: Sequence[str]) -> str:
-    """What pytest says when a test fails; "" when all pass.
-
-    On the first of the servers alone: what a mutant changes, it changes on all.
-
-    Raises:
-        RuntimeError: The tests cannot be run.
-    """
-    command = [
-        *(sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--no-header"),
-        *("--server", next(iter(SERVERS)), *tests),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
-        )
-    except subprocess.TimeoutExpired:
-        return "it hangs"
-    if done.returncode not in (0, 1):
-        raise RuntimeError(f"{' '.join(command)}:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.stdout[-3000:] if done.returncode else ""
+    if failed:
+        return CAUGHT, failed
+    return (SAME, mutant.same) if mutant.same else (LIVES, mutant.file)
 
 
 def _tell(found: dict[str, str]) -> None:
-    by_name = {mutant.name: mutant for mutant in MUTANTS}
     for what in (SAME, LIVES, UNKNOWN):
         for name in (name for name, was in found.items() if was == what):
-            mutant = by_name[name]
-            print(f"{what}: {name} ({mutant.file}) {mutant.same}")
-    counts = {what: list(found.values()).count(what) for what in dict.fromkeys(found.values())}
-    print(", ".join(f"{count} {what}" for what, count in counts.items() if count))
+            print(f"{what}: {name}")
+    print(", ".join(f"{count} {what}" for what, count in Counter(found.values()).items()))
 
 
 if __name__ == "__main__":

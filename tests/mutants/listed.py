@@ -148,8 +148,7 @@ LEASES = [
         "queue/lease_renewal",
         "time.monotonic() + self.seconds / 3",
         "time.monotonic() + self.seconds * 0.95",
-        f"{WORKER}::test_leases_are_extended_in_batches",
-        f"{CONTRACT}api.py::test_a_lease_is_extended_while_its_body_runs",
+        f"{CONTRACT}extensions.py::test_a_lease_outlives_an_extension_that_is_lost",
     ),
     _py(
         "let_go does not wait for an extension on its way",
@@ -227,7 +226,14 @@ LEASES = [
         "transport/cluster",
         "    except BaseException as error:\n        close_idle(client)\n",
         "    except BaseException as error:\n",
-        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
+        f"{CONTRACT}interrupted.py::test_a_reply_under_way_is_for_no_other_call",
+    ),
+    _py(
+        "redis-py keeps an interrupted connection with its reply under way, in asyncio",
+        "transport/cluster",
+        "    except BaseException as error:\n        await close_idle_async(client)\n",
+        "    except BaseException as error:\n",
+        f"{CONTRACT}interrupted.py::test_a_reply_under_way_is_for_no_other_call_in_the_loop",
     ),
     _py(
         "nobody is told that a lease is lost",
@@ -310,6 +316,27 @@ LIMITS = [
         "lib/gate",
         "most <= (gate.out or",
         "most < (gate.out or",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a tighter limit is bounded when somebody looks",
+        "set_limit",
+        "    gate_of('') -- what",
+        "    -- what",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a closing bounds what was granted before it",
+        "lib/gate",
+        "local bound = instant + rule.per",
+        "local bound = math.max(instant, gate.opens) + rule.per",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a look takes slack back",
+        "lib/gate",
+        " + (rule.slack or gate.slack) + rule.burst",
+        " + rule.burst",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -448,15 +475,43 @@ SETTINGS = [
     _lua(
         "what has lost its settings or the queue's limit runs",
         "pop",
-        "if not format and redis.call('EXISTS', meta) == 1 or limited and",
+        "if not format and redis.call('EXISTS', meta) == 1 or noted and",
         "if false and",
         f"{LUA}settings_lost.py",
     ),
     _lua(
         "groups that have lost their limits run",
         "pop",
-        "redis.call('HLEN', limits) < (tonumber(string.match(limited, '%d+') or 0) or 0)",
+        "redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+'))",
         "false",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "a lost note of the limits opens them",
+        "pop",
+        "  or settings[3] and string.match(settings[3], '^(q?%d+)=$')\n",
+        "",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "a lost note of the limits forgets what they have granted",
+        "lib/gate",
+        "or string.match(gated or '', '^(q?%d+)=$')",
+        "",
+        f"{LUA}lost_and_learned.py",
+    ),
+    _lua(
+        "a closed group hides the second note of the limits",
+        "lib/mark",
+        "if redis.call('HEXISTS', conf, 'gated') == 0 then",
+        "if true then",
+        f"{LUA}settings_lost.py",
+    ),
+    _lua(
+        "the last gate that goes takes the second note of the limits with it",
+        "lib/prune",
+        "string.byte(gated, -1) ~= 61",
+        "true",
         f"{LUA}settings_lost.py",
     ),
     _lua(
@@ -802,9 +857,23 @@ SCHEDULER = [
     _py(
         "a master that is away stops the queues of the others",
         "scheduler",
-        "if fault and not done:",
-        "if fault:",
-        f"{DAEMON}scheduler.py",
+        "if not answered and (fault := fault or away):",
+        "if fault := fault or away:",
+        f"{DAEMON}scheduler.py::test_a_master_that_is_away_hinders_no_queue_elsewhere",
+    ),
+    _py(
+        "a master that is away is the whole cluster",
+        "scheduler",
+        "(not clustered or self._away.issuperset(self._queues))",
+        "True",
+        f"{DAEMON}scheduler.py::test_a_master_that_is_away_is_not_the_server",
+    ),
+    _py(
+        "a server is back that nobody has asked",
+        "scheduler",
+        "if self._round() and pause:",
+        "if (self._round() or True) and pause:",
+        f"{DAEMON}scheduler.py::test_reconnects",
     ),
     _py(
         "names that are new are not seen",
@@ -1133,6 +1202,315 @@ REPAIR = [
     ),
 ]
 
+INTERRUPTIONS = [
+    _py(
+        "a time limit that redis-py takes for the network is one of the network",
+        "model/interrupts",
+        "    seen = error.__context__\n",
+        "    seen = None\n",
+        f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
+    ),
+    _py(
+        "what a program was dealing with when it called DPQ has interrupted the call",
+        "model/interrupts",
+        'if str(caught_in).partition(".")[0] == _CONVERTS and by_handler(seen):',
+        "if by_handler(seen):",
+        f"{UNIT}interrupts.py",
+    ),
+    _py(
+        "only a handler that is a function interrupts",
+        "model/interrupts",
+        "    for _ in range(9):  # a partial",
+        "    for _ in range(0):  # a partial",
+        f"{UNIT}interrupts.py",
+    ),
+    _py(
+        "a handler that is an object does not interrupt",
+        "model/interrupts",
+        '    if not hasattr(function, "__code__"):\n',
+        "    if False:\n",
+        f"{UNIT}interrupts.py",
+    ),
+]
+LOOPS = [
+    _py(
+        "a loop until empty ends while others hold tasks",
+        "queue/lease_loops",
+        "stats.delayed + stats.invisible + stats.waiting",
+        "stats.delayed + stats.waiting",
+        f"{CONTRACT}leases.py::test_a_loop_waits_for_what_runs_elsewhere",
+    ),
+    _py(
+        "a with around a loop settles nothing",
+        "queue/lease_loops",
+        "        self.close(error)\n",
+        "        pass\n",
+        f"{CONTRACT}leases.py::test_a_loop_in_a_with_settles_what_it_is_left_with",
+    ),
+    _py(
+        "an async with around a loop settles nothing",
+        "queue/lease_loops",
+        "        await self.close(error)\n",
+        "        pass\n",
+        f"{CONTRACT}leases.py::test_asyncio_has_the_same_loop",
+    ),
+    _py(
+        "another for over a loop acks what the first was left with",
+        "queue/lease_loops",
+        "    def __iter__(self) -> Self:\n        self._leave()\n",
+        "    def __iter__(self) -> Self:\n",
+        f"{CONTRACT}leases.py::test_another_for_over_a_loop_acks_nothing_either",
+    ),
+    _py(
+        "another async for over a loop acks what the first was left with",
+        "queue/lease_loops",
+        "    def __aiter__(self) -> Self:\n        self._leave()\n",
+        "    def __aiter__(self) -> Self:\n",
+        f"{CONTRACT}leases.py::test_asyncio_has_the_same_loop",
+    ),
+]
+TERMINALS = [
+    _py(
+        "an error in a log can forge a record",
+        "model/display",
+        "if _more_lines(trace):",
+        "if False:",
+        f"{UNIT}shown.py",
+    ),
+    _py(
+        "what an error came from can forge a record",
+        "model/display",
+        "rest += [error.__cause__, error.__context__, *",
+        "rest += [*",
+        f"{UNIT}shown.py",
+    ),
+    _py(
+        "json at a terminal has characters that no json has",
+        "model/display",
+        'f"\\\\u{ord(found[0]):04x}"',
+        'f"\\\\x{ord(found[0]):02x}"',
+        f"{UNIT}shown.py",
+    ),
+]
+WINDOWS = [
+    _lua(
+        "a fraction of a millisecond is given away",
+        "lib/pace",
+        "window.interval = math.ceil(",
+        "window.interval = math.floor(",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a window has no room for its burst",
+        "lib/pace",
+        "math.ceil(rate) + rule.burst - 1)",
+        "math.ceil(rate))",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a slack is taken for a rate that met a 429",
+        "lib/pace",
+        "gate.rules.ceiling > 0 and beside <= MOST then",
+        "gate.rules.ceiling > 0 then",
+        f"{LUA}lost_and_learned.py",
+    ),
+    _lua(
+        "a clock that steps back keeps a learned slack for ever",
+        "lib/pace",
+        "    beside = math.min(beside, math.max(instant, gate.opens))",
+        "    beside = beside",
+        f"{LUA}lost_and_learned.py",
+    ),
+    _lua(
+        "a slack that was said gives way to a learned one",
+        "lib/pace",
+        "(rule.slack or learned_slack or 0)",
+        "(learned_slack or rule.slack or 0)",
+        f"{LUA}slack.py",
+        f"{LUA}lost_and_learned.py",
+    ),
+    _lua(
+        "a closed group of a queue without limits runs",
+        "pop/limited",
+        "not is_ruled(group) and redis.call('HEXISTS', gates, group) == 0",
+        "not is_ruled(group)",
+        f"{LUA}rate_limited.py",
+        f"{LUA}delay_group.py",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "groups have no limits where the queue has none",
+        "pop/limited",
+        "return rules and (rules[1] or rules[2])",
+        "return rules and rules[1]",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "gates of groups that are gone pile up after the last limit",
+        "pop/limited",
+        "      redis.call('HDEL', gates, drawn[i])\n",
+        "",
+        f"{LUA}pop_limits.py",
+    ),
+]
+FORMATS = [
+    _lua(
+        "a format that cannot be read is another one",
+        "lib/refusal",
+        "    format = format and string.match(format, '^%d+$') or false\n",
+        "",
+        f"{LUA}lost_and_learned.py::test_a_format_that_is_no_number_is_lost",
+    ),
+    _lua(
+        "an older format is known",
+        "lib/refusal",
+        "if format and format ~= '3' then",
+        "if format and tonumber(format) > 3 then",
+        f"{LUA}lost_and_learned.py::test_another_number_is_another_format",
+        f"{LUA}same.py",
+    ),
+]
+DAEMONS = [
+    _py(
+        "a queue that is gone is stepped for ever",
+        "scheduler",
+        "                    self._leave(name)\n",
+        "                    pass\n",
+        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
+    ),
+    _py(
+        "of a master that is away each queue is tried again",
+        "scheduler",
+        "        if node in self._away:\n",
+        "        if False:\n",
+        f"{DAEMON}scheduler.py::test_a_master_that_is_away_hinders_no_queue_elsewhere",
+    ),
+    _py(
+        "a marker that always has a wake-up hides the others",
+        "scheduler",
+        "            self._asked.served(self.markers[marker.number])\n",
+        "            pass\n",
+        f"{DAEMON}scheduler.py::test_no_marker_hides_another",
+    ),
+    _py(
+        "a marker of another type stops the daemon",
+        "scheduler",
+        "self._deaf[key] = time.monotonic() + DEAF_SECONDS",
+        "self._deaf[key] = time.monotonic()",
+        f"{DAEMON}scheduler.py::test_a_marker_of_another_type_hinders_no_other",
+    ),
+    _py(
+        "the same trouble is told again and again",
+        "scheduler",
+        "        self._troubled.add(what)\n",
+        "",
+        f"{DAEMON}scheduler.py::test_trouble_is_told_once",
+    ),
+    _py(
+        "names that no queue can have stay",
+        "queue/registry",
+        "            bad.append(raw)\n",
+        "            pass\n",
+        f"{DAEMON}scheduler.py::test_names_without_a_queue_are_taken_out",
+    ),
+    _py(
+        "who may not remove names tries each of them",
+        "queue/registry",
+        "self.may_remove = not forbidden(refusal)",
+        "self.may_remove = True",
+        f"{UNIT}registry.py",
+    ),
+]
+SPREAD = [
+    _py(
+        "partitions move when their number of slots is counted otherwise",
+        "protocol/placement",
+        "% _SLOTS * count // _SLOTS",
+        "* count // 65536",
+        f"{UNIT}partitions.py",
+    ),
+    _py(
+        "an id of another queue names a partition that is not there",
+        "protocol/placement",
+        "return place if place < count else 0",
+        "return place",
+        f"{UNIT}partitions.py",
+    ),
+    _py(
+        "a batch has what is not the best of all partitions",
+        "operations/pop",
+        "if len(order) == wanted or left[place] == 0:",
+        "if len(order) == wanted:",
+        f"{CONTRACT}partitions.py::test_batches_are_exact_when_one_partition_has_the_best",
+    ),
+    _py(
+        "only the best heads that are remembered are compared",
+        "operations/pop",
+        "for _ in range(self._ask // 2)]",
+        "for _ in range(0)]",
+        f"{CONTRACT}partitions.py::test_nothing_starves",
+        f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
+    ),
+    _py(
+        "each partition brings as many bytes as all may",
+        "operations/pop",
+        "return BATCH_BYTES - self._size",
+        "return BATCH_BYTES",
+        f"{CONTRACT}partitions.py::test_a_batch_has_its_bytes",
+    ),
+    _lua(
+        "places of partitions do not sort by time",
+        "lib/draw",
+        "if timed and reached - count < math.floor(instant * 100) then",
+        "if false then",
+        f"{CONTRACT}partitions.py::test_who_asks_all_gets_the_best",
+    ),
+]
+UNSETTLED = [
+    _py(
+        "what the server did not hear is not settled again",
+        "worker/outcomes",
+        "            again += done\n",
+        "            pass\n",
+        f"{CONTRACT}worker_refused.py",
+    ),
+    _lua(
+        "the key of a task that is cancelled stays",
+        "cancel",
+        "  redis.call('HDEL', keys, task.key)\n",
+        "",
+        f"{LUA}cancel.py",
+    ),
+    _lua(
+        "a dead task can be cancelled",
+        "cancel",
+        "if not task or redis.call('ZSCORE', dead, id) then",
+        "if not task then",
+        f"{LUA}cancel.py",
+    ),
+    _lua(
+        "a purge leaves heads that are gone",
+        "purge",
+        "    leave(id, task)\n",
+        "",
+        f"{LUA}purge.py",
+    ),
+    _lua(
+        "workers that died stay",
+        "beat",
+        "    redis.call('HDEL', workers, drawn[i])\n",
+        "",
+        f"{LUA}beat.py",
+    ),
+    _lua(
+        "a worker that was seen in a time to come is one",
+        "crew",
+        " and seen <= now + forget then",
+        " then",
+        f"{LUA}crew.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -1149,4 +1527,5 @@ MUTANTS: list[Mutant] = [
         + KEYS
     ),
     *(PARTITIONS + WORKERS + SCHEDULER + COMMAND_LINE + DURABILITY + EDGES + WAITS + REPAIR),
+    *(INTERRUPTIONS + LOOPS + TERMINALS + WINDOWS + FORMATS + DAEMONS + SPREAD + UNSETTLED),
 ]

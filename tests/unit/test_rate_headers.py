@@ -685,7 +685,8 @@ wild_pairs = st.lists(st.tuples(mixed_case | nonsense, values | nonsense) | nons
 
 @given(statuses, pairs | raw_pairs | wild_pairs | pairs.map(dict) | nonsense)
 @example(429, dict)
-@example(429, [("Retry-After", "1" * 2_000_000)] * 200)
+@example(429, [("Retry-After", "1" * 2_000_000)])
+@example(429, [("Retry-After", "1" * 2_000)] * 200)
 @example(429, [("RateLimit", '"' + "\\" * 998)] * 200)
 def test_bounds(status, headers):
     """No status and no headers raise; a wait is from 0 to a day, and only limits have one."""

@@ -17,14 +17,13 @@ go_on()
 local gate = gate_of(group)
 if ms > 0 then
   gate.opens, gate.why, gate.changed = now + ms, 'h', true
-  redis.call('HSET', conf, 'gated', '1')
+  -- Needs: mark
+  mark()
 elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-for i, window in ipairs(gate) do -- what a 429 has added goes with its closing; a bound from its end comes sooner
-  local rule = gate.rules[i]
-  window.paid = math.min(window.paid, math.max(instant, gate.opens) + rule.per + rule.burst * window.interval)
+for _, window in ipairs(gate) do -- what a 429 has added goes with its closing
   window.owed = window.paid
 end
 settle(group)

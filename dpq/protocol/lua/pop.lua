@@ -26,12 +26,13 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
   'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
-local rules, limited = settings[4], settings[10]
+local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
+  or settings[3] and string.match(settings[3], '^(q?%d+)=$')
 local refused, format = refusal(settings[9], settings[8], partitions)
 if refused then
   return refused
 end
-if not format and redis.call('EXISTS', meta) == 1 or limited and not rules and string.byte(limited) == 113 then
+if not format and redis.call('EXISTS', meta) == 1 or noted and not settings[4] and string.byte(noted) == 113 then
   return { -9 } -- nobody knows what may run
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
@@ -54,12 +55,12 @@ end
 -- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2
-if limited and grouped and redis.call('HLEN', limits) < (tonumber(string.match(limited, '%d+') or 0) or 0) then
+if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 }
 end
 local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
 local queue_limited = settings[4] or settings[5]
-if queue_limited or grouped and (settings[3] or limited or there % 3 > 0) then
+if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
     -- Needs: rules, keep, judge
     seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, as said above
@@ -75,7 +76,7 @@ if queue_limited or grouped and (settings[3] or limited or there % 3 > 0) then
     judge, crown, settle_all = limit()
   else
     -- Needs: limited
-    judge, crown, settle_all = free_judge(limit)
+    judge, crown, settle_all = free_judge(limit, noted)
   end
 elseif grouped then
   -- Needs: groups

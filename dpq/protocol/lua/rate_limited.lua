@@ -70,7 +70,8 @@ if gate then
     stirred[''] = true
     redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
-    redis.call('HSET', conf, 'gated', '1')
+    -- Needs: mark
+    mark()
     settle(gate.scope)
   end
 end

@@ -58,7 +58,6 @@ for i = 1, #page[2], 2 do
     local lost = limit_lost(name, page[2][i + 1])
     if lost then
       redis.call('HSET', limits, lost, page[2][i + 1])
-      redis.call('HSET', conf, 'gated', '1') -- the walk through the settings saw no limit of a group
       rules_back(lost)
     end
   elseif set == gates and stray(name, page[2][i + 1]) then

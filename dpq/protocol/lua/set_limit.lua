@@ -24,8 +24,6 @@ if walk == 'set' then
   local hash, name = limits, field
   if field == 'queue' then
     hash, name = conf, 'queue_rules'
-  else
-    redis.call('HSET', conf, 'gated', '1')
   end
   -- Needs: noted
   local queue, count = limits_noted()
@@ -42,7 +40,15 @@ if walk == 'set' then
     redis.call('HSET', hash, name, rules)
     redis.pcall('HSET', stats, 'kept.' .. name, rules)
   end
-  note_limits(hash == conf and (rules ~= '' and 'q' or '') or queue, math.max(count, redis.call('HLEN', limits)))
+  queue = hash == conf and (rules ~= '' and 'q' or '') or queue
+  if not note_limits(queue, math.max(count, redis.call('HLEN', limits))) then
+    if redis.call('EXISTS', gates) == 1 then
+      -- Needs: mark
+      mark()
+    else
+      redis.call('HDEL', conf, 'gated')
+    end
+  end
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
@@ -71,6 +77,8 @@ if walk == 'closed' and field == 'groups' then
 elseif walk == 'closed' then
   if field ~= 'queue' then
     settle(string.sub(field, 7))
+  else
+    gate_of('') -- what a tighter limit has granted is bounded from now on, not from whenever somebody looks
   end
   walk = 'done'
 end

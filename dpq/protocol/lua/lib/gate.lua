@@ -9,8 +9,9 @@
 -- holds again when it is back.
 local function is_lost(of_queue)
   if not seen.lacking then
-    local limited, format = unpack(redis.call('HMGET', conf, 'limited', 'format'))
-    local queue, count = string.match(limited or '', '^(q?)(%d+)$')
+    local limited, gated, format = unpack(redis.call('HMGET', conf, 'limited', 'gated', 'format'))
+    local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$') -- as in noted
+    local queue, count = string.match(note or '', '^(q?)(%d+)$')
     seen.count = seen.count or redis.call('HLEN', limits)
     seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
   end
@@ -64,7 +65,7 @@ local function gate_of(scope)
     if spent or not window.paid then
       window.paid, gate.changed = instant + rule.per + (rule.burst - 1) * window.interval, true
     end
-    local bound = math.max(instant, gate.opens) + rule.per + rule.burst * window.interval
+    local bound = instant + rule.per + (rule.slack or gate.slack) + rule.burst * window.interval
     if window.paid > bound then -- a clock has stepped back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end

@@ -36,7 +36,8 @@ local function prune(most)
   if #drop > 0 then
     redis.call('HDEL', gates, unpack(drop))
   end
-  if redis.call('EXISTS', gates, limits) == 0 then
+  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
+  if gated and string.byte(gated, -1) ~= 61 then -- else limits are noted there (noted)
     redis.call('HDEL', conf, 'gated')
   end
 end

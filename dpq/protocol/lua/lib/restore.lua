@@ -24,9 +24,9 @@ local function restore(lost)
     if not redis.call('HGET', conf, 'next_event') then -- upkeep looks, and notes it
       redis.call('HSET', conf, 'next_event', '0')
     end
-    if known.limited then
-      redis.call('HSET', conf, 'gated', '1')
-    end
+  end
+  if known.limited then
+    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted)
   end
   if known.queue_rules then
     redis.call('HDEL', conf, 'shut_until', 'watched')

@@ -2,8 +2,9 @@
 -- brings in what limits need, which costs it half as much again.
 -- Keys: conf limits gates
 -- Needs: groups
--- Gives: free_judge(limit), which says three functions as group_judge does (judge_groups); `limit` brings in those.
-local function free_judge(limit)
+-- Gives: free_judge(limit, noted), for how many limits are noted, which says three functions as group_judge does
+--        (judge_groups); `limit` brings in those.
+local function free_judge(limit, noted)
   local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
   local limited -- once a group has a limit: the three of group_judge
 
@@ -46,7 +47,7 @@ local function free_judge(limit)
         redis.call('HDEL', gates, drawn[i])
       end
     end
-    if emptied > 0 and not ruled and redis.call('EXISTS', gates) == 0 then
+    if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
       redis.call('HDEL', conf, 'gated')
     end
   end

@@ -25,10 +25,10 @@ end
 
 local function mend_settings()
   local fault = settings_fault()
-  restore(fault.lost)
   if fault.gated then
-    redis.call('HSET', conf, 'gated', '1')
+    redis.call('HSET', conf, 'gated', fault.gated)
   end
+  restore(fault.lost)
   if fault.turns then
     redis.call('HSET', conf, 'turns', stamp)
   end

@@ -33,8 +33,8 @@ local function settings_fault()
     end
     fault.format = fault.format or name == 'format'
   end
-  local format, gated, fairness, partitions, turns = unpack(redis.call('HMGET', conf, 'format', 'gated', 'fairness',
-    'partitions', 'turns'))
+  local format, gated, fairness, partitions, turns, limited = unpack(redis.call('HMGET', conf, 'format', 'gated',
+    'fairness', 'partitions', 'turns', 'limited'))
   local tasks = redis.call('HLEN', meta) > 0
   if tasks and not string.match(format or '', '^%d+$') and not fault.format then
     fault.format = problem('settings lost', 'format', '')
@@ -45,17 +45,22 @@ local function settings_fault()
   if fairness == 'round_robin' and not partitions and not turns then -- with partitions turns are the time
     fault.turns = problem('settings lost', 'turns', 'the count of all turns')
   end
-  if not gated and redis.call('HLEN', limits) + redis.call('HLEN', gates) > 0 then
-    fault.gated = problem('limits not in force', 'gated', 'groups have limits or are closed')
-  end
   local queue, count = limits_there()
   local queue_noted, noted = limits_noted()
+  local note = noted and queue_noted .. string.format('%.0f=', noted)
+  if not gated and count + redis.call('HLEN', gates) > 0 then
+    fault.gated = note or '1'
+    problem('limits not in force', 'gated', 'groups have limits or are closed')
+  elseif note and gated ~= note then
+    fault.gated = note
+    problem('settings lost', 'gated', note)
+  end
   if noted and (count < noted or queue < queue_noted) then
     local copies_left, has_copy = copies_of_limits()
     if math.max(count, copies_left) < noted or queue < queue_noted and not has_copy then
       problem('limits not in force', 'limited', 'of those that were set, some are lost with their copies')
     end
-  elseif redis.call('HEXISTS', conf, 'limited') == 1 and (not noted or count > noted or queue > queue_noted) then
+  elseif limited and (not string.match(limited, '^q?%d+$') or count > noted or queue > queue_noted) then
     problem('settings lost', 'limited', queue .. string.format('%.0f', count))
   end
   return fault
