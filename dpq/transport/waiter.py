@@ -29,7 +29,8 @@ from dpq.transport.connections import Idle
 
 RECHECK_SECONDS = 5.0
 """How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
-wake-up costs at most this, and a dead waiter swallows one at most. lua/_notice.lua has it in ms."""
+wake-up costs at most this, and a dead waiter swallows one at most. lua/lib/notice.lua has it,
+in ms."""
 
 FAILOVER_RECHECK_SECONDS = 2.0
 """A block's limit where another server may take over from one that is silent: each costs one plain
