@@ -873,7 +873,7 @@ SCHEDULER = [
         "scheduler",
         "if self._round() and pause:",
         "if (self._round() or True) and pause:",
-        f"{DAEMON}scheduler.py::test_reconnects[a named queue]",
+        f"{DAEMON}scheduler.py::test_reconnects",
     ),
     _py(
         "names that are new are not seen",
