@@ -238,7 +238,7 @@ def test_a_master_that_is_away_is_not_the_server(
     one that meets the only server, or the last that was there, fails."""
     scheduler = Scheduler(double, ["here", "there"])
     scheduler.run_once()
-    away = Away(scheduler._link, "there")
+    away = Away(scheduler._session.connections, "there")
     monkeypatch.setattr(scheduler, "_listen", lambda: None)
 
     def step(name: str) -> bool:
@@ -248,7 +248,7 @@ def test_a_master_that_is_away_is_not_the_server(
 
     with pytest.raises(RedisConnectionError, match="gone"):
         step("there")
-    nodes = scheduler._link.nodes
+    nodes = scheduler._session.connections.nodes
     node = nodes.of("any")
     monkeypatch.setattr(nodes, "of", lambda _: node)
     monkeypatch.setattr(nodes, "clustered", True)
