@@ -205,7 +205,7 @@ def test_workers_and_scheduler_go_on(
     with capsys.disabled():
         print(f"\nmaster of the Sentinels {how}; seconds until each goes on: {took}; {told}")
     late = max(handled.values()) - replaced
-    assert late < (LONGEST_S if long() else LONGEST_S + STALLED_S)
+    assert late < LONGEST_S + STALLED_S
 
 
 def replicated(redis: Redis) -> None:

@@ -1,6 +1,7 @@
 """The machine bites: faults planted in the scripts on purpose, each of which it must find."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -412,8 +413,17 @@ def test_the_machine_finds_a_planted_fault(
     """A script with this fault does not survive a bounded number of random sequences."""
     changed = plant(fault)
     monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
-    with Redis.from_url(first_server.url) as redis:
+    with swept(first_server) as redis:
         find(machine_on(redis, "planted", **fault.always))
+
+
+@contextmanager
+def swept(server: Server) -> Iterator[Redis]:
+    """A client; what a machine with a fault leaves behind is gone afterwards."""
+    with Redis.from_url(server.url) as redis:
+        yield redis
+        if left := list(redis.scan_iter("dpq:{planted-*")):
+            redis.delete(*left)
 
 
 def find(machine: Any) -> None:
@@ -447,7 +457,7 @@ def test_the_machine_with_partitions_finds_a_planted_fault(
     """So it is where each partition has a model of its own."""
     changed = plant(fault)
     monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
-    with Redis.from_url(first_server.url) as redis:
+    with swept(first_server) as redis:
         find(parted_on(redis, "planted", **fault.always))
 
 
@@ -473,5 +483,5 @@ def test_the_machine_with_partitions_finds_a_fault_of_the_client(
 ) -> None:
     """So it is with what the client decides: where a task goes, and which partitions a pop asks."""
     monkeypatch.setattr(patch.where, patch.attribute, patch.instead)
-    with Redis.from_url(first_server.url) as redis:
+    with swept(first_server) as redis:
         find(parted_on(redis, "planted", limited=False))
