@@ -216,7 +216,7 @@ LEASES = [
     _py(
         "an interrupted connection is kept with its reply under way",
         "transport/connections",
-        "        except BaseException as error:  # replies may still be on their way\n"
+        "        except BaseException as error:  # replies may still come\n"
         "            connection.disconnect()\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
