@@ -20,13 +20,15 @@ import pytest
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
 from dpq.protocol.keys import PARTS, key_of
-from dpq.protocol.scripts import script, script_names
+from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.queue.registry import Sieve
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
 SCRIPTS = script_names()
-LUA_FILES = sorted((PACKAGE / "protocol" / "lua").glob("*.lua"))
+LUA = PACKAGE / "protocol" / "lua"
+LUA_FILES = sorted(LUA.rglob("*.lua"))
+SHARED = [path for path in LUA_FILES if path.parent != LUA]
 
 # Imports point one way
 
@@ -176,21 +178,24 @@ class Contract(NamedTuple):
 def header_of(name: str) -> Contract:
     """The header of a script, parsed; any line that does not fit fails."""
     lines = []
-    for line in (PACKAGE / "protocol" / "lua" / f"{name}.lua").read_text().splitlines():
+    for line in (LUA / f"{name}.lua").read_text().splitlines():
         if not line.startswith("--"):
             break
         lines.append(line[2:].strip())
-    slots: dict[str, list[str]] = {"KEYS": [], "ARGV": []}
+    args: list[str] = []
     open_end = False
     for line in lines:
-        slot = re.match(r"(KEYS|ARGV)\[(\d+)(\.\.)?\] +(\w+)?", line)
+        slot = re.match(r"ARGV\[(\d+)(\.\.)?\] +(\w+)?", line)
         if slot:
-            kind, number, dots, label = slot.groups()
-            assert int(number) == len(slots[kind]) + 1, f"{name}: {line}"
+            number, dots, label = slot.groups()
+            assert int(number) == len(args) + 1, f"{name}: {line}"
             assert not open_end, f"{name}: a slot after an open end: {line}"
-            slots[kind].append(label or "")
+            args.append(label or "")
             open_end = bool(dots)
-    return Contract(lines[0], slots["KEYS"], slots["ARGV"], open_end, "\n".join(lines))
+    prose = "\n".join(lines)
+    keys = re.findall(r"^Keys: ((?:[a-z_]+\s+)+)(?=ARGV|$)", f"{prose}\n", re.MULTILINE)
+    assert len(keys) == 1, name
+    return Contract(lines[0], keys[0].split(), args, open_end, prose)
 
 
 def slot_lines_of(name: str) -> tuple[dict[str, str], str]:
@@ -224,9 +229,7 @@ def test_slots_are_named_as_in_the_header(name):
     by_value = {
         re.sub(r"^tonumber\((.*)\)$", r"\1", value): local for local, value in names.items()
     }
-    if "KEYS" not in by_value:  # a script may also take all of them as one table
-        keys = [by_value.get(f"KEYS[{i + 1}]") for i in range(len(contract.keys))]
-        assert keys == contract.keys
+    assert [by_value.get(f"KEYS[{i + 1}]") for i in range(len(contract.keys))] == contract.keys
     fixed = contract.args[:-1] if contract.open_end else contract.args
     assert [by_value.get(f"ARGV[{i + 1}]") for i in range(len(fixed))] == fixed
     assert ("ARGV" in by_value) is contract.open_end
@@ -254,8 +257,8 @@ def test_short(path):
 
 
 @pytest.mark.parametrize("path", LUA_FILES, ids=lambda path: path.stem)
-def test_snippets_say_what_they_want(path):
-    """A snippet begins with its name; a line is at most 120 characters, without tabs or CR."""
+def test_begins_with_its_name(path):
+    """A file says at once what it is; a line is at most 120 characters, without tabs or CR."""
     text = path.read_text()
     assert text.startswith(f"-- {path.stem}: ")
     assert max(map(len, text.splitlines())) <= 120
@@ -341,6 +344,88 @@ def test_no_local_hides_another(name):
         for i, (inner, start, _) in enumerate(scopes):
             hidden = [s for s in scopes[:i] if s[0] == inner and s[1] <= start < s[2]]
             assert not hidden, f"{inner} is declared twice"
+
+
+def global_names(path: Path) -> tuple[set[str], set[str]]:
+    """The names that a file reads and sets but does not declare."""
+    functions = Bytecode(path.read_text()).functions
+    reads = set().union(*(function.reads for function in functions))
+    return reads - ALLOWED, set().union(*(function.writes for function in functions))
+
+
+def given_by(path: Path) -> list[str]:
+    """The names that a file gives to whoever needs it."""
+    return [
+        name
+        for names in re.findall(r"^local (?:function )?(\w+(?:, \w+)*)", path.read_text(), re.M)
+        for name in names.split(", ")
+    ]
+
+
+GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
+"""Which file gives a name."""
+
+KEY_NAMES = {*PARTS, "queues", "queues_tick"}
+
+NEEDED_BY = {
+    "pop": {"pop"},
+    "push": {"push"},
+    "repair": {"check", "check_limits", "repair", "repair_limits", "types"},
+}
+"""The folders that are not for everybody, and the operations that need their files."""
+
+
+def test_each_name_is_given_once():
+    """Whoever reads a name knows which file it is from; and no two files have the same name."""
+    assert len(GIVEN_BY) == sum(len(given_by(path)) for path in SHARED)
+    assert len({path.stem for path in SHARED}) == len(SHARED)
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.stem)
+def test_shared_files_only_define(path):
+    """At its top it only declares locals, so it leaves no script; and it sets no foreign name."""
+    code = re.sub(r"--.*", "", path.read_text())
+    outermost = set(re.findall(r"^\w+", code, re.M))
+    assert outermost <= {"local", "end"}
+    assert not global_names(path)[1]
+
+
+@pytest.mark.parametrize("path", LUA_FILES, ids=lambda path: path.stem)
+def test_needs_are_named(path):
+    """A file names exactly those files that it uses itself, and a shared one the keys as well."""
+    text = path.read_text()
+    reads, _ = global_names(path)
+    others = {name for name in reads if GIVEN_BY.get(name, path) != path}
+    if path in SHARED:
+        keys = re.findall(r"^-- Keys: (.*(?:\n--  +.*)*)", text, re.M)
+        assert sorted(re.findall(r"\w+", " ".join(keys))) == sorted(reads & KEY_NAMES)
+        assert reads - others <= ({"time"} if path.stem == "now" else KEY_NAMES)
+        assert "\n  -- Needs" not in text
+    needs = needs_of(text)
+    if path not in SHARED and "now" in needs:  # it says where the clock is read
+        needs.remove("now")
+        others -= {"now", "instant", "stamp"}
+    assert set(needs) == {GIVEN_BY[name].stem for name in others}
+
+
+@pytest.mark.parametrize("path", SHARED, ids=lambda path: path.stem)
+def test_a_shared_file_says_what_it_gives(path):
+    """Its header names all that others use; and somebody does."""
+    used = {name for other in LUA_FILES if other != path for name in global_names(other)[0]}
+    header = re.match(r"(?:--.*\n)*", path.read_text())[0]  # type: ignore[index]
+    gives = header.partition("-- Gives: ")[2]
+    theirs = used & set(given_by(path))
+    assert theirs
+    assert {name for name in theirs if not re.search(rf"\b{name}\b", gives)} == set()
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent.name for path in SHARED}))
+def test_folders_of_few(folder):
+    """What is in the folder of an operation nobody else needs."""
+    own = {path.stem for path in SHARED if path.parent.name == folder}
+    needing = {path for path in LUA_FILES if own & set(needs_of(path.read_text()))}
+    outside = {path.stem for path in needing if path.parent.name != folder}
+    assert outside <= NEEDED_BY.get(folder, {path.stem for path in LUA_FILES})
 
 
 def test_bytecode_reader():

@@ -19,6 +19,7 @@ from dpq.cli._options import (
 )
 from dpq.cli._shell import talk
 from dpq.operations.partition import UPKEEP_BATCH
+from dpq.protocol.scripts import script, script_names
 from dpq.queue.queue import forget_queues
 from dpq.transport.connect import open_url
 from dpq.transport.script_loading import load_scripts
@@ -116,8 +117,19 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     print(moved + step)
 
 
-def scripts(url: Url = DEFAULT_URL) -> None:
+def scripts(
+    show: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Print this script instead, as a server gets it."),
+    ] = "",
+    url: Url = DEFAULT_URL,
+) -> None:
     """Load every script into the server, for users without EVAL; prints how many."""
+    if show:
+        if show not in script_names():
+            raise typer.BadParameter(f"one of {', '.join(script_names())}", param_hint="--show")
+        print(script(show).text, end="")
+        return
     with closing(open_url(url)) as opened:
         print(load_scripts(opened.client))
 

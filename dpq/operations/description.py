@@ -17,7 +17,7 @@ from dpq.protocol.placement import MAX_PARTITIONS
 MAX_ATTEMPTS = 1_000_000
 
 MAX_AGING = 1_000_000
-"""Points of priority per second; push, _record and _take in lua/ have it, too."""
+"""Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
 
 
 class Description(Generic[P]):

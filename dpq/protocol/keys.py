@@ -11,24 +11,24 @@ REGISTRY_TICK = "{dpq}:tick"
 """The marker that wakes one daemon when there is a new queue."""
 
 PARTS = (
-    "ready",
-    "delayed",
-    "invisible",
-    "waiting",
-    "groups",
-    "closed",
-    "payload",
-    "meta",
-    "dead",
-    "keys",
-    "conf",
-    "stats",
-    "wake",
-    "tick",
-    "limits",
-    "gates",
-    "tracked",
-    "workers",
+    "ready",  # ZSET: order and id -> score
+    "delayed",  # ZSET: id -> due, ms
+    "invisible",  # ZSET: id -> lease end, ms
+    "waiting",  # ZSET: group, score, order and id, behind a head or in a closed group
+    "groups",  # HASH: group -> its head
+    "closed",  # ZSET: group -> opens, ms
+    "payload",  # HASH: id -> bytes
+    "meta",  # HASH: id -> record
+    "dead",  # ZSET: id -> when, ms
+    "keys",  # HASH: unique key -> id
+    "conf",  # HASH: settings
+    "stats",  # HASH: running totals, and copies of what people set
+    "wake",  # ZSET: the marker that waiting consumers block on
+    "tick",  # ZSET: the marker that daemons block on
+    "limits",  # HASH: what is limited -> how
+    "gates",  # HASH: group -> what its limit has granted
+    "tracked",  # ZSET: leases whose end lets others run
+    "workers",  # HASH: worker -> when it was seen, and what it said
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
 

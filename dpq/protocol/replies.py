@@ -513,7 +513,7 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
     """Read the reply of configure; leave out a format that is no number, since it is damaged."""
     texts = read_texts(reply)
     settings = dict(zip(texts[::2], texts[1::2], strict=True))
-    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/_known.lua has it
+    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
         del settings["format"]
     return settings
 

@@ -1,17 +1,23 @@
-"""The Lua scripts: read from package data, includes resolved, SHA-1 computed.
+"""The Lua scripts: read from package data, with all that they need in place, and their SHA-1.
 
-The header of a script is its contract: the names of its keys are read from there, so a command can
-only send the keys that the header declares.
+An operation is a file of `lua/`; what it shares with others is in `lua/lib/`, and what only a few
+use in a folder of their name. A line `-- Needs: record, groups` brings those files in where it
+stands, after what they need themselves, and each one once for the block that it stands in.
+
+The header of an operation is its contract: `-- Keys: ready meta` names its keys, here for the
+script and for the commands, which can only send what is declared there.
 """
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
-_INCLUDE = re.compile(r"^ *-- @include (_\w+)$", re.MULTILINE)
-_KEY_SLOT = re.compile(r"^-- KEYS\[\d+\] +(\w+)", re.MULTILINE)
+_NEEDS = re.compile(r"^( *)-- Needs: ((?:.*,\n *--  +)*.*)\n", re.MULTILINE)
+_HEADER = re.compile(r"--(?! Needs: )")
+_KEYS = re.compile(r"^-- Keys: (.*(?:\n--  +.*)*)\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, eq=False)  # there is one of each, found by its identity
@@ -20,7 +26,7 @@ class Script:
 
     Attributes:
         name: The file's name without its ending.
-        text: The source with every include in its place.
+        text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
         sha: What EVALSHA finds it by.
     """
@@ -35,22 +41,93 @@ class Script:
         object.__setattr__(self, "sha", digest)
 
 
+class Sources:
+    """The texts of Lua files: of operations, and of what they share."""
+
+    def __init__(self, operations: dict[str, str], shared: dict[str, str]) -> None:
+        self.operations = operations
+        self.shared = shared
+        self._needs = {name: needs_of(text) for name, text in shared.items()}
+
+    def script(self, name: str) -> Script:
+        """Put one operation together, with all that it needs.
+
+        Raises:
+            ValueError: A need is not there, or it needs itself.
+        """
+        source = self.operations[name]
+        declared = _KEYS.search(source)
+        if not declared:
+            raise ValueError(f"{name} does not say which keys it touches")
+        parts = tuple(re.findall(r"\w+", declared[1]))
+        slots = ", ".join(f"KEYS[{i}]" for i in range(1, len(parts) + 1))
+        lines = source.splitlines(keepends=True)
+        top = next((i for i, line in enumerate(lines) if not _HEADER.match(line)), len(lines))
+        header, body = "".join(lines[:top]), self._resolved(name, "".join(lines[top:]))
+        return Script(name, f"{header}local {', '.join(parts)} = {slots}\n{''.join(body)}", parts)
+
+    def _resolved(self, name: str, body: str) -> Iterator[str]:
+        """A text with what each of its blocks needs, which indentation tells apart."""
+        there: list[tuple[int, str]] = []  # how deep, and which file
+        end = 0
+        for line in _NEEDS.finditer(body):
+            between, depth = body[end : line.start()], len(line[1])
+            end = line.end()
+            shallowest = min([depth, *(len(indent) for indent in _indents(between))])
+            there = [known for known in there if known[0] <= shallowest]
+            yield between
+            done = {known for _, known in there}
+            for need in self._in_order(_names(line[2]), (f"{name}.lua",), done):
+                there.append((depth, need))
+                yield self.shared[need].rstrip() + "\n"
+        yield body[end:]
+
+    def _in_order(self, names: list[str], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
+        """Files with what they need, that first; adds them to `done`."""
+        for name in names:
+            if name not in self.shared:
+                raise ValueError(f"{' -> '.join(above)} needs {name}, which is not there")
+            if name in above:
+                raise ValueError(f"a circle of needs: {' -> '.join((*above, name))}")
+            if name not in done:
+                yield from self._in_order(self._needs[name], (*above, name), done)
+                done.add(name)
+                yield name
+
+
+def _indents(text: str) -> list[str]:
+    return re.findall(r"^( *)\S", text, re.MULTILINE)
+
+
+def _names(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def needs_of(source: str) -> list[str]:
+    """All that a file of Lua says that it needs."""
+    return [name for line in _NEEDS.finditer(source) for name in _names(line[2])]
+
+
 _LUA = resources.files("dpq.protocol").joinpath("lua")
 
 
-def _source(name: str) -> str:
-    return _LUA.joinpath(f"{name}.lua").read_text(encoding="utf-8")
+@cache
+def sources() -> Sources:
+    """The Lua of DPQ."""
+    by_folder: dict[bool, dict[str, str]] = {True: {}, False: {}}
+    for folder in (_LUA, *(path for path in _LUA.iterdir() if path.is_dir())):
+        for path in folder.iterdir():
+            if path.name.endswith(".lua"):
+                by_folder[folder is _LUA][path.name[:-4]] = path.read_text(encoding="utf-8")
+    return Sources(by_folder[True], by_folder[False])
 
 
 @cache
 def script(name: str) -> Script:
-    """Load one script by its file's name; a snippet (`_name`) is included one level deep."""
-    source = _source(name)
-    text = _INCLUDE.sub(lambda include: _source(include[1]).rstrip(), source)
-    return Script(name, text, tuple(_KEY_SLOT.findall(source)))
+    """Load one script by its file's name."""
+    return sources().script(name)
 
 
 def script_names() -> list[str]:
     """Every operation that has a script, in alphabetical order."""
-    files = (path.name for path in _LUA.iterdir())
-    return sorted(name[:-4] for name in files if name.endswith(".lua") and name[0] != "_")
+    return sorted(sources().operations)

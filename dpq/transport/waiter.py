@@ -35,7 +35,7 @@ from dpq.transport.connections import Idle
 RECHECK_SECONDS = 5.0
 """Seconds of a block on the server, and until a waiter looks again without a marker. So a lost
 wake-up delays a task at most so long, and a dead waiter takes at most one marker.
-lua/_notice.lua has the same in ms."""
+lua/lib/notice.lua has the same in ms."""
 
 FAILOVER_RECHECK_SECONDS = 2.0
 """Seconds of a block if another server may take over from a silent one: the silent server is given

@@ -34,6 +34,7 @@ from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._shell import loud_first
 from dpq.protocol.keys import REGISTRY, key_of
+from dpq.protocol.scripts import script, script_names
 from dpq.server import Server
 
 Run = Callable[..., Result]
@@ -705,6 +706,19 @@ def test_a_dropped_queue_is_forgotten(run: Run, q: DPQ) -> None:
     assert q.redis.keys(key_of(q.queue_name, "*")) == []
     assert q.queue_name not in run("queues", "--json").stdout
     run("purge", "--drop", "--state", "ready", "--yes", code=2)
+
+
+def test_scripts_are_shown_without_a_server() -> None:
+    """`scripts --show NAME` prints what a server gets, with all that it needs, and asks nobody."""
+    nowhere = ["--url", "unix:///nowhere", "scripts", "--show"]
+    for name in script_names():
+        result = CliRunner().invoke(app, [*nowhere, name])
+        assert (result.exit_code, result.stdout) == (0, script(name).text)
+    for wrong in ("record", "no such script"):
+        result = CliRunner().invoke(app, [*nowhere, wrong])
+        assert result.exit_code == 2
+        assert not result.stdout
+        assert "push" in result.stderr
 
 
 def test_promote_does_all_upkeep(run: Run, q: DPQ) -> None:

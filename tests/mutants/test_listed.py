@@ -1,13 +1,13 @@
 """The lists of planted changes fit the code, so that `make mutants` and `soak --plant` can run."""
 
-import re
-
 import pytest
 from lupa.lua51 import LuaRuntime
 from mutants.listed import MUTANTS
 from mutants.mutant import ROOT, Change
 from soak.plants import PLANTS
 from soak.report import EXPECTED
+
+from dpq.protocol.scripts import Sources, script_names, sources
 
 LUA = ROOT / "dpq" / "protocol" / "lua"
 
@@ -29,27 +29,21 @@ def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     if path.suffix == ".py":
         compile(text, path.name, "exec")
         return
-    scripts = [each for each in path.parent.glob("*.lua") if each.stem[0] != "_"]
-    sources = {each: text if each == path else each.read_text() for each in scripts}
+    sound = sources()
+    changed = {path.stem: text}
+    planted = (
+        Sources(sound.operations | changed, sound.shared)
+        if path.parent == LUA
+        else Sources(sound.operations, sound.shared | changed)
+    )
     using = [
         source
-        for each, source in sources.items()
-        if each == path or f"@include {path.stem}\n" in source
+        for name in script_names()
+        if (source := planted.script(name).text) != sound.script(name).text
     ]
     assert using
     for source in using:
-        LuaRuntime().compile(_resolved(source, change))
-
-
-def _resolved(source: str, change: Change) -> str:
-    """A script with its snippets, as dpq/protocol/scripts.py loads it, and with the change."""
-
-    def snippet(include: re.Match[str]) -> str:
-        path = LUA / f"{include[1]}.lua"
-        changed = path == ROOT / change.file
-        return change.changed(path.read_text()) if changed else path.read_text()
-
-    return re.sub(r"^ *-- @include (_\w+)$", snippet, source, flags=re.MULTILINE)
+        LuaRuntime().compile(source)
 
 
 def test_a_text_that_is_gone_or_there_twice_is_loud() -> None:

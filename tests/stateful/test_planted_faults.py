@@ -44,7 +44,7 @@ RECURRING = {**PLAIN, "recurring": True}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
-    Fault("a popped head has no heir", "\n      crown(group)", "", ("pop",)),
+    Fault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
     Fault(
         "a better newcomer waits behind its group's head",
         "best and (score < best or score == best and member < first)",
@@ -53,8 +53,8 @@ FAULTS = [
     Fault("among equals of a group the newcomer leads", "member < first", "member > first"),
     Fault(
         "a release takes a new place",
-        "task.delivery = verb\nif priority",
-        "task.delivery = verb\n"
+        "task.delivery = 'r'\nif priority",
+        "task.delivery = 'r'\n"
         "task.order = string.sub(task.order, 1, -16) .. '999999999999990'\nif priority",
         ("release",),
     ),
@@ -191,8 +191,9 @@ FAULTS += [
     ),
     Fault(
         "the queue is not paid for a task of a group",
-        "\n  charge(queue, cost, id)\n  if gate",
-        "\n  if gate",
+        "local may = judge_queue(score, member, id, cost)",
+        "local all = gate_of('')\n"
+        "local may = opens_at(all, cost, -score) <= instant and not full(all) or nil",
         always=LIMITED,
     ),
     Fault("the group is not paid", "    charge(gate, cost, id)\n", "", always=LIMITED),
@@ -229,7 +230,7 @@ FAULTS += [
     ),
     Fault(
         "no group has a limit of its own",
-        "own_limits > (rules and 1 or 0) and rules_of",
+        "seen.count > (rules and 1 or 0) and rules_of",
         "false and rules_of",
         always=LIMITED,
     ),
@@ -312,7 +313,7 @@ PARTED = [
     ),
     Fault(
         "a look shows nothing",
-        "if #first > 0 then\n    return first",
+        "if first then\n    return first",
         "if false then\n    return first",
     ),
     Fault(
@@ -327,7 +328,7 @@ PARTED = [
         "most < (gate.out or",
         always={"limited": True},
     ),
-    Fault("a popped head has no heir", "\n      crown(group)", "", ("pop",)),
+    Fault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
 ]
 """Of a queue with partitions."""
 

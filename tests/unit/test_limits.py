@@ -312,7 +312,7 @@ LUA_WINDOW = re.compile(r"\|(\S+) (\d+) (\d+) ?([^|]*)")
 
 @given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
 def test_as_lua_reads_it(windows, concurrency):
-    """The patterns of lua/_gate.lua find every number of a text, and its shortcut only its kind."""
+    """The patterns of lua/lib/rules.lua find every number, and its shortcut only its kind."""
     text = write_rules(windows, concurrency)
     plain = len(windows) == 1 and not windows[0].reserve and not windows[0].adaptive
     assert bool(LUA_SINGLE.match(text)) is plain

@@ -1,23 +1,8 @@
 -- ack: finished work leaves the queue, from whatever state it is in while its token is live.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  payload    HASH    id -> bytes
--- KEYS[8]  meta       HASH    id -> record
--- KEYS[9]  dead       ZSET    id -> when, ms
--- KEYS[10] keys       HASH    unique key -> id
--- KEYS[11] conf       HASH    settings
--- KEYS[12] stats      HASH    running totals
--- KEYS[13] wake       ZSET    the marker that waiting consumers block on
--- KEYS[14] tick       ZSET    the marker that daemons block on
--- KEYS[15] limits     HASH    what is limited -> how
--- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[17] tracked    ZSET    leases whose end lets others run
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back
 --
 -- Returns {index, code, ...} for the tasks that this call did not finish: 0 it was gone already (a
@@ -25,11 +10,7 @@
 -- is, since none of the times that came with the token will do: "ms TAB schedule" says after when it must be.
 -- {} when all are done. A recurring task, and one that was asked to run again (push, mode a), come back as new.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local gates, tracked = KEYS[16], KEYS[17]
-local now, args = ARGV[1], ARGV
+local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
 local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
@@ -57,21 +38,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 then
-  -- @include _now
-  -- @include _record
-  -- @include _notice
-  -- @include _groups
-  -- @include _rules
-  -- @include _pace
-  -- @include _gate
-  -- @include _keep
-  -- @include _settle
-  -- @include _place
-  -- @include _back
-  -- @include _renew
-  -- @include _draw
-  -- @include _anew
-  -- @include _recur
+  -- Needs: now, record, settle, place, back, anew, recur
   for id, group in pairs(awaited and group_of or {}) do
     ended(id, group)
   end

@@ -1,7 +1,7 @@
 -- beat: a worker says that it lives, or that it ends. Those that have not been seen for long are forgotten.
 --
--- KEYS[1]  workers    HASH    worker -> when it was seen, and what it said
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: workers
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        ms that it has been running
 -- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when it ends
@@ -10,11 +10,10 @@
 -- Returns 1. A few of the others are looked at by chance: each worker tells of itself as often, so as many
 -- are looked at as there are. The key ends by itself when no worker is left to forget the last one.
 -- Lost reply: safe to send again; it was then seen at the second call.
-local workers = KEYS[1]
-local now, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
+local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
--- @include _now
-redis.pcall('HDEL', workers, '') -- as _go_on
+-- Needs: now
+redis.pcall('HDEL', workers, '') -- as go_on
 if about == '' then
   redis.call('HDEL', workers, id)
 else

@@ -1,18 +1,8 @@
 -- check: look for broken invariants in a bounded part of the stored data. Nothing can move meanwhile,
 -- so what it reports is so.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  payload    HASH    id -> bytes
--- KEYS[8]  meta       HASH    id -> record
--- KEYS[9]  dead       ZSET    id -> when, ms
--- KEYS[10] keys       HASH    unique key -> id
--- KEYS[11] conf       HASH    settings
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
@@ -20,18 +10,10 @@
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is
 -- none yet: the task `subject` recurs by the line `detail`, if that is one, which no script knows.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf = KEYS[11]
-local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
-local spoilt = {}
+local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- @include _now
--- @include _record
--- @include _groups
--- @include _member
--- @include _diagnose
--- @include _page
+-- Needs: now, record, groups, member, problem, diagnose, page
+local set, page = page_of(part, cursor, count)
 local function look_at_group(group, head)
   local score, _, shown = head_of(group)
   if tonumber(redis.call('ZSCORE', ready, shown or '') or 'nan') ~= score then
@@ -54,7 +36,7 @@ for i = 1, #page[2], 2 do
   if set == meta then
     local task = read(value)
     if task then
-      diagnose(name, task)
+      diagnose(name, task, {})
     else
       problem('bad record', name, value)
     end

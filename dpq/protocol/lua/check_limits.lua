@@ -1,33 +1,17 @@
 -- check_limits: look for broken invariants in what people have set and in what limits keep, a bounded part at a
 -- time.
 --
--- KEYS[1]  invisible  ZSET    id -> lease end, ms
--- KEYS[2]  meta       HASH    id -> record
--- KEYS[3]  conf       HASH    settings
--- KEYS[4]  limits     HASH    what is limited -> how
--- KEYS[5]  gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[6]  tracked    ZSET    leases whose end lets others run
--- KEYS[7]  stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: invisible meta conf limits gates tracked stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked, gates or invisible
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}.
 -- Lost reply: safe to send again.
-local invisible, meta, conf, limits, gates = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local tracked, stats = KEYS[6], KEYS[7]
-local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- @include _now
--- @include _record
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _sound
--- @include _lost
--- @include _noted
--- @include _settings
+-- Needs: now, problem, sound, settings
 if part == 'settings' then
   reply[1] = '0'
   settings_fault()

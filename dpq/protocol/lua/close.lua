@@ -1,21 +1,19 @@
 -- close: a partition closes because its queue met a limit in another one. Its first task after that is a probe.
 --
--- KEYS[1]  conf       HASH    settings
--- KEYS[2]  stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: conf stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now until it may be tried again
 --
 -- Returns 1. A longer closing is never shortened.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local conf, stats = KEYS[1], KEYS[2]
-local now, ms = ARGV[1], ARGV[2]
+local time, ms = ARGV[1], ARGV[2]
 
--- @include _now
+-- Needs: now, go_on
 local gate = redis.call('HGET', conf, 'queue_gate') or '' -- docs/design.md, "Limits": a partition has no rules
 local opens, probe = string.match(gate, '^(%d%S*) %S (%S+) ')
 opens = math.max(now + ms, tonumber(opens or 0) or 0)
 probe = (probe or '-') == '-' and 'p' or probe
--- @include _go_on
+go_on()
 redis.call('HSET', conf, 'queue_gate', string.format('%.17g l ', opens) .. probe .. ' 0 0 0 ')
 redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
 return 1

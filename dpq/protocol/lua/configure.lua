@@ -1,10 +1,8 @@
 -- configure: agree on what belongs to the queue and not to a client. The first client that names a
 -- setting writes it.
 --
--- KEYS[1]  conf       HASH    settings
--- KEYS[2]  stats      HASH    running totals, and copies of what people set
--- KEYS[3]  limits     HASH    what is limited -> how
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: conf stats limits
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format this client writes
 -- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so. "2": a pop
 --                     has found that limits are lost: they, too, come back from their copies
@@ -16,17 +14,14 @@
 -- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
 -- them: the client compares, and says so. Nor when conf is of another type: {}.
 -- Lost reply: safe to send again, the second answer is the same.
-local conf, stats, limits = KEYS[1], KEYS[2], KEYS[3]
-local now, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
+local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
--- @include _now
+-- Needs: now
 local there = redis.pcall('HGETALL', conf)
 if there.err then -- a key of another type says nothing, so that check and repair get to see it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
 end
--- @include _lost
--- @include _restore
--- @include _noted
+-- Needs: lost, restore, noted
 local lost, copy_of = settings_lost(), {}
 for i = 1, #lost, 2 do
   copy_of[lost[i]] = lost[i + 1]
@@ -59,7 +54,8 @@ if not agreed or create == '0' and #args == 3 then
 end
 
 if #there + #lost > 0 then -- full memory refuses new queues only
-  -- @include _go_on
+  -- Needs: go_on
+  go_on()
 end
 restore(lost)
 redis.call('HSET', conf, 'format', format, unpack(args, 4))

@@ -1,16 +1,15 @@
 -- crew: the workers that have told of themselves lately, a page at a time.
 --
--- KEYS[1]  workers    HASH    worker -> when it was seen, and what it said
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: workers
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  forget     ms after which one that was not seen is left out
 --
 -- Returns {next cursor, or "0" at the end, worker, what is stored, ...}; pages may name some twice.
 -- Lost reply: safe to send again.
-local workers = KEYS[1]
-local now, cursor, forget = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local time, cursor, forget = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- @include _now
+-- Needs: now
 local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do

@@ -1,24 +1,9 @@
 -- fail: this attempt failed: the task comes back later, or is dead when its attempts are spent. A recurring task
 -- does not die then: it waits for its next time.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  payload    HASH    id -> bytes
--- KEYS[8]  meta       HASH    id -> record
--- KEYS[9]  dead       ZSET    id -> when, ms
--- KEYS[10] keys       HASH    unique key -> id
--- KEYS[11] conf       HASH    settings
--- KEYS[12] stats      HASH    running totals
--- KEYS[13] wake       ZSET    the marker that waiting consumers block on
--- KEYS[14] tick       ZSET    the marker that daemons block on
--- KEYS[15] limits     HASH    what is limited -> how
--- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[17] tracked    ZSET    leases whose end lets others run
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; of a cron task as in ack
 -- ARGV[4]  ms         from now until the next attempt
@@ -28,31 +13,15 @@
 -- the live one, or another verb settled it (nothing changed). A text, as ack's, when a cron task has spent its
 -- attempts and none of the times will do (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local gates, tracked = KEYS[16], KEYS[17]
-local now, id, token, ms, message = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local claim, verb = token, 'f'
+local time, id, token, ms, message = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local claim = token
 token = string.match(token, '^%d*')
 
--- @include _now
--- @include _record
--- @include _fence
--- @include _notice
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _keep
--- @include _settle
--- @include _place
--- @include _back
--- @include _bury
--- @include _renew
--- @include _draw
--- @include _anew
--- @include _recur
+-- Needs: now, record, fence, place, bury, anew, recur, back
+local task, refused = fence(id, token, 'f')
+if not task then
+  return refused
+end
 local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted it
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
 if spent and task.schedule ~= '' then
@@ -69,11 +38,13 @@ if at then
 elseif counts then
   task.attempts = task.attempts + 1
 end
-task.delivery, task.error = verb, message
+task.delivery, task.error = 'f', message
 if spent and not at then
   bury(id, task, 'attempts spent')
   admit()
   return 1
 end
 redis.call('HSET', meta, id, write(task))
--- @include _return
+back(id, task, ms)
+admit()
+return 1

@@ -1,12 +1,10 @@
 -- in_flight: the groups of the tasks under a lease, a page at a time.
 --
--- KEYS[1]  invisible  ZSET    id -> lease end, ms
--- KEYS[2]  meta       HASH    id -> record
+-- Keys: invisible meta
 -- ARGV[1]  cursor     "0" to begin
 --
 -- Returns {next cursor, or "0" at the end, group, ...}: one for each lease, "" for a task without a group.
 -- Lost reply: safe to send again.
-local invisible, meta = KEYS[1], KEYS[2]
 local cursor = ARGV[1]
 
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')

@@ -1,19 +1,15 @@
 -- pause: stop handing out tasks, for a time or until resume; or go on, and end what a 429 has closed.
 --
--- KEYS[1]  conf       HASH    settings
--- KEYS[2]  stats      HASH    running totals, and copies of what people set
--- KEYS[3]  wake       ZSET    the marker that waiting consumers block on
--- KEYS[4]  tick       ZSET    the marker that daemons block on
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: conf stats wake tick
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now, "inf" until resume, 0 to resume
 --
 -- Returns 1.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local conf, stats, wake, tick = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local now, ms = ARGV[1], ARGV[2]
+local time, ms = ARGV[1], ARGV[2]
 
--- @include _now
--- @include _go_on
+-- Needs: now, go_on
+go_on()
 if ms == '0' then
   local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
   if paid then -- a 429 has closed the queue

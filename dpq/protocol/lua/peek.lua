@@ -1,12 +1,6 @@
 -- peek: look at the first tasks of one state, in its own order.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  payload    HASH    id -> bytes
--- KEYS[6]  meta       HASH    id -> record
--- KEYS[7]  dead       ZSET    id -> when, ms
+-- Keys: ready delayed invisible waiting payload meta dead
 -- ARGV[1]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[2]  start      the first rank, from 0
 -- ARGV[3]  most       tasks at most
@@ -15,11 +9,9 @@
 -- Returns {id, until, record, payload} for each, flat; `until` as in get, but of ready tasks their score and
 -- the order that their member begins with.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, payload = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local meta, dead = KEYS[6], KEYS[7]
 local state, start, most, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- @include _member
+-- Needs: member
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, reply = sets[state], {}
 local members = redis.call('ZRANGE', set, start, start + most - 1, 'WITHSCORES')

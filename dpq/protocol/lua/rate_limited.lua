@@ -1,22 +1,8 @@
 -- rate_limited: a task met a limit. It goes back, uncounted, with its priority and place; its group, or the
 -- whole queue, closes for everybody, and the first task after that is a probe.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  meta       HASH    id -> record
--- KEYS[8]  dead       ZSET    id -> when, ms
--- KEYS[9]  conf       HASH    settings
--- KEYS[10] stats      HASH    running totals
--- KEYS[11] wake       ZSET    the marker that waiting consumers block on
--- KEYS[12] tick       ZSET    the marker that daemons block on
--- KEYS[13] limits     HASH    what is limited -> how
--- KEYS[14] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[15] tracked    ZSET    leases whose end lets others run
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until it may be tried again
@@ -27,24 +13,9 @@
 -- that learns goes down, once for each delivery and each closing; one that is known gets more room for the
 -- way to the host, unless the task was the probe, or was popped before the last time it got some.
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, meta, dead, conf, stats = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local wake, tick, limits, gates, tracked = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local now, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local verb = ''
+local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
--- @include _now
--- @include _record
--- @include _fence
--- @include _notice
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _keep
--- @include _settle
--- @include _place
--- @include _back
+-- Needs: now, record, fence, pace, gate, settle, place, back
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
 -- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
 -- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
@@ -61,6 +32,10 @@ local function widen(gate, opens)
   for i, rule in ipairs(gate.rules) do
     pace(gate[i], rule, rule.rate, gate.slack)
   end
+end
+local task, refused = fence(id, token, '')
+if not task then
+  return refused
 end
 local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
 local was_probe = gate and gate.probe == id
@@ -95,7 +70,8 @@ if gate then
     stirred[''] = true
     redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
-    -- @include _mark
+    -- Needs: mark
+    mark()
     settle(gate.scope)
   end
 end

@@ -1,13 +1,11 @@
 -- register: make a queue known to daemons and to the CLI.
 --
--- KEYS[1]  queues      SET   names
--- KEYS[2]  queues_tick ZSET  the marker that tells one daemon of a new queue
+-- Keys: queues queues_tick
 -- ARGV[1]  name
 --
 -- Returns 1 when the queue is new here, else 0; also at full memory: then whoever opens it next makes it known. A
 -- marker of another type is left alone: daemons look again anyway.
 -- Lost reply: safe to send again.
-local queues, queues_tick = KEYS[1], KEYS[2]
 local name = ARGV[1]
 if #name > 200 then
   return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')

@@ -1,24 +1,9 @@
 -- repair: mend broken invariants in a bounded part of the stored data. It loses no task: what has lost its
 -- record or its payload goes to the dead letters.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  payload    HASH    id -> bytes
--- KEYS[8]  meta       HASH    id -> record
--- KEYS[9]  dead       ZSET    id -> when, ms
--- KEYS[10] keys       HASH    unique key -> id
--- KEYS[11] conf       HASH    settings
--- KEYS[12] stats      HASH    running totals
--- KEYS[13] wake       ZSET    the marker that waiting consumers block on
--- KEYS[14] tick       ZSET    the marker that daemons block on
--- KEYS[15] limits     HASH    what is limited -> how
--- KEYS[16] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[17] tracked    ZSET    leases whose end lets others run
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
+--       tracked
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
 --                     keys, heads (of the groups that wait), events (all that is to come)
 -- ARGV[3]  cursor     0 to begin
@@ -26,37 +11,22 @@
 -- ARGV[5..]           cron lines by which no task can recur
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
--- the kind `cron`). {-8, ...} to a client that knows another format (_known).
+-- the kind `cron`). {-8, ...} to a client that knows another format (refusal).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, payload, meta, dead, keys = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local conf, stats, wake, tick, limits = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local gates, tracked = KEYS[16], KEYS[17]
-local now, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
+local time, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
--- @include _now
-local format = redis.call('HGET', conf, 'format')
--- @include _known
--- @include _record
--- @include _notice
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _keep
--- @include _settle
--- @include _place
--- @include _bury
--- @include _next
--- @include _member
-local torn, spoilt = {}, {}
+-- Needs: now, refusal
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
+-- Needs: record, notice, groups, place, next, member
+local torn, spoilt = {}, {} -- the groups that are to begin anew; the cron lines that are none
 for i = 5, #args do
   spoilt[args[i]] = true
 end
--- @include _diagnose
--- @include _mend
--- @include _regroup
--- @include _go_on
+-- Needs: problem, diagnose, mend, regroup, go_on
+go_on()
 local heads = part == 'heads'
 part = heads and 'waiting' or part
 if part == 'events' then
@@ -73,7 +43,8 @@ if part == 'events' then
   end
   return reply
 end
--- @include _page
+-- Needs: page
+local set, page = page_of(part, cursor, count)
 reply[1] = page[1]
 
 local function mend_group(group, head)
@@ -120,7 +91,7 @@ end
 
 for i = 1, #page[2], 2 do
   if set == meta then
-    mend(page[2][i], page[2][i + 1])
+    mend(page[2][i], page[2][i + 1], torn, spoilt)
   elseif set == groups then
     mend_group(page[2][i], page[2][i + 1])
   elseif set == closed then

@@ -1,53 +1,24 @@
 -- repair_limits: mend what people have set and what limits keep, a bounded part at a time, so that no limit grants
 -- more than it may. A limit that cannot be read and has no copy stays as it is, and closed.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  meta       HASH    id -> record
--- KEYS[8]  dead       ZSET    id -> when, ms
--- KEYS[9]  conf       HASH    settings
--- KEYS[10] wake       ZSET    the marker that waiting consumers block on
--- KEYS[11] tick       ZSET    the marker that daemons block on
--- KEYS[12] limits     HASH    what is limited -> how
--- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[14] tracked    ZSET    leases whose end lets others run
--- KEYS[15] stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, kept (limits that have only a copy), gates, tracked or invisible
 -- ARGV[3]  cursor     0 to begin
 -- ARGV[4]  count      entries to look at, about
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended. {-8, ...}
--- to a client that knows another format (_known).
+-- to a client that knows another format (refusal).
 -- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick, limits, gates, tracked, stats = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local now, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- @include _now
-local format = redis.call('HGET', conf, 'format')
--- @include _known
--- @include _record
--- @include _notice
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _keep
--- @include _settle
--- @include _place
--- @include _sound
--- @include _lost
--- @include _restore
--- @include _noted
--- @include _settings
--- @include _mend_rules
--- @include _go_on
+-- Needs: now, refusal
+local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
+if refused then
+  return refused
+end
+-- Needs: problem, gate, settle, place, sound, noted, settings, mend_rules, go_on
+go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
 local function mend_gate(scope, text)
@@ -61,7 +32,7 @@ local function mend_gate(scope, text)
     end
   elseif fault then
     local gate = gate_of(scope)
-    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- _prune counts from then
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from then
     stirred[scope] = true
   end
 end

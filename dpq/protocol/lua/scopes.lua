@@ -1,14 +1,11 @@
 -- scopes: the names of what has a limit or is closed, a page at a time.
 --
--- KEYS[1]  closed     ZSET    group -> opens, ms
--- KEYS[2]  limits     HASH    what is limited -> how
--- KEYS[3]  stats      HASH    running totals, and copies of what people set
+-- Keys: closed limits stats
 -- ARGV[1]  part       limits; copies, of limits that may be lost; or closed for groups
 -- ARGV[2]  cursor     "0" to begin
 --
 -- Returns {next cursor, or "0" at the end, name, ...}; a page may name some twice.
 -- Lost reply: safe to send again.
-local closed, limits, stats = KEYS[1], KEYS[2], KEYS[3]
 local part, cursor = ARGV[1], ARGV[2]
 
 local set = ({ limits = limits, copies = stats, closed = closed })[part]

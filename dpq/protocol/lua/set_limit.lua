@@ -1,21 +1,7 @@
 -- set_limit: what the queue, a group or every group without a limit of its own may do; or nothing set.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  closed     ZSET    group -> opens, ms
--- KEYS[7]  meta       HASH    id -> record
--- KEYS[8]  dead       ZSET    id -> when, ms
--- KEYS[9]  conf       HASH    settings
--- KEYS[10] wake       ZSET    the marker that waiting consumers block on
--- KEYS[11] tick       ZSET    the marker that daemons block on
--- KEYS[12] limits     HASH    what is limited -> how
--- KEYS[13] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[14] tracked    ZSET    leases whose end lets others run
--- KEYS[15] stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
 -- ARGV[4]  is_heavy     "1" when tasks may differ in what they need of it
@@ -27,23 +13,19 @@
 -- the groups that are closed already, which otherwise open at their old times. What was granted before
 -- in a window of the same length still counts, and a learned rate and a closing stay.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local closed, meta, dead, conf, wake = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tick, limits, gates, tracked, stats = KEYS[11], KEYS[12], KEYS[13], KEYS[14], KEYS[15]
-local now, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
 end
 
--- @include _now
--- @include _notice
--- @include _go_on
+-- Needs: now, go_on
+go_on()
 if walk == 'set' then
   local hash, name = limits, field
   if field == 'queue' then
     hash, name = conf, 'queue_rules'
   end
-  -- @include _noted
+  -- Needs: noted
   local queue, count = limits_noted()
   if not count then
     queue, count = limits_there()
@@ -61,7 +43,8 @@ if walk == 'set' then
   queue = hash == conf and (rules ~= '' and 'q' or '') or queue
   if not note_limits(queue, math.max(count, redis.call('HLEN', limits))) then
     if redis.call('EXISTS', gates) == 1 then
-      -- @include _mark
+      -- Needs: mark
+      mark()
     else
       redis.call('HDEL', conf, 'gated')
     end
@@ -73,14 +56,7 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- @include _record
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
--- @include _keep
--- @include _settle
--- @include _place
+-- Needs: record, gate, settle, place
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do

@@ -1,26 +1,15 @@
 -- stats: how many tasks are in each state, the running totals, the oldest ready task.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  meta       HASH    id -> record
--- KEYS[6]  dead       ZSET    id -> when, ms
--- KEYS[7]  conf       HASH    settings
--- KEYS[8]  stats      HASH    running totals
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting meta dead conf stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 --
 -- Returns {ready, delayed, invisible, waiting, dead, ms the oldest has been ready or -1, total, count,
 -- total, count, ...}. Of more than 200 ready tasks only the first to come in of each of the 100 best
 -- priorities and of the worst are looked at for the oldest.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, meta = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local dead, conf, stats = KEYS[6], KEYS[7], KEYS[8]
-local now = ARGV[1]
+local time = ARGV[1]
 
--- @include _now
--- @include _record
--- @include _member
+-- Needs: now, record, member
 local since, score = -1, '-inf'
 local function look(members)
   for i = 1, #members do

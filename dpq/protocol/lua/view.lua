@@ -1,16 +1,7 @@
 -- view: what limits, closings and probes allow now, without touching them.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  invisible  ZSET    id -> lease end, ms
--- KEYS[3]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[4]  groups     HASH    group -> its head
--- KEYS[5]  closed     ZSET    group -> opens, ms
--- KEYS[6]  conf       HASH    settings
--- KEYS[7]  limits     HASH    what is limited -> how
--- KEYS[8]  gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[9]  tracked    ZSET    leases whose end lets others run
--- KEYS[10] stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready invisible waiting groups closed conf limits gates tracked stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
 -- Returns seven texts for each: "", or "queue" or its field of limits, TAB and its rules; when it opens, ms,
@@ -18,16 +9,10 @@
 -- concurrency, s spent; "" when it does); the rate and the slack, ms, that it has learned; the units left of each
 -- window; how many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
-local ready, invisible, waiting, groups, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local conf, limits, gates, tracked, stats = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local now, args = ARGV[1], ARGV
+local time, args = ARGV[1], ARGV
 
--- @include _now
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
-copies, own_limits, lacking = stats, 2, {} -- so rules that are lost are shown: nothing runs until they are back
+-- Needs: now, groups, rules, gate, opens
+seen.copies, seen.count, seen.lacking = stats, 2, {} -- rules that are lost are shown: nothing runs until they are back
 local reply = {}
 for i = 2, #args do
   local scope = args[i]

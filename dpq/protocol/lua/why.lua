@@ -1,18 +1,7 @@
 -- why: what keeps a task from running.
 --
--- KEYS[1]  ready      ZSET    order and id -> score
--- KEYS[2]  delayed    ZSET    id -> due, ms
--- KEYS[3]  invisible  ZSET    id -> lease end, ms
--- KEYS[4]  waiting    ZSET    group, score, order and id, behind a head or in a closed group
--- KEYS[5]  groups     HASH    group -> its head
--- KEYS[6]  meta       HASH    id -> record
--- KEYS[7]  dead       ZSET    id -> when, ms
--- KEYS[8]  conf       HASH    settings
--- KEYS[9]  limits     HASH    what is limited -> how
--- KEYS[10] gates      HASH    group, "" for the queue -> what its limit has granted
--- KEYS[11] tracked    ZSET    leases whose end lets others run
--- KEYS[12] stats      HASH    running totals, and copies of what people set
--- ARGV[1]  now        ms, or "" for the server's clock
+-- Keys: ready delayed invisible waiting groups meta dead conf limits gates tracked stats
+-- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
 -- Returns {state, until, group, ahead, in group, paused until, held until} as texts: `until` as in get; the
@@ -20,17 +9,9 @@
 -- or "inf" or ms; when the queue's limit has enough for it, ms. The state is "" when the task stands nowhere.
 -- {} when nothing is stored under this id.
 -- Lost reply: safe to send again.
-local ready, delayed, invisible, waiting, groups = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local meta, dead, conf, limits, gates = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
-local tracked, stats = KEYS[11], KEYS[12]
-local now, id = ARGV[1], ARGV[2]
+local time, id = ARGV[1], ARGV[2]
 
--- @include _now
--- @include _record
--- @include _groups
--- @include _rules
--- @include _pace
--- @include _gate
+-- Needs: now, record, groups, rules, gate, opens
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -55,7 +36,7 @@ if state == '' then
     ahead = first and redis.call('ZRANK', ready, shown) or 0
   end
 end
-copies = stats
+seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local held = opens_at(gate_of(''), tonumber(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),

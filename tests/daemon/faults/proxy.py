@@ -25,7 +25,7 @@ FULL = 1024 * 1024
 
 
 _DELIVERY = re.compile(rb"\r\n[\w-]{8,40}\r\n\$\d+\r\n(\d+) ")
-"""An id and the beginning of its record, which is the token: see lua/_leased.lua."""
+"""An id and the beginning of its record, which is the token: see lua/pop/lease.lua."""
 
 
 class _Pair:

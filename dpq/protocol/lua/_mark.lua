@@ -1,5 +1,0 @@
--- _mark: some group is closed, or has something in gates: conf says so in `gated`, where limits may be noted (_noted).
--- Wants: conf.
-if redis.call('HEXISTS', conf, 'gated') == 0 then
-  redis.call('HSET', conf, 'gated', '1')
-end

@@ -1,6 +1,0 @@
--- _renew: a task begins anew: nobody has had it, and it is first due `wait` ms from now.
--- Wants: stamp. Gives: renew(task, wait).
-local function renew(task, wait)
-  task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again = 0, 0, 0, 0, '-', 0
-  task.enqueued, task.wait, task.reason, task.error = stamp, wait, '', ''
-end

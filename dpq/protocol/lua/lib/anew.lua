@@ -1,0 +1,21 @@
+-- anew: a task begins anew, due at a moment, behind its equals.
+-- Keys: conf stats
+-- Needs: now, draw, renew
+-- Gives: anew(task, at), which says how many ms that is from now.
+local function anew(task, at)
+  local place = draw(stats, 'pushed', 1) + 1
+  local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partitions')
+  if settings[2] == 'round_robin' or settings[3] then
+    place = draw(conf, 'turns', 1, settings[3]) + 1
+  end
+  if settings[1] == 'lifo' then
+    place = 999999999999999 - place
+  end
+  task.order = string.sub(task.order, 1, -16) .. string.format('%015.0f', place)
+  local expires_in = string.match(task.schedule, '^\t%l (%d+)')
+  if expires_in and task.again == '0' then
+    task.expires = expires_in == '0' and '0' or string.format('%.0f', at + expires_in)
+  end
+  renew(task, at - now)
+  return at - now
+end

@@ -1,0 +1,12 @@
+-- back: a task that is in no set comes back, now or later.
+-- Keys: delayed
+-- Needs: now, notice, place
+-- Gives: back(id, task, ms), ms from now.
+local function back(id, task, ms)
+  if ms > 0 then
+    redis.call('ZADD', delayed, now + ms, id)
+    notice(ms)
+  else
+    enter(id, task)
+  end
+end

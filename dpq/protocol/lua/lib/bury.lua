@@ -1,0 +1,45 @@
+-- bury: into the dead letters, which are capped by number and age.
+-- Keys: payload meta dead keys conf stats
+-- Needs: now, record
+-- Gives: forget(id, task); rescue(id); bury(id, task, reason); trim(most), which drops what is over the caps (unless
+--        the queue says otherwise 100 000 tasks and 90 days).
+local function forget(id, task)
+  redis.call('HDEL', payload, id)
+  redis.call('HDEL', meta, id)
+  if task.key ~= '' then
+    redis.call('HDEL', keys, task.key)
+  end
+end
+
+local function trim(most)
+  local caps = redis.call('HMGET', conf, 'dead_max_tasks', 'dead_max_age')
+  local surplus = redis.call('ZCARD', dead) - (tonumber(caps[1]) or 100000)
+  local drop = redis.call('ZRANGEBYSCORE', dead, '-inf', now - (tonumber(caps[2]) or 7776000000), 'LIMIT', 0, most)
+  if surplus > #drop then
+    drop = redis.call('ZRANGE', dead, 0, math.min(surplus, most) - 1)
+  end
+  for _, id in ipairs(drop) do
+    redis.call('ZREM', dead, id)
+    local raw = redis.call('HGET', meta, id)
+    forget(id, raw and read(raw) or { key = '' })
+  end
+  if #drop > 0 then
+    redis.pcall('HINCRBY', stats, 'dropped', #drop)
+  end
+  return #drop
+end
+
+-- A record that cannot be read is replaced, so that the payload is not lost.
+local function rescue(id)
+  redis.call('HSET', meta, id, '0 0 0 0 b 0 1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
+  redis.call('ZADD', dead, stamp, id)
+  redis.pcall('HINCRBY', stats, 'buried', '1')
+end
+
+local function bury(id, task, reason)
+  task.reason = reason
+  redis.call('HSET', meta, id, write(task))
+  redis.call('ZADD', dead, stamp, id)
+  redis.pcall('HINCRBY', stats, 'buried', 1)
+  trim(2)
+end

@@ -1,0 +1,16 @@
+-- draw: the next places of the queue. A sequence that is damaged begins again at the time: behind all.
+-- Needs: now
+-- Gives: draw(hash, field, count, timed), the place before the first of so many. Timed ones are not below the time,
+--        so they sort alike in all partitions of a queue.
+local function draw(hash, field, count, timed)
+  local reached = redis.pcall('HINCRBY', hash, field, count)
+  if not tonumber(reached) or reached < count or reached > 9e14 then
+    reached = now + count
+    redis.call('HSET', hash, field, string.format('%.0f', reached))
+  end
+  if timed and reached - count < math.floor(instant * 100) then
+    reached = math.floor(instant * 100) + count
+    redis.call('HSET', hash, field, string.format('%.0f', reached))
+  end
+  return reached - count
+end

@@ -1,0 +1,90 @@
+-- gate: what a scope allows: a group, or "" for the whole queue. Layout: docs/design.md, "Limits". Rules that cannot
+-- be read let nothing run, and a gate that cannot be read counts as spent. What a gate says of windows stays (`rest`)
+-- while its rules cannot be read, or are lost.
+-- Keys: invisible conf limits gates tracked
+-- Needs: now, rules, pace
+-- Gives: gate_of(scope); full(gate), whether no more leases may be out.
+
+-- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
+-- holds again when it is back.
+local function is_lost(of_queue)
+  if not seen.lacking then
+    local limited, gated, format = unpack(redis.call('HMGET', conf, 'limited', 'gated', 'format'))
+    local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$') -- as in noted
+    local queue, count = string.match(note or '', '^(q?)(%d+)$')
+    seen.count = seen.count or redis.call('HLEN', limits)
+    seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
+  end
+  return seen.lacking[of_queue]
+end
+
+local function gate_of(scope)
+  if seen.gates[scope] then
+    return seen.gates[scope]
+  end
+  local rules, own, text, last
+  if scope == '' then
+    seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
+    own, text = rules_of('queue'), seen.texts[2]
+  else
+    rules, text = rules_of('groups'), redis.call('HGET', gates, scope)
+    seen.count = seen.count or redis.call('HLEN', limits)
+    own = seen.count > (rules and 1 or 0) and rules_of('group:' .. scope)
+  end
+  rules = own or rules or { concurrency = 0, ceiling = 0 }
+  local lost = text and not own and is_lost(scope == '')
+  if lost then
+    rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
+  end
+  local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
+    learned = 0, beside = 0, slack = 0 }
+  seen.gates[scope] = gate
+  if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
+    local opens, why, probe, rate, since, used, paid = string.match(text,
+      '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
+    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
+    gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
+  end
+  local spent = text and string.find(text, '[^%d.: -]') -- nobody knows what it has granted
+  if rules.unreadable or lost then
+    gate.rest = string.match(text or '', '^%-? ?(.*)$')
+  else
+    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
+      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+  end
+  recall(gate, text)
+  for i, rule in ipairs(rules) do
+    local _, found, paid = string.find(text or '', ' ' .. rule.ms .. ':([%d.]+)', last)
+    local window, rate = { paid = tonumber(paid or 0) }, rule.rate
+    last = found or last
+    if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
+      rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
+      gate.rate = rate
+    end
+    pace(window, rule, rate, gate.slack)
+    if spent or not window.paid then
+      window.paid, gate.changed = instant + rule.per + (rule.burst - 1) * window.interval, true
+    end
+    local bound = instant + rule.per + (rule.slack or gate.slack) + rule.burst * window.interval
+    if window.paid > bound then -- a clock has stepped back, or the limit was tighter
+      window.paid, gate.changed = bound, true
+    end
+    -- What is owed: at the end of a 429 one unit is there, and the others follow at their pace.
+    window.owed = math.max(window.paid, gate.why == 'l' and gate.opens + (rule.burst - 1) * window.interval or 0)
+    gate[i] = window
+  end
+  return gate
+end
+
+-- As many leases are out as may be, or the probe after a 429 is.
+local function full(gate)
+  local scope, most = gate.scope, gate.rules.concurrency
+  if gate.probe ~= '-' and gate.probe ~= 'p' then
+    if gate.busy or redis.call('ZSCORE', invisible, gate.probe) then
+      return true
+    end
+    gate.probe, gate.changed = '-', true
+  end
+  gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
+  return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))
+end

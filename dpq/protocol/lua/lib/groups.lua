@@ -1,0 +1,102 @@
+-- groups: of each group the best task, its head, stands in ready; the others behind it in waiting. With round robin a
+-- head has its turn in the place of its place: who has been served goes to the end.
+-- Keys: ready waiting groups conf
+-- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
+--        turn), succeed(group), shut(group); admitted, how many tasks have become ready in this script.
+local admitted, fairness, timed = 0, nil, nil
+
+local function score_of(task)
+  local rate, since = string.match(task.aging, '^(.+)@(%d+)$')
+  return (rate and rate * (task.enqueued + task.wait - since) / 1000 or 0) - task.priority
+end
+
+-- The member of waiting: the group, then the score as 18 hex digits that sort like the double (one for
+-- the sign, 3 for the exponent, 14 for the mantissa; complemented below zero), then the ready member.
+local function behind(group, score, member)
+  local mantissa, exponent = math.frexp(math.abs(score))
+  local sign, high, low = '8', exponent + 1100, mantissa * 2 ^ 53
+  if score == 0 then
+    high = 0
+  elseif score < 0 then
+    sign, high, low = '7', 4095 - high, 2 ^ 53 - low
+  end
+  return group .. '\t' .. string.format('%s%03x%014x', sign, high, low) .. member
+end
+
+-- The best waiting task: its score, its member with its place, its member of waiting.
+local function heir_of(group)
+  local from, to = '[' .. group .. '\t', '(' .. group .. '\n'
+  local heir = redis.call('ZRANGEBYLEX', waiting, from, to, 'LIMIT', '0', '1')[1]
+  if not heir then
+    return
+  end
+  local sign, high, low, member = string.match(heir, '^(%x)(%x%x%x)(%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.*)$', #group + 2)
+  if not member or #member < 17 then -- no member that we write: it would stand before all others for ever
+    redis.call('ZREM', waiting, heir)
+    return heir_of(group)
+  end
+  high, low = tonumber(high, 16), tonumber(low, 16)
+  if sign == '8' then
+    return math.ldexp(low, high - 1153), member, heir
+  end
+  return -math.ldexp(2 ^ 53 - low, 4095 - high - 1153), member, heir
+end
+
+-- The head: its score, its member with its place, its member of ready.
+local function head_of(group)
+  local score, shown, member = string.match(redis.call('HGET', groups, group) or '', '^(%S+) (%S+) ?(%S*)$')
+  return tonumber(score), member == '' and shown or member, shown
+end
+
+local function lead(group, score, member, turn)
+  score = string.format('%.17g', score)
+  local head = score .. ' ' .. member
+  if not fairness then
+    fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partitions'))
+    fairness = fairness or 'none'
+  end
+  if fairness == 'round_robin' then
+    local cut = string.byte(member) == 49 and 1 or 4
+    if timed and not turn then -- as in draw: turns are compared with those of other partitions
+      local time, reached = redis.call('TIME'), tonumber(redis.call('HGET', conf, 'turns') or '') or 0
+      reached = math.max(reached, time[1] * 100000 + math.floor(time[2] / 10))
+      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
+    end
+    local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
+    if reached and not tonumber(reached) then -- no number: as in draw, the turns begin again at the time
+      local time = redis.call('TIME')
+      reached = time[1] * 1000 + math.floor(time[2] / 1000)
+      redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
+    end
+    turn = turn or string.format('%015.0f', reached)
+    local shown = string.sub(member, 1, cut) .. turn .. string.sub(member, cut + 16)
+    head, member = score .. ' ' .. shown .. ' ' .. member, shown
+  end
+  redis.call('ZADD', ready, score, member)
+  redis.call('HSET', groups, group, head)
+  admitted = admitted + 1
+end
+
+-- The best waiting task of a group becomes its head; false when none waits.
+local function succeed(group)
+  local score, member, heir = heir_of(group)
+  if not heir then
+    redis.call('HDEL', groups, group)
+    return false
+  end
+  redis.call('ZREM', waiting, heir)
+  lead(group, score, member)
+  return true
+end
+
+-- The head of a group steps back into waiting; gives its turn.
+local function shut(group)
+  local score, member, shown = head_of(group)
+  if score then
+    redis.call('ZREM', ready, shown)
+    redis.call('ZADD', waiting, '0', behind(group, score, member))
+    redis.call('HDEL', groups, group)
+    local cut = string.byte(member) == 49 and 1 or 4
+    return shown ~= member and string.sub(shown, cut + 1, cut + 15)
+  end
+end

@@ -1,0 +1,42 @@
+-- lost: what people set is stored twice: in conf and limits, and as a copy in stats, each field behind `kept.`. So a
+-- setting that is lost is known by its copy.
+-- Keys: conf stats
+-- Needs: now
+-- Gives: settings(), the names of all settings that have copies, what conf says of each (false when that cannot be
+--        read), and what its copy does; settings_lost(), {name, text, ...}: what conf does not say though the copy
+--        does. A pause that is over is not lost.
+
+-- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
+-- be read, clients tell.
+local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
+  order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false } }
+
+local function settings()
+  local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'partitions', 'dead_max_tasks',
+    'dead_max_age', 'queue_rules', 'limited', 'paused_until' }
+  local fields = {}
+  for i, name in ipairs(names) do
+    fields[i] = 'kept.' .. name
+  end
+  local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
+  for i, name in ipairs(names) do -- what cannot be read is lost; another format is a number
+    local known, text = readable[name], stored[i]
+    local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')
+    if text and known and not known[text] and not counts then
+      stored[i] = false
+    end
+  end
+  return names, stored, copied.err and {} or copied -- of another type: types tells
+end
+
+local function settings_lost()
+  local names, stored, copied = settings()
+  local lost = {}
+  for i, name in ipairs(names) do
+    local over = name == 'paused_until' and copied[i] ~= 'inf' and not ((tonumber(copied[i] or 0) or 0) > now)
+    if copied[i] and not stored[i] and not over then
+      lost[#lost + 1], lost[#lost + 2] = name, copied[i]
+    end
+  end
+  return lost
+end

@@ -1,0 +1,15 @@
+-- member: what a member of ready or waiting says.
+-- Keys: ready waiting
+-- Gives: split(set, member) -> id, order, group; the id of what is no such member is empty.
+local function split(set, member)
+  local group
+  if set == waiting then
+    group, member = string.match(member, '^([^\t]*)\t%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x%x(.*)$')
+    member = member or ''
+  end
+  if set == waiting or set == ready then
+    local length = string.byte(member) == 49 and 16 or 19
+    return string.sub(member, length + 1), string.sub(member, 1, length), group
+  end
+  return member
+end

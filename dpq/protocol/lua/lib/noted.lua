@@ -1,0 +1,31 @@
+-- noted: conf notes how many limits there are: "q" when one of them is the queue's, and the number of the others. It
+-- stands in `limited`, and with a "=" behind it in `gated`, which else is "1": so a pop that meets fewer limits knows
+-- that some are lost, though one of the two is lost as well.
+-- Keys: conf stats limits
+-- Gives: limits_noted() and limits_there(), "q" or "" and the number, as noted (nil when it is not, or cannot be read)
+--        and as it is; note_limits(queue, count), which notes them, with a copy, and says whether there are any.
+local function limits_noted()
+  local limited, gated = unpack(redis.call('HMGET', conf, 'limited', 'gated'))
+  local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$')
+  local queue, count = string.match(note or '', '^(q?)(%d+)$')
+  return queue, tonumber(count or '')
+end
+
+local function limits_there()
+  return redis.call('HEXISTS', conf, 'queue_rules') == 1 and 'q' or '', redis.call('HLEN', limits)
+end
+
+local function note_limits(queue, count)
+  local text = queue .. string.format('%.0f', count)
+  if text == '0' then
+    redis.call('HDEL', conf, 'limited')
+    redis.pcall('HDEL', stats, 'kept.limited')
+    if redis.call('HEXISTS', conf, 'gated') == 1 then
+      redis.call('HSET', conf, 'gated', '1')
+    end
+    return false
+  end
+  redis.call('HSET', conf, 'limited', text, 'gated', text .. '=')
+  redis.pcall('HSET', stats, 'kept.limited', text)
+  return true
+end

@@ -1,0 +1,29 @@
+-- opens: when a gate lets a task run.
+-- Keys: conf
+-- Needs: now
+-- Gives: opens_at(gate, cost, rank), ms. A task that costs more than a window ever grants takes all of it. A rank
+--        (minus the score) below that of a reserve must leave the reserved units.
+local aged
+
+local function opens_at(gate, cost, rank)
+  local at = gate.opens
+  if gate.rules.unreadable then -- it is looked at again then
+    return math.max(at, instant + 30000)
+  end
+  for i, rule in ipairs(gate.rules) do
+    local paid = gate[i].owed + (math.min(cost, gate[i].most) - rule.burst) * gate[i].interval
+    if rule.reserve > 0 and rank < math.huge then
+      if not aged then
+        local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
+        aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
+      end
+      local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
+      if missing > 0 then -- until the units are there, or until it has aged enough
+        local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
+        paid = math.min(paid + rule.reserve * gate[i].interval, math.max(paid, grown))
+      end
+    end
+    at = math.max(at, paid)
+  end
+  return at
+end

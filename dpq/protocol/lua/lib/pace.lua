@@ -1,0 +1,30 @@
+-- pace: how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
+-- Needs: now
+-- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text).
+local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
+local MOST = 1000000 -- units of a window
+
+-- One unit each `interval` ms, rounded up to what doubles of this size add exactly. `slack` widens the window
+-- for requests that are not equally long on their way to the host: what was said, else what was learned.
+local function pace(window, rule, rate, learned_slack)
+  window.interval = math.ceil((rule.per + (rule.slack or learned_slack or 0)) / rate * 4096) / 4096
+  window.most = math.max(1, math.ceil(rate) + rule.burst - 1)
+end
+
+-- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate
+-- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when.
+local function recall(gate, text)
+  local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
+  learned, beside = math.min(tonumber(learned or 0) or 0, MOST), math.min(tonumber(beside or 0) or 0, 1e15)
+  if gate.rules.ceiling > 0 and beside <= MOST then -- a larger one is a moment: of a slack, from before it learned this
+    gate.learned, gate.beside = learned, beside
+  elseif gate.rules.ceiling == 0 and learned + beside > 0 then
+    beside = math.min(beside, math.max(instant, gate.opens)) -- else a clock has stepped back
+    local slack = math.floor(math.min(learned, MOST_SLACK_MS) * 2 ^ ((beside - instant) / HALF_MS) + 0.5)
+    for _, rule in ipairs(gate.rules) do
+      if not rule.slack and slack > 0 then
+        gate.learned, gate.beside, gate.slack = learned, beside, slack
+      end
+    end
+  end
+end

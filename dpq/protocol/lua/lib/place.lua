@@ -1,0 +1,75 @@
+-- place: where a due task stands: ready, or waiting behind the head of its group.
+-- Keys: ready delayed invisible waiting closed dead conf wake
+-- Needs: now, notice, groups, keep, settle
+-- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
+--        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit has nobody
+--        run before `shut_until`.
+local arrivals, arrived = {}, 0
+
+local function enter(id, task)
+  local group, score, member = task.group, score_of(task), task.order .. id
+  if group == '' then
+    arrivals[#arrivals + 1] = score
+    arrivals[#arrivals + 1] = member
+    return
+  end
+  local best, first = head_of(group)
+  local turn
+  if best and (score < best or score == best and member < first) then
+    best, turn = nil, shut(group)
+  elseif best or redis.call('ZSCORE', closed, group) then
+    redis.call('ZADD', waiting, '0', behind(group, score, member))
+    stirred[group] = not best and heavy() or stirred[group] -- it may be let in before what waited so far
+    return
+  end
+  lead(group, score, member, turn)
+end
+
+-- Takes a task out of whatever set holds it.
+local function leave(id, task, lapsed)
+  local group, member = task.group, task.order .. id
+  if redis.call('ZREM', invisible, id) == 1 then
+    ended(id, group, lapsed)
+  elseif redis.call('ZREM', delayed, id) == 1 or redis.call('ZREM', dead, id) == 1 then
+    return
+  elseif group == '' then
+    redis.call('ZREM', ready, member)
+  else
+    local _, first, shown = head_of(group)
+    if first == member then
+      redis.call('ZREM', ready, shown)
+      succeed(group)
+    else
+      redis.call('ZREM', waiting, behind(group, score_of(task), member))
+      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved its units for it
+    end
+  end
+end
+
+local function admit(quiet)
+  if #arrivals > 0 then
+    redis.call('ZADD', ready, unpack(arrivals))
+    arrived, arrivals = arrived + #arrivals / 2, {}
+  end
+  local freed = stirred['']
+  stirred[''] = nil
+  for group in pairs(stirred) do
+    settle(group)
+    stirred[group] = nil
+  end
+  keep()
+  if freed then
+    redis.call('HDEL', conf, 'shut_until')
+    if redis.call('EXISTS', ready) == 1 then
+      redis.call('ZADD', wake, '0', 'w')
+    end
+  elseif admitted + arrived > 0 and not quiet then
+    local shut_until = redis.call('HGET', conf, 'shut_until')
+    shut_until = tonumber(shut_until or 0) or 0
+    if shut_until <= instant then
+      redis.call('ZADD', wake, '0', 'w')
+    else
+      watch(shut_until)
+    end
+  end
+end

@@ -1,0 +1,43 @@
+-- prune: gates that say nothing any more are forgotten. A few are looked at by chance, so that those of groups that
+-- are gone cannot pile up: with two for each group that empties, as many are useless as useful.
+-- Keys: conf limits gates
+-- Needs: now, rules, gate
+-- Gives: prune(most).
+local function prune(most)
+  local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
+  local longest = 0
+  for _, rule in ipairs(rules_of('groups') or {}) do
+    longest = rule.per
+  end
+  for i = 1, #drawn, 2 do
+    local scope, paid = drawn[i], string.match(drawn[i + 1], '^- .-([%d.]+) $')
+    if not paid or paid + longest <= instant then -- else it is of use, as most are
+      local gate = gate_of(scope)
+      local until_ms = gate.opens
+      for n, rule in ipairs(gate.rules) do
+        until_ms = math.max(until_ms, gate[n].paid + rule.per)
+      end
+      if gate.rules.ceiling > 0 then -- what was learned is worth more than the window it was learned in
+        until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
+      end
+      if gate.slack > 0 then
+        until_ms = math.max(until_ms, gate.beside + 3600000)
+      end
+      if gate.rest then -- its rules are lost, or cannot be read
+        until_ms = math.huge
+      elseif gate.probe ~= '-' then
+        until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
+      end
+      if until_ms <= instant and not gate.changed then
+        drop[#drop + 1] = scope
+      end
+    end
+  end
+  if #drop > 0 then
+    redis.call('HDEL', gates, unpack(drop))
+  end
+  local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
+  if gated and string.byte(gated, -1) ~= 61 then -- else limits are noted there (noted)
+    redis.call('HDEL', conf, 'gated')
+  end
+end

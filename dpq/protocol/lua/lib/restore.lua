@@ -1,0 +1,34 @@
+-- restore: lost settings come back from their copies; see lost. Who has lost all of conf has lost as well what the
+-- queue's own limit has granted, which counts as spent then, and the turns, which go on behind all others.
+-- Keys: conf stats
+-- Needs: now
+-- Gives: restore(lost), for what settings_lost (lost) gives.
+local function restore(lost)
+  local known = {}
+  for i = 1, #lost, 2 do
+    known[lost[i]] = lost[i + 1]
+  end
+  if lost[1] then
+    redis.call('HSET', conf, unpack(lost))
+  end
+  if known.format then
+    local shut = redis.call('HGET', stats, 'kept.shut_until')
+    shut = (tonumber(shut or 0) or 0) > now and shut .. ' l p 0 0 0 ' or known.queue_rules and '0 - - 0 0 0 '
+    if shut and not redis.call('HGET', conf, 'queue_gate') then -- "lost" is no number: it counts as spent
+      redis.call('HSET', conf, 'queue_gate', shut .. (known.queue_rules and 'lost ' or ''))
+    end
+    if known.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
+      redis.call('HSET', conf, 'turns', stamp)
+    end
+    redis.call('HSET', conf, 'heavy', '1')
+    if not redis.call('HGET', conf, 'next_event') then -- upkeep looks, and notes it
+      redis.call('HSET', conf, 'next_event', '0')
+    end
+  end
+  if known.limited then
+    redis.call('HSET', conf, 'gated', known.limited .. '=') -- as note_limits (noted)
+  end
+  if known.queue_rules then
+    redis.call('HDEL', conf, 'shut_until', 'watched')
+  end
+end

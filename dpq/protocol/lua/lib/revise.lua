@@ -1,0 +1,22 @@
+-- revise: changes a stored task in place.
+-- Keys: delayed invisible meta
+-- Needs: now, record, place, back
+-- Gives: revise(id, task, priority, residual, wait); nil leaves a thing as it is. A running task keeps its lease:
+--        only the priority changes, and applies on return.
+local function revise(id, task, priority, residual, wait)
+  local running = redis.call('ZSCORE', invisible, id)
+  local moves = not running and (wait or not redis.call('ZSCORE', delayed, id))
+  if moves then
+    leave(id, task)
+  end
+  if priority then
+    task.priority, task.order = priority, residual .. string.sub(task.order, -15)
+  end
+  if moves and wait and now < task.enqueued + task.wait then
+    task.wait = string.format('%.0f', math.max(now + wait - task.enqueued, 0)) -- it has not been due yet
+  end
+  redis.call('HSET', meta, id, write(task))
+  if moves then
+    back(id, task, tonumber(wait or 0))
+  end
+end

@@ -1,0 +1,74 @@
+-- rules: what people have set for a scope, as a table. Layout: docs/design.md, "Limits".
+-- Keys: limits
+-- Gives: parsed(text), nil or false when it cannot be read; rules_of(field), {unreadable = true, ...} then; and what
+--        this script has read of limits, or takes for granted, `seen`: rules, by field; gates, by scope; texts, what
+--        conf says of the queue: its rules (1), its gate (2); copies, the hash whose copies are shown in place of rules
+--        that are lost; count, of the limits of groups; lacking, whether some are lost (gate).
+local seen = { rules = {}, gates = {} }
+
+-- The bounds are those of `set_limit`.
+local function within(text, least, most)
+  local value = tonumber(text or '')
+  return value and value >= least and value <= most and value
+end
+
+local function window_of(units, ms, most, slowest)
+  local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
+  if rate and rate >= 0.001 and rate <= 1000000 and per <= 3.1536e11 and burst <= 1000000
+    and burst * per / math.min(rate, slowest) <= 3.1536e13 then
+    return { rate = rate, per = per, ms = ms, burst = burst, reserve = 0 }
+  end
+end
+
+local function parsed(text)
+  local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
+  if units then
+    local window, concurrency = window_of(units, ms, most, 1000000), tonumber(slots)
+    return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window }
+  end
+  local learning, windows
+  slots, learning, windows = string.match(text, '^(%d+)([^|]*)(.*)$')
+  local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
+  local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, 1000000) or 0,
+    ceiling = within(ceiling, 0.001, 1000000) or 0, step = within(step, 0.001, 1000000) or 0 }
+  local learns = rules.floor > 0 and rules.step > 0 and rules.floor <= rules.ceiling
+  local sound = rules.concurrency and (learning == '' or learns)
+  for part in string.gmatch(windows or '', '|([^|]*)') do
+    local rate, per, burst, kept = string.match(part, '^(%d[%d.]*) ([1-9]%d*) ([1-9]%d*)(.*)$')
+    local window = rate and window_of(rate, per, burst, learns and not rules[1] and rules.floor or 1000000)
+    local rest, slack = string.match(kept or '', '^(.-) %+(%d+)$')
+    if window and rest then
+      kept, window.slack = rest, within(slack, 0, 3600000)
+      sound = sound and window.slack
+    end
+    if window and kept ~= '' then
+      local reserve, rank = string.match(kept, '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
+      window.reserve, window.rank = within(reserve, 1, window.burst - 1), within(rank, -2 ^ 63, 2 ^ 63)
+    end
+    sound = sound and window and window.reserve and (window.reserve == 0 or window.rank)
+    if not sound then
+      break
+    end
+    rules[#rules + 1] = window
+  end
+  if learning ~= '' then
+    sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
+  end
+  return sound and #rules <= 8 and (rules[1] or rules.concurrency > 0) and rules
+end
+
+local function rules_of(field)
+  local rules = seen.rules[field]
+  if rules == nil then
+    local text = field == 'queue' and seen.texts[1] or field ~= 'queue' and redis.call('HGET', limits, field)
+    if seen.copies and not text then
+      text = redis.call('HGET', seen.copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
+    end
+    rules = text and (parsed(text) or { unreadable = true, concurrency = 0, ceiling = 0 }) or false
+    if rules then
+      rules.text = text
+    end
+    seen.rules[field] = rules
+  end
+  return rules
+end

@@ -1,0 +1,55 @@
+-- settle: a group is open, with its best task as its head in ready, or closed until a moment.
+-- Keys: groups closed meta conf tracked
+-- Needs: now, notice, groups, gate, opens
+-- Gives: next_at(group, headed), settle(group), ended(id, group, lapsed); stirred, the groups that
+--        admit (place) is to settle; heavy(), whether tasks differ in what they need.
+local stirred, weights = {}, nil
+
+local function heavy()
+  weights = weights or redis.call('HGET', conf, 'heavy') or '0'
+  return weights == '1'
+end
+
+-- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full.
+local function next_at(group, headed)
+  local gate, cost, rank = gate_of(group), 1, math.huge
+  if full(gate) then
+    return math.max(gate.opens, now + 30000)
+  end
+  if gate[1] and not headed and heavy() then
+    local score, member = heir_of(group)
+    local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
+    cost = raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d+) ') or 1
+    rank = score and -score or rank
+  end
+  return opens_at(gate, tonumber(cost), rank)
+end
+
+local function settle(group)
+  local at = next_at(group, redis.call('HEXISTS', groups, group) == 1)
+  if at > instant then
+    shut(group)
+    redis.call('ZADD', closed, string.format('%.17g', at), group)
+    notice(at - now)
+  elseif redis.call('ZREM', closed, group) == 1 then
+    succeed(group)
+  end
+end
+
+-- A lease is over. Where somebody waits for that, it opens what was full; the probe after a 429 has found
+-- the limit open, unless it came to nothing because its lease ran out.
+local function ended(id, group, lapsed)
+  local holds = { [''] = redis.call('ZREM', tracked, '\t' .. id, '\t') > 0 }
+  if group ~= '' then
+    holds[group] = redis.call('ZREM', tracked, group .. '\t' .. id) > 0
+  end
+  for scope, held in pairs(holds) do
+    local gate = held and gate_of(scope)
+    if held and gate.probe == id then
+      local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another 429 came meanwhile
+      gate.probe, gate.changed = again and 'p' or '-', true
+      gate.opens = again and math.max(gate.opens, now) or gate.opens -- from then on prune counts
+    end
+    stirred[scope] = held or stirred[scope]
+  end
+end

@@ -1,0 +1,83 @@
+-- upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
+-- Keys: delayed invisible closed meta conf stats tracked
+-- Needs: now, record, groups, settle, place, bury, next, prune
+-- Gives: upkeep(most, quiet), which says how many it moved (as many as `most` means: call again).
+local function upkeep(most, quiet)
+  local before, records = most, {}
+  local function due(set)
+    local by = set == closed and string.format('%.17g', instant) or stamp
+    local members = redis.call('ZRANGEBYSCORE', set, '-inf', by, 'LIMIT', '0', most)
+    if #members > 0 then
+      most = most - #members
+      redis.call('ZREMRANGEBYRANK', set, 0, #members - 1)
+      return members, set ~= closed and redis.call('HMGET', meta, unpack(members))
+    end
+    return members
+  end
+
+  local ids, raws = due(invisible)
+  local watched = #ids > 0 and redis.call('EXISTS', tracked) == 1
+  for i, id in ipairs(ids) do
+    local task = raws[i] and read(raws[i])
+    if task then
+      if watched then
+        ended(id, task.group, true)
+      end
+      if task.delivery == '-' or task.delivery == 'd' then
+        task.attempts = task.attempts + 1
+        task.delivery = task.delivery == '-' and 'x' or 'X'
+      end
+      if tonumber(task.attempts) >= tonumber(task.max) then
+        bury(id, task, 'lease expired')
+      else
+        enter(id, task)
+        records[#records + 1] = id
+        records[#records + 1] = write(task)
+      end
+    elseif raws[i] then
+      rescue(id)
+      local found = watched and redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2] or {}
+      for n = 1, #found, 2 do
+        ended(id, string.match(found[n], '^[^\t]*'), true)
+      end
+    end
+  end
+  if #ids > 0 then
+    redis.pcall('HINCRBY', stats, 'expired_leases', #ids)
+  end
+  if #records > 0 then
+    redis.call('HSET', meta, unpack(records))
+  end
+
+  ids, raws = due(delayed)
+  for i, id in ipairs(ids) do
+    local task = raws[i] and read(raws[i])
+    if task then
+      if task.expires ~= '0' and task.deliveries == '0' and tonumber(task.expires) <= now then
+        bury(id, task, 'expired')
+      else
+        enter(id, task)
+      end
+    elseif raws[i] then
+      rescue(id)
+    end
+  end
+
+  local emptied = 0
+  for _, group in ipairs(due(closed)) do
+    emptied = emptied + (succeed(group) and 0 or 1)
+  end
+  if emptied > 0 then
+    prune(2 * emptied)
+  end
+  admit(quiet)
+  if most > 0 then
+    local soonest = next_event()
+    if soonest then
+      redis.call('HSET', conf, 'next_event', string.format('%.17g', soonest))
+    else
+      redis.call('HDEL', conf, 'next_event')
+    end
+  end
+  return before - most
+end

@@ -1,0 +1,76 @@
+-- judge: the queue's own limit inside of pop, and what a task takes of a limit.
+-- Keys: ready invisible tracked
+-- Needs: now, pace, gate, opens
+-- Gives: charge(gate, cost, id); queue_judge(), which says two functions. judge(score, member, id, cost): true when the
+--        task may run, and has paid; nil when the queue lets no task run. at_last(): when the queue's limit lets the
+--        next task run, and when the lightest one; nil for now. After all of them comes keep.
+
+-- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
+-- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
+-- docs/design.md, "Learning".
+local function gain(gate, rules)
+  local rate, step, last = gate.rate, rules.step, gate.learned
+  if last == 0 then
+    return math.max(step, (rate - rules[1].rate) / 2)
+  elseif rate >= last then
+    return math.max(step / 32, (rate - last) * 2)
+  elseif rate >= last * 0.875 then
+    return math.max(step / 32, (last - rate) / 16)
+  end
+  return math.max(step, (last - rate) / 4)
+end
+
+local function charge(gate, cost, id)
+  local rules = gate.rules
+  if rules.ceiling > 0 and gate[1] then
+    if instant >= gate.since + rules[1].per then -- a window is over: it was clean, and it was used
+      if gate.since > 0 and gate.used * 2 >= gate.rate then
+        gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
+        pace(gate[1], rules[1], gate.rate)
+      end
+      gate.since, gate.used = instant, 0
+    end
+    gate.used = gate.used + math.min(cost, gate[1].most)
+  end
+  for _, window in ipairs(gate) do
+    window.paid = math.max(window.owed, instant) + math.min(cost, window.most) * window.interval
+    window.owed, gate.changed = window.paid, true
+  end
+  if gate.opens > 0 then
+    gate.opens, gate.why, gate.changed = 0, '-', true
+  end
+  if gate.probe == 'p' then
+    gate.probe, gate.busy, gate.changed = id, true, true
+  end
+  gate.out = gate.out and gate.out + 1
+  if gate.busy or rules.concurrency > 0 and gate.scope ~= '' then
+    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
+  end
+end
+
+local function queue_judge()
+  local queue, blocked = gate_of(''), 0
+
+  local function judge(score, _, id, cost)
+    local at = opens_at(queue, cost, -score)
+    if at > instant or full(queue) then
+      blocked = at
+      return nil
+    end
+    charge(queue, cost, id)
+    return true
+  end
+
+  local function at_last()
+    local least = opens_at(queue, 1, math.huge)
+    if full(queue) and redis.call('EXISTS', ready) == 1 then
+      redis.call('ZADD', tracked, '0', '\t') -- whoever ends a lease tells
+      local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
+      least = math.max(least, tonumber(lease or now + 30000))
+    end
+    local at = math.max(blocked, least)
+    return at > instant and at or nil, least > instant and least or nil
+  end
+
+  return judge, at_last
+end

@@ -1,0 +1,52 @@
+-- judge_groups: the same, with the limits of groups.
+-- Keys: groups closed
+-- Needs: now, notice, groups, gate, keep, settle, prune, judge, opens
+-- Gives: group_judge(judge_queue), for the judge of the queue's limit, which says three functions.
+--        judge(score, member, id, cost, group): false, too, when the group lets no task run: it is closed then.
+--        crown(group), for a group whose head has gone. settle_all(), to be called after all of them.
+local function group_judge(judge_queue)
+  local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
+
+  local function close(group, at)
+    gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
+    soonest_opening = math.min(soonest_opening or at, at)
+  end
+
+  local function judge(score, member, id, cost, group)
+    local gate = group ~= '' and gate_of(group)
+    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
+    if at > instant then
+      shut(group)
+      close(group, at)
+      return false
+    end
+    local may = judge_queue(score, member, id, cost)
+    if may and gate then
+      charge(gate, cost, id)
+    end
+    return may
+  end
+
+  local function crown(group)
+    local at = next_at(group)
+    if at > instant then
+      close(group, at)
+    elseif not succeed(group) then
+      emptied = emptied + 1
+    end
+  end
+
+  local function settle_all()
+    if #gone > 0 then
+      redis.call('HDEL', groups, unpack(gone))
+      redis.call('ZADD', closed, unpack(closing))
+      notice(soonest_opening - now)
+    end
+    keep()
+    if emptied > 0 then
+      prune(2 * emptied)
+    end
+  end
+
+  return judge, crown, settle_all
+end

@@ -1,0 +1,56 @@
+-- limited: the queue has no limit, but some groups may have one or be closed. Only when pop meets one of those it
+-- brings in what limits need, which costs it half as much again.
+-- Keys: conf limits gates
+-- Needs: groups
+-- Gives: free_judge(limit, noted), for how many limits are noted, which says three functions as group_judge does
+--        (judge_groups); `limit` brings in those.
+local function free_judge(limit, noted)
+  local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
+  local limited -- once a group has a limit: the three of group_judge
+
+  local function is_ruled(group)
+    local rules = ruled and redis.call('HMGET', limits, 'groups', 'group:' .. group)
+    return rules and (rules[1] or rules[2])
+  end
+
+  local function is_free(group)
+    if free[group] == nil then
+      free[group] = not is_ruled(group) and redis.call('HEXISTS', gates, group) == 0
+    end
+    return free[group]
+  end
+
+  local function judge(score, member, id, cost, group)
+    if not limited and (group == '' or is_free(group)) then
+      return true
+    end
+    limited = limited or { limit() }
+    return limited[1](score, member, id, cost, group)
+  end
+
+  local function crown(group)
+    if limited or not is_free(group) then
+      limited = limited or { limit() }
+      limited[2](group)
+    elseif not succeed(group) then
+      emptied = emptied + 1
+    end
+  end
+
+  local function settle_all() -- as prune, of what is left of limits that were cleared
+    if limited then
+      return limited[3]()
+    end
+    local drawn = emptied > 0 and redis.call('HRANDFIELD', gates, 2 * emptied, 'WITHVALUES') or {}
+    for i = 1, #drawn, 2 do
+      if string.byte(drawn[i + 1]) == 45 and not is_ruled(drawn[i]) then -- after "-": what windows have granted
+        redis.call('HDEL', gates, drawn[i])
+      end
+    end
+    if emptied > 0 and not ruled and not noted and redis.call('EXISTS', gates) == 0 then
+      redis.call('HDEL', conf, 'gated')
+    end
+  end
+
+  return judge, crown, settle_all
+end

@@ -1,0 +1,13 @@
+-- look: the first tasks in ready, without taking them, for a queue whose partitions are compared.
+-- Keys: ready
+-- Needs: go_on
+-- Gives: look(most, at_last), for the at_last of judge: {score, order and id, ...}; nil when there is none, or when the
+--        queue lets none of them run.
+local function look(most, at_last)
+  go_on()
+  local first = at_last and at_last() and {} or redis.call('ZRANGE', ready, '0', most - 1, 'WITHSCORES')
+  for i = 1, #first, 2 do
+    first[i], first[i + 1] = first[i + 1], first[i]
+  end
+  return first[1] and first
+end

@@ -1,0 +1,17 @@
+-- pass_on: if work remains that may run now, or that a waiter who leaves was to watch for, the next one is told.
+-- Keys: ready conf wake
+-- Needs: now, notice
+-- Gives: pass_on(mine, at_last), for the moment that this waiter was to watch, or nil; and for the at_last of judge.
+local function pass_on(mine, at_last)
+  local left = redis.call('EXISTS', ready) == 1
+  if mine and mine > now and mine == tonumber(redis.call('HGET', conf, 'watched') or '') then
+    redis.call('HDEL', conf, 'watched')
+  end
+  local at = left and at_last and at_last()
+  local moment = at or mine and tonumber(redis.call('HGET', conf, 'next_event') or '')
+  if left and not at then
+    redis.call('ZADD', wake, '0', 'w')
+  elseif mine and moment then
+    watch(moment)
+  end
+end

@@ -1,0 +1,35 @@
+-- rest: nothing may run now: says when that may change, and who is to look then.
+-- Keys: ready conf wake
+-- Needs: now
+-- Gives: rest(waiter, event, at_last), what pop answers to a waiter: `event` is the next moment that time brings, or
+--        nil; at_last is that of judge, or nil when the queue has no limit.
+local function rest(waiter, event, at_last)
+  local at, least
+  if at_last then
+    at, least = at_last()
+  end
+  if at then
+    local left = redis.call('EXISTS', ready) == 1
+    event = event and math.max(event, least or 0)
+    event = left and math.min(at, event or at) or event
+    if left and least and waiter ~= '' then -- until then there is no use in waking anybody
+      redis.call('HSET', conf, 'shut_until', string.format('%.3f', math.ceil(least * 1000) / 1000))
+    end
+  end
+  local asked_at = math.floor(instant * 1000)
+  event = event and math.max(math.ceil(event * 1000), asked_at)
+  local soon, wait = event and event < asked_at + 5000000, event and event - asked_at or -1
+  if waiter ~= '' then
+    local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
+    local mine = watched and watched == tonumber(waiter)
+    if soon and watched and not mine and watched > now and watched * 1000 <= event then
+      wait = -1
+    elseif soon then
+      redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
+      redis.call('ZREM', wake, 'e') -- this one watches: a marker that is left over says nothing any more
+    elseif mine then
+      redis.call('HDEL', conf, 'watched')
+    end
+  end
+  return { 0, wait, asked_at }
+end

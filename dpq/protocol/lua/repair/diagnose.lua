@@ -1,0 +1,73 @@
+-- diagnose: where a task stands, and what is wrong with that.
+-- Keys: ready delayed invisible waiting payload dead keys
+-- Needs: now, problem, groups
+-- Gives: horizons, the latest moments of the parts; never_due(part, name, score, task), whether it is so of an entry
+--        of a set, and tells it; place_of(set, id, task), its member of ready or waiting; diagnose(id, task, spoilt),
+--        for the cron lines that are none as keys: the names of the sets it is in, each a field with its score as
+--        well, and whether its place, its payload, its key and its schedule are as they should be; a cron line it
+--        tells as the kind `cron`.
+
+-- No call puts a task more than 10 years away, and the clock may have stepped back by some weeks. A limit may
+-- close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again after decades.
+local horizons = { delayed = now + 3.2e11, invisible = now + 3.2e11, closed = now + 9.5e13 }
+local function never_due(part_name, name, score, task)
+  local horizon = horizons[part_name]
+  if task and part_name == 'delayed' and string.byte(task.schedule, 2) == 99 then
+    horizon = now + 1.6e12
+  end
+  local never = horizon and tonumber(score) > horizon
+  if never then
+    problem('never due', name, 'in ' .. part_name .. ' at ' .. score)
+  end
+  return never
+end
+
+local function place_of(set, id, task)
+  local member = task.order .. id
+  if set == waiting then
+    return behind(task.group, score_of(task), member)
+  end
+  local _, first, shown = head_of(task.group)
+  return first == member and shown or member, first == member
+end
+
+local function diagnose(id, task, spoilt)
+  local states, placed = {}, true
+  local member, heads = place_of(ready, id, task)
+  for _, try in ipairs({ { 'delayed', delayed, id }, { 'invisible', invisible, id }, { 'dead', dead, id },
+    { 'ready', ready, member }, { 'waiting', waiting, task.group ~= '' and place_of(waiting, id, task) or '' } }) do
+    local score = redis.call('ZSCORE', try[2], try[3])
+    if score then
+      states[#states + 1], states[try[1]] = try[1], score
+    end
+  end
+  if states.ready and tonumber(states.ready) ~= score_of(task) then
+    problem('wrong score', id, states.ready)
+    placed = false
+  elseif states.ready and task.group ~= '' and not heads then
+    problem('not the head', id, task.group)
+    placed = false
+  end
+  if #states ~= 1 then
+    problem('in ' .. #states .. ' states', id, table.concat(states, ' '))
+    placed = false
+  end
+  local filled = redis.call('HEXISTS', payload, id) == 1
+  if not filled then
+    problem('no payload', id)
+  end
+  local holds = task.key == '' or redis.call('HGET', keys, task.key) == id
+  if not holds then
+    problem('key lost', id, task.key)
+  end
+  local line = string.match(task.schedule, '^\tc %d+ %d+ (%S+ %S+ %S+ %S+ %S+ .*%S)$')
+  local timed = task.schedule == '' or line and not spoilt[line]
+    or string.match(task.schedule, '^\te %d+ %d+ [1-9]%d*$')
+  if not timed or string.find(task.schedule, string.rep('%d', 16)) then
+    problem('bad schedule', id, task.schedule)
+    timed = false
+  elseif line then
+    reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = 'cron', id, line
+  end
+  return states, placed, filled, holds, timed
+end

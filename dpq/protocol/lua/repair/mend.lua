@@ -1,0 +1,96 @@
+-- mend: one task is put right: it ends in one set, with its record, its payload and its key.
+-- Keys: ready delayed invisible waiting groups payload meta dead keys stats
+-- Needs: now, record, problem, notice, settle, place, bury, diagnose
+-- Gives: salvage(id), for an id without a record that can be read; mend(id, raw, torn, spoilt), which
+--        adds to torn, the groups that are to begin anew; spoilt as of diagnose.
+
+-- Its payload, if it is there, goes to the dead letters.
+local function salvage(id)
+  for _, set in ipairs({ delayed, invisible, dead }) do
+    redis.call('ZREM', set, id)
+  end
+  if redis.call('HEXISTS', payload, id) == 1 then
+    rescue(id)
+  end
+end
+
+-- Of several sets the safest stays: the task is not run twice at once, and comes back by itself. In none, it
+-- is dead when it has a reason, delayed when it was not due yet, else due: its lease or its delay is lost.
+local function home_of(task, states)
+  if states.dead and (task.reason ~= '' or #states == 1) or #states == 0 and task.reason ~= '' then
+    return 'dead'
+  elseif states.invisible then
+    return 'invisible'
+  elseif states.delayed or #states == 0 and task.deliveries == '0' and task.enqueued + task.wait > now then
+    return 'delayed'
+  end
+end
+
+-- Out of all sets but one.
+local function clear(id, task, states, home, torn)
+  for name, set in pairs({ delayed = delayed, invisible = invisible, dead = dead }) do
+    if states[name] and name ~= home then
+      redis.call('ZREM', set, id)
+    end
+  end
+  if states.invisible and home ~= 'invisible' then
+    ended(id, task.group, true)
+  end
+  if states.ready then
+    local member, heads = place_of(ready, id, task)
+    redis.call('ZREM', ready, member)
+    if heads then
+      redis.call('HDEL', groups, task.group)
+      torn[task.group] = true
+    end
+  end
+  if states.waiting then
+    redis.call('ZREM', waiting, (place_of(waiting, id, task)))
+  end
+end
+
+local function mend(id, raw, torn, spoilt)
+  local task = read(raw)
+  if not task then
+    problem('bad record', id, raw)
+    redis.call('HSETNX', payload, id, '')
+    salvage(id)
+    task = read(redis.call('HGET', meta, id))
+  end
+  local states, placed, filled, holds, timed = diagnose(id, task, spoilt)
+  if placed and filled and holds and timed then
+    return
+  end
+  task.schedule = timed and task.schedule or '' -- it runs once more, and that is all
+  local home = home_of(task, states)
+  if not holds then
+    local holder = redis.call('HGET', keys, task.key)
+    local other = holder and read(redis.call('HGET', meta, holder) or '')
+    if other and other.key == task.key then -- that one keeps it
+      task.key = ''
+    else
+      redis.call('HSET', keys, task.key, id)
+    end
+  end
+  if not filled then -- an empty payload runs nowhere: it is no JSON
+    redis.call('HSET', payload, id, '')
+    task.error = task.error == '' and task.reason or task.error
+    home, task.reason, placed = 'dead', 'payload missing', false
+  end
+  if not placed then
+    clear(id, task, states, home, torn)
+    if home == 'dead' and not states.dead then
+      redis.call('ZADD', dead, stamp, id)
+      redis.call('HINCRBY', stats, 'buried', '1')
+    elseif home == 'delayed' and not states.delayed then
+      redis.call('ZADD', delayed, task.enqueued + task.wait, id)
+      notice(task.enqueued + task.wait - now)
+    elseif not home and task.group == '' then
+      enter(id, task)
+    elseif not home then
+      redis.call('ZADD', waiting, '0', (place_of(waiting, id, task)))
+      torn[task.group] = true
+    end
+  end
+  redis.call('HSET', meta, id, write(task))
+end

@@ -1,0 +1,26 @@
+-- page: a bounded part of what is stored, for whoever walks through all of it.
+-- Keys: ready delayed invisible waiting groups closed payload meta dead keys
+-- Gives: page_of(part, cursor, count): the key of the part; and the next cursor and the entries: name, value, ...
+local function payloads(cursor, count)
+  local names, at, steps, bytes = {}, cursor, tonumber(count), 0
+  repeat -- one by one: a page of payloads could be a lot
+    local found = redis.call('HSCAN', payload, at, 'COUNT', '1')
+    for i = 1, #found[2], 2 do
+      names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]
+    end
+    at, steps = found[1], steps - 1
+  until at == '0' or steps <= 0 or bytes > 1048576
+  return { at, names }
+end
+
+local function page_of(part, cursor, count)
+  local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead,
+    closed = closed, meta = meta, payload = payload, keys = keys, groups = groups })[part]
+  if set ~= payload then
+    local hash = set == meta or set == keys or set == groups
+    return set, redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+  elseif redis.call('HLEN', payload) <= redis.call('HLEN', meta) then
+    return set, { '0', {} } -- each record was seen to have one, so there are no others
+  end
+  return set, payloads(cursor, count)
+end

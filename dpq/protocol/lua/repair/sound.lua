@@ -1,0 +1,38 @@
+-- sound: what is wrong with what limits keep.
+-- Keys: invisible meta tracked
+-- Needs: now, record, problem, gate
+-- Gives: whether something is wrong, which they tell:
+--        gate_fault(scope, text), "bad gate" or "probe without a lease"; stray(scope, text), whether it is a gate
+--        that nothing reads; lease_fault(member, score), "lease that has ended" or "lease not counted", as one with a
+--        score is not; and lease_uncounted(id), the member that is missing in tracked.
+local function gate_fault(scope, text)
+  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
+  local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
+  if never or not probe and not string.match(text, '^- [%d.: ]*$') then
+    return problem('bad gate', scope, text)
+  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
+    return problem('probe without a lease', scope, probe)
+  end
+end
+
+-- No group has that name, and the queue's own gate is in conf.
+local function stray(scope, text)
+  return scope == '' and problem('stray gate', scope, text)
+end
+
+local function lease_fault(member, score)
+  local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
+  local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
+  local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'
+  return fault and problem(fault, member, 'in tracked')
+end
+
+local function lease_uncounted(id)
+  local task = read(redis.call('HGET', meta, id) or '')
+  local member = task and task.group ~= '' and task.group .. '\t' .. id
+  if member and gate_of(task.group).rules.concurrency > 0 and not redis.call('ZSCORE', tracked, member) then
+    problem('lease not counted', id, task.group)
+    return member
+  end
+end
