@@ -28,7 +28,7 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
-        sha: What EVALSHA finds it by.
+        sha: The hash by which EVALSHA finds it.
     """
 
     name: str

@@ -58,18 +58,17 @@ A = ParamSpec("A")
 
 
 GIVE_BACK_SECONDS = 5.0
-"""How long `close` waits for what cancelled pops give back: then their leases run out."""
+"""Seconds that `close` waits for the releases of cancelled pops; then their leases run out."""
 
 _OF_A_PARENT: list[object] = []
-"""What a forked child must not let go of."""
+"""The objects of a parent process, which a forked child must keep."""
 
 
 class AsyncDPQ(QueueFace[P]):
     """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
 
-    One object serves any number of tasks of one event loop. A setting that is named (`order`, ...)
-    is written, or found to contradict, at the first call: a constructor cannot await. `len(q)` is
-    `await q.size()`.
+    One object serves any number of tasks of one event loop. A constructor cannot await. So a named
+    setting (`order`, ...) is written, or refused, at the first call. `len(q)` is `await q.size()`.
     """
 
     _opened: AsyncOpened | None = None
@@ -91,9 +90,10 @@ class AsyncDPQ(QueueFace[P]):
         self._background: set[asyncio.Task[Any]] = set()
 
     def _start_in_child(self) -> None:
-        """After a fork, begin anew, and keep what the parent opened: it shares its epoll with us.
+        """Start again in a forked child, and keep the objects of the parent: both share one epoll.
 
-        To close a connection here would make the parent's event loop deaf to it.
+        If the child closed a connection, the parent's event loop would not see its replies any
+        more.
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
@@ -279,13 +279,13 @@ class AsyncDPQ(QueueFace[P]):
                 return self._readable(batch)
 
     async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
-        """Release what a cancelled pop has got; where that fails, the leases run out."""
+        """Release the tasks of a cancelled pop; if that fails, their leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
             await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run what a cancelled caller does not break off, and what `close` waits for."""
+        """Run a coroutine to its end, even if its caller is cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._background.discard)
         self._background.add(task)
@@ -303,7 +303,7 @@ class AsyncDPQ(QueueFace[P]):
     async def lease(
         self, timeout: float | None = 0, visibility: float | None = None
     ) -> AsyncIterator[Any]:
-        """Async `DPQ.lease`; a body that is cancelled releases the task.
+        """Async `DPQ.lease`; if its body is cancelled, the task is released.
 
         The task is settled also when its end is cancelled.
         """

@@ -1,10 +1,10 @@
-"""`AsyncLink` for a queue whose calls return when what they have changed is confirmed.
+"""Asyncio connections for `durability`: a call returns once its changes are confirmed.
 
-WAIT holds up its connection. So what is to be confirmed has connections of its own, beside the one
-for everything else, and goes in turns: what all tasks have to send while one turn waits goes
-together in the next, with one WAIT behind it. The longer a confirmation takes, the more share it.
-But nothing waits for long to be sent: then a turn begins beside the one that goes on, over another
-connection.
+`AsyncDPQ` uses it. WAIT holds up its connection. So commands that need a confirmation have
+connections of their own. They are sent in batches: the calls that come while one batch waits go
+together in the next batch, with one WAIT behind them. The longer a confirmation takes, the more
+calls share it. If a batch takes more than `LONGEST_ALONE`, the next one begins beside it, over
+another connection.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from dpq.transport.connections_async import CUT, AsyncLink, _Way
 from dpq.transport.script_loading import load_instead_async, may_not_eval
 
 MOST_TOGETHER = 1000
-"""Operations of a turn: a longer one would hold up the server's other clients."""
+"""Calls in a batch: more would hold up the server's other clients."""
 
 LONGEST_ALONE = 0.1
-"""Seconds after which a turn does not keep the next one: what waits to be sent has leases that run
-out. So of turns that nobody confirms there are 30 at once, each with a connection."""
+"""Seconds after which the next batch does not wait for the one before: its tasks have leases, which
+run out. So if nothing is confirmed, there are 30 batches at once, each with a connection."""
 
 
 class AsyncDurableLink(AsyncLink):
@@ -52,7 +52,7 @@ class AsyncDurableLink(AsyncLink):
         self._turns: dict[str, _Turns] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """As `AsyncLink.call_all`."""
+        """Run commands, as `AsyncLink.call_all` does."""
         asks = self._settings.asks(commands)
         replies = await super().call_all([*commands, *asks.values()])
         return self._settings.settle(commands, replies, asks)
@@ -107,7 +107,7 @@ class AsyncDurableLink(AsyncLink):
 
 
 class _Turns:
-    """What is to be confirmed by one node."""
+    """The batches of calls that one node is to confirm."""
 
     def __init__(
         self, make_way: Callable[[], _Way], durability: Durability, timeout: float | None
@@ -122,9 +122,9 @@ class _Turns:
         self._under_way: dict[asyncio.Task[None], _Way] = {}
 
     async def exchange(self, commands: Sequence[Command[Any]], *, known: bool) -> list[Any]:
-        """Send commands in the next turn; replies, some of which may be `Unconfirmed`.
+        """Send commands in the next batch; return replies, some of which may be `Unconfirmed`.
 
-        Who is cancelled here leaves the others alone: what is sent is sent.
+        If the caller is cancelled, the other calls of the batch go on.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(commands, known, loop.create_future())
@@ -150,7 +150,7 @@ class _Turns:
                 turn = asyncio.create_task(self._take_turn(way, waiting), name="dpq-confirmed")
                 self._under_way[turn] = way
                 turn.add_done_callback(self._end_turn)
-                waiting = []  # the turn's by now
+                waiting = []  # they belong to the batch now
                 await asyncio.wait((turn,), timeout=LONGEST_ALONE)
         except BaseException as error:
             if not _interrupted([*waiting, *self._waiting], error):
@@ -183,7 +183,7 @@ class _Turns:
             _tell_cut(waiting)
 
     async def aclose(self) -> None:
-        """Close the connections; calls that are under way are told so."""
+        """Close the connections; running calls get an error."""
         _tell_cut(self._waiting)
         self._waiting = []
         ways = [*self._idle, *self._under_way.values()]
@@ -196,7 +196,7 @@ class _Turns:
 
 
 def _tell_cut(waiting: "list[_Waiting]") -> None:
-    """Nobody waits for ever for what has failed here."""
+    """Give an error to the calls that have no replies yet, so that none waits for ever."""
     for each in waiting:
         if not each.future.done():
             cut = RedisConnectionError("the connection was closed")
@@ -204,7 +204,7 @@ def _tell_cut(waiting: "list[_Waiting]") -> None:
 
 
 def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
-    """Have all whose calls were interrupted raise what a signal handler has raised."""
+    """Let interrupted calls raise the error of a signal handler; False if it is another error."""
     if not passed_on(error) or (isinstance(error, Exception) and expected(error)):
         return False
     for each in waiting:
@@ -213,7 +213,7 @@ def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
 
 
 class _Waiting:
-    """Commands of one caller, and where their replies go."""
+    """The commands of one caller, and the future for their replies."""
 
     __slots__ = ("commands", "fault", "future", "known")
 
@@ -223,9 +223,9 @@ class _Waiting:
         self.commands = commands
         self.known = known
         self.future = future
-        self.fault: BaseException | None = None  # what has interrupted its turn
+        self.fault: BaseException | None = None  # the error that interrupted its batch
 
 
 def link_for(client: Any, durability: Durability) -> AsyncLink:
-    """The way to the servers behind an asyncio client."""
+    """Make the connections to the servers behind an asyncio client."""
     return AsyncLink(client) if durability == "async" else AsyncDurableLink(client, durability)

@@ -1,4 +1,4 @@
-"""The asyncio session: as session.py, for the asyncio queue and its workers."""
+"""The asyncio session: the twin of session.py, for the asyncio queue and its workers."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence

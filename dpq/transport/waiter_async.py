@@ -1,4 +1,4 @@
-"""Blocking on a wake-up marker without blocking the event loop: the twin of `_wait.Waiter`.
+"""Waiters for asyncio: block on wake-up markers, but not the event loop. The twin of waiter.py.
 
 Must not decide anything about tasks.
 """
@@ -44,8 +44,8 @@ class AsyncWaiter:
     """Blocks on one or more markers, as `Waiter` does.
 
     Args:
-        link: What cannot be sent over a blocked connection goes over those for all. The client's
-            own way would take a connection of its pool for each of the waits that end together.
+        link: The shared connections, for the commands that a blocked connection cannot send. The
+            client itself would take a connection of its pool for each wait that ends.
         markers: As for `Waiter`.
     """
 
@@ -54,12 +54,12 @@ class AsyncWaiter:
         self.markers = tuple(markers)
         slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
         self._blocks = [_Block(link, some) for some in slots]
-        self._asked = self._blocks[0]  # the one that is to answer now
+        self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
-        """Async `Waiter.wait`; it ends early, too, when `stop` is done.
+        """Async `Waiter.wait`; it also ends when `stop` is done.
 
-        So nobody needs to cancel it, which might lose a marker.
+        So the caller need not cancel it, which might lose a marker.
         """
         until = time.monotonic() + seconds
         try:
@@ -97,25 +97,25 @@ class AsyncWaiter:
             late += doubtful(self.markers, self._blocks)
             for name, key, *args in handing_on(self.markers, [*watched, *late]):
                 await self._link.execute(key, name, key, *args)
-        except (RedisError, OSError) as error:  # never at the cost of a task that was popped
+        except (RedisError, OSError) as error:  # no error here may cost a task that was popped
             raise_interruption(error)
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Drop the connections; the next wait opens them again."""
+        """Close the connections; the next wait opens them again."""
         for block in self._blocks:
             await block.aclose()
 
 
 def _still_wanted() -> None:
-    """End a task that was cancelled: Python 3.11's `wait_for`, in redis-py, may have kept it."""
+    """Raise CancelledError if this task was cancelled: `wait_for` of Python 3.11 may lose it."""
     task = asyncio.current_task()
     if task and task.cancelling():
         raise asyncio.CancelledError
 
 
 class _Block:
-    """Async `_wait._Block`; `begin` gives the read of the answer that is outstanding."""
+    """Async `waiter._Block`; `begin` returns the asyncio task that reads the answer."""
 
     def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
         self._link = link
@@ -224,7 +224,7 @@ class _Block:
 
 
 class AsyncWaiters:
-    """The waiters of one queue object: one for each task that waits, kept for the next wait."""
+    """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
     def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
@@ -233,7 +233,7 @@ class AsyncWaiters:
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[AsyncWaiter]:
-        """Use a waiter for one wait; one that was left by an error is not used again."""
+        """Lend a waiter for one wait; after an error it is closed, and not used again."""
         loop = asyncio.get_running_loop()
         waiter = None
         while self._kept and waiter is None:
@@ -250,7 +250,7 @@ class AsyncWaiters:
         self._kept.append((loop, waiter))
 
     async def aclose(self) -> None:
-        """Close the connections that nobody is waiting on."""
+        """Close the waiters that no asyncio task uses now."""
         while self._kept:
             await self._kept.pop()[1].aclose()
 
@@ -258,12 +258,12 @@ class AsyncWaiters:
 async def sleep(
     waiter: AsyncWaiter, watches: Sequence[Watch], until: float, stop: "asyncio.Future[None]"
 ) -> bool:
-    """Async `_wait.sleep`; False, too, when `stop` is done."""
+    """Async `waiter.sleep`; False also when `stop` is done."""
     if until <= time.monotonic():
         return False
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
-        if marker:  # taken also when it is too late: whoever withdraws hands it on
+        if marker:  # also if it came too late: `withdraw` passes it on
             watches[marker.number].told(marker.moment)
         if stop.done():
             return False
