@@ -98,7 +98,7 @@ def task_name(id_: Any, key: Any) -> TaskName:
 
 
 def once(command: Command[T]) -> Steps[T]:
-    """An operation of one command."""
+    """Make an operation of one command."""
     result: T = yield command
     return result
 
@@ -249,7 +249,7 @@ class CommandMaker:
     def _ask(
         self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
     ) -> Steps[T]:
-        """An operation of one command."""
+        """Run an operation of one command."""
         result: T = yield self._command(name, args, parse)
         return result
 

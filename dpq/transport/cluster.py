@@ -98,7 +98,7 @@ class HeedfulRetry(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
-        """As redis-py's; what has interrupted it is raised at once."""
+        """Call as redis-py does, but raise the error of a signal handler at once."""
 
         heed = _heeding(is_retryable)
         return super().call_with_retry(do, fail, heed, with_failure_count)
@@ -119,7 +119,7 @@ class HeedfulAsyncRetry(AsyncRetry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
-        """As redis-py's; what has interrupted it is raised at once."""
+        """Call as redis-py does, but raise the error of a signal handler at once."""
         heed = _heeding(is_retryable)
         return await super().call_with_retry(do, fail, heed, with_failure_count)
 
