@@ -1,4 +1,4 @@
-"""`dpq pop`, and what a holder of a lease may do with it: ack, fail, release, bury and more."""
+"""`dpq pop`, and the commands for its lease: ack, fail, release, bury and more."""
 
 import sys
 from enum import StrEnum
@@ -119,7 +119,7 @@ def release(
 
 
 class Scope(StrEnum):
-    """What a 429 closes; typer needs an enum."""
+    """The part that a 429 closes; typer needs an enum."""
 
     GROUP = "group"
     QUEUE = "queue"
