@@ -16,7 +16,7 @@ from dpq.cli._target import is_async, load
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
 from dpq.transport.connect_async import open_url_async
-from dpq.worker.base import WorkerFace
+from dpq.worker.base import WorkerBase
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +66,11 @@ async def _work_async(job: Job, handlers: Any) -> int:
     return code
 
 
-def _ended(done: WorkerFace[Any]) -> int:
+def _ended(done: WorkerBase[Any]) -> int:
     return FAILED if done.given_back else 0
 
 
-def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
+def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
     with ExitStack() as stack:
         queues = _own(job, handlers, DPQ)
         if not queues:
@@ -86,7 +86,7 @@ def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
         return made
 
 
-async def _run_async(job: Job, handlers: Any) -> WorkerFace[Any]:
+async def _run_async(job: Job, handlers: Any) -> WorkerBase[Any]:
     async with AsyncExitStack() as stack:
         queues = _own(job, handlers, AsyncDPQ)
         if not queues:
@@ -127,7 +127,7 @@ def _give(handlers: Any, queue: Any) -> None:
         handlers.queue = queue
 
 
-def _begin(made: WorkerFace[Any], job: Job) -> None:
+def _begin(made: WorkerBase[Any], job: Job) -> None:
     made._on_beat = job.on_beat
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__

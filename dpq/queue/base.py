@@ -53,7 +53,7 @@ class QueueSettings(TypedDict, total=False):
     clock: Callable[[], int] | None
 
 
-class QueueFace(Generic[P]):
+class QueueBase(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
     _opened: Any = None  # the client that from_url opened

@@ -43,7 +43,7 @@ from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.base import QueueFace, QueueSettings, operations_of
+from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
@@ -63,7 +63,7 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 
-class DPQ(QueueFace[P]):
+class DPQ(QueueBase[P]):
     """A delayed priority queue with visibility timeouts.
 
     One object serves any number of threads. If a reply is lost, the client library may send the

@@ -39,7 +39,7 @@ from dpq.model.task import (
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
-from dpq.queue.base import QueueFace, QueueSettings
+from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
@@ -64,7 +64,7 @@ _OF_A_PARENT: list[object] = []
 """The objects of a parent process, which a forked child must keep."""
 
 
-class AsyncDPQ(QueueFace[P]):
+class AsyncDPQ(QueueBase[P]):
     """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
 
     One object serves any number of tasks of one event loop. A constructor cannot await. So a named

@@ -29,7 +29,7 @@ from dpq.model.validation import MAX_SECONDS, error_line, number, whole_number
 from dpq.operations.description import MAX_ATTEMPTS
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueBase
 from dpq.queue.lease_renewal import Lease
 from dpq.transport.cluster import forbidden
 from dpq.transport.waiter import Marker, Watch, watched
@@ -37,7 +37,7 @@ from dpq.worker.outcomes import Done, Settling, settling, unsettled
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q", bound=QueueFace[Any], default=Any)
+Q = TypeVar("Q", bound=QueueBase[Any], default=Any)
 
 QueueOrder = Literal["strict", "round_robin"]
 """The order of the queues: `"strict"` as they were named, `"round_robin"` each in turn."""
@@ -261,7 +261,7 @@ def none_live(stats: Sequence[Any]) -> bool:
     )
 
 
-class WorkerFace(Generic[Q]):
+class WorkerBase(Generic[Q]):
     """The constructor and the decisions of both workers.
 
     Attributes:
@@ -327,7 +327,7 @@ class WorkerFace(Generic[Q]):
         """
         weighted = isinstance(queues, Mapping)
         several = queues if isinstance(queues, Iterable) else ()
-        named = [queues] if isinstance(queues, QueueFace) else list(several)
+        named = [queues] if isinstance(queues, QueueBase) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
         if not named or not all(isinstance(queue, self._kind()) for queue in named):
             raise ConfigurationError(
@@ -386,7 +386,7 @@ class WorkerFace(Generic[Q]):
         """Set up the rest of a worker, once its arguments are checked."""
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         raise NotImplementedError
 
     @property

@@ -25,7 +25,7 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace, log_refused
+from dpq.queue.base import QueueBase, log_refused
 from dpq.queue.lease_renewal import Lease
 from dpq.queue.queue import DPQ
 from dpq.transport.waiter import (
@@ -43,7 +43,7 @@ from dpq.worker.base import (
     LEAVE_SECONDS,
     Context,
     Taken,
-    WorkerFace,
+    WorkerBase,
     check_result,
     none_live,
 )
@@ -105,7 +105,7 @@ class _Run:
         self.overdue: BaseException | None = None
 
 
-class Worker(WorkerFace[DPQ[Any]]):
+class Worker(WorkerBase[DPQ[Any]]):
     """Runs handlers of tasks in threads.
 
     `run` works until `stop`, SIGTERM or SIGINT; `drain` works until the queues are empty.
@@ -118,7 +118,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         return DPQ
 
     def run(self, *, until_empty: bool = False, signals: bool = True) -> int:

@@ -25,7 +25,7 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace, log_refused
+from dpq.queue.base import QueueBase, log_refused
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.transport.waiter import RECHECK_SECONDS, Watch, asking, looked, watched
 from dpq.transport.waiter_async import AsyncWaiter, sleep
@@ -34,7 +34,7 @@ from dpq.worker.base import (
     LEAVE_SECONDS,
     Context,
     Taken,
-    WorkerFace,
+    WorkerBase,
     check_result,
     none_live,
 )
@@ -48,7 +48,7 @@ _UNLIMITED = nullcontext()
 AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
 
 
-class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
+class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
     If the lease of a handler is lost, or if it runs longer than `time_limit`, it is cancelled. A
@@ -58,7 +58,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     _waiter: AsyncWaiter
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         return AsyncDPQ
 
     async def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
