@@ -14,7 +14,7 @@ import typer
 import dpq
 from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
-from dpq.cli._shell import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 

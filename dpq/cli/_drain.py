@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpq import DPQ, AsyncDPQ, QueueStats
-from dpq.cli._shell import errors, talk
+from dpq.cli._terminal import errors, talk
 
 BAR_SECONDS = 0.25
 LINE_SECONDS = 5.0

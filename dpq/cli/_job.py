@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq.cli._drain import metered, metered_async
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
-from dpq.cli._shell import FAILED
 from dpq.cli._target import is_async, load
+from dpq.cli._terminal import FAILED
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
 from dpq.transport.connect_async import open_url_async

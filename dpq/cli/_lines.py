@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push
-from dpq.cli._shell import Failed, errors, talk
+from dpq.cli._terminal import Failed, errors, talk
 from dpq.model.errors import DPQError
 
 CHUNK_BYTES = 1024 * 1024

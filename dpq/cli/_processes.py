@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from dpq.cli import _shell
-from dpq.cli._shell import FAILED, USAGE, Failed
+from dpq.cli import _terminal
+from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
 
 log = logging.getLogger(__name__)
@@ -300,5 +300,5 @@ def report_through(pipe: int) -> Callable[[], None]:
             beaten.set()
             write("beat")
 
-    _shell.on_failure = lambda text: write(f"said {text}")
+    _terminal.on_failure = lambda text: write(f"said {text}")
     return beat

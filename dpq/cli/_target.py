@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from dpq import AsyncDPQ, TaskFunction, Tasks
-from dpq.cli._shell import talk
+from dpq.cli._terminal import talk
 from dpq.model.errors import ConfigurationError
 from dpq.worker.base import awaits, functions_of
 

@@ -17,7 +17,7 @@ from dpq.cli._options import (
     Token,
     Url,
 )
-from dpq.cli._shell import Failed, emit, talk
+from dpq.cli._terminal import Failed, emit, talk
 from dpq.queue.base import DEFAULT_VISIBILITY
 
 

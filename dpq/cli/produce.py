@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from dpq import DPQ, Push
 from dpq.cli._lines import push_lines
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
-from dpq.cli._shell import talk
+from dpq.cli._terminal import talk
 from dpq.queue.base import DEFAULT_MAX_ATTEMPTS
 
 
