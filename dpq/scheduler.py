@@ -35,7 +35,7 @@ from dpq.queue.queue import forget_queues, seen, some_names
 from dpq.queue.registry import Sieve, readable
 from dpq.transport.cluster import Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
@@ -106,7 +106,7 @@ class Scheduler:
         self._named = None if named is None else tuple(dict.fromkeys(named))
         self._queues: dict[str, QueueOperations[Any]] = {}
         self._moments = _Moments()
-        self._session = Session(redis, _DaemonLink(redis, self._see_to_scripts))
+        self._session = Session(redis, _DaemonConnections(redis, self._see_to_scripts))
         self._waiter: _Listener | None = None
         self._names = _Names(redis, self._session)
         self._look_at = 0.0  # at the names and the scripts, monotonic seconds
@@ -540,7 +540,7 @@ class _Listener(Waiter):
         return longest_block(self._nodes)
 
 
-class _DaemonLink(Link):
+class _DaemonConnections(Connections):
     """Connections for many queues: if a server is away, one call per round trip is sent again.
 
     Args:
@@ -554,7 +554,7 @@ class _DaemonLink(Link):
         self._away: dict[Node | None, Any] = {}
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands, as `Link.begin` does."""
+        """Send commands, as `Connections.begin` does."""
         self._away = {}
         return super().begin(commands)
 

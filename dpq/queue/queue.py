@@ -48,9 +48,9 @@ from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.transport.cluster import ask, reachable, unspoiled
-from dpq.transport.confirmed import link_for
+from dpq.transport.confirmed import connections_for
 from dpq.transport.connect import Opened, open_url
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
 from dpq.transport.waiter import Waiters, asking, looked, sleep, watched
@@ -76,7 +76,7 @@ class DPQ(QueueBase[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
-        connections = link_for(self._redis, self.durability)
+        connections = connections_for(self._redis, self.durability)
         self._session = QueueSession(
             self._redis,
             connections,
@@ -890,7 +890,7 @@ def ask_queues(
             except UnicodeDecodeError:
                 continue
         if session is None and queues:
-            session = Session(redis, Link(redis), queue_name=next(iter(queues)))
+            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
             session.check_server()
         if session:
             steps = [seen(queue, what) for queue in queues.values()]

@@ -43,7 +43,7 @@ from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
-from dpq.transport.confirmed_async import link_for
+from dpq.transport.confirmed_async import connections_for
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.session_async import AsyncQueueSession
 from dpq.transport.waiter import asking, looked, watched
@@ -76,7 +76,7 @@ class AsyncDPQ(QueueBase[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        connections = link_for(self._redis, self.durability)
+        connections = connections_for(self._redis, self.durability)
         self._own_session = AsyncQueueSession(
             self._redis,
             connections,

@@ -27,7 +27,7 @@ from dpq.protocol.durability import (
 from dpq.protocol.keys import STORAGE_FORMAT, key_of, queue_of
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import Node, refused
-from dpq.transport.connections import MISSING, Link, Packer, bulk_strings
+from dpq.transport.connections import MISSING, Connections, Packer, bulk_strings
 from dpq.transport.script_loading import load_instead, may_not_eval
 
 TRIES = 2
@@ -156,7 +156,7 @@ class Vouched:
         return replies
 
 
-class DurableLink(Link):
+class ConfirmedConnections(Connections):
     """Sends commands; a reply that is not confirmed becomes an `Unconfirmed`."""
 
     def __init__(self, client: Any, durability: Durability) -> None:
@@ -171,7 +171,7 @@ class DurableLink(Link):
         return MixedPacker()
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands, as `Link.begin` does."""
+        """Send commands, as `Connections.begin` does."""
         asks = self._settings.asks(commands)
         receive = super().begin([*commands, *asks.values()])
         return lambda: self._settings.settle(commands, receive(), asks)
@@ -181,9 +181,9 @@ class DurableLink(Link):
     ) -> Callable[[], list[Any]]:
         words: list[Any] = [command if known else by_text(command) for command in commands]
         if not promises(commands):
-            return self._way(node).send(words)
+            return self._endpoint(node).send(words)
         vouched = Vouched(self._durability, commands, words, timeout_of(node))
-        receive = self._way(node).send(vouched.words)
+        receive = self._endpoint(node).send(vouched.words)
         return lambda: vouched.judged(receive())
 
     def _again(self, command: Command[Any], refusal: Any) -> Any:
@@ -215,6 +215,8 @@ class DurableLink(Link):
         return Unconfirmed(None, self._durability, reason=BY_CLIENT)
 
 
-def link_for(client: Any, durability: Durability) -> Link:
+def connections_for(client: Any, durability: Durability) -> Connections:
     """Make the connections to the servers behind a client."""
-    return Link(client) if durability == "async" else DurableLink(client, durability)
+    return (
+        Connections(client) if durability == "async" else ConfirmedConnections(client, durability)
+    )

@@ -30,7 +30,7 @@ from dpq.transport.confirmed import (
     timeout_of,
     unsure_of,
 )
-from dpq.transport.connections_async import CUT, AsyncLink, _Way
+from dpq.transport.connections_async import CUT, AsyncConnections, _Endpoint
 from dpq.transport.script_loading import load_instead_async, may_not_eval
 
 MOST_TOGETHER = 1000
@@ -41,8 +41,8 @@ LONGEST_ALONE = 0.1
 run out. So if nothing is confirmed, there are 30 batches at once, each with a connection."""
 
 
-class AsyncDurableLink(AsyncLink):
-    """Async `DurableLink`."""
+class AsyncConfirmedConnections(AsyncConnections):
+    """Async `ConfirmedConnections`."""
 
     def __init__(self, client: Any, durability: Durability) -> None:
         super().__init__(client)
@@ -52,7 +52,7 @@ class AsyncDurableLink(AsyncLink):
         self._turns: dict[str, _Turns] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands, as `AsyncLink.call_all` does."""
+        """Run commands, as `AsyncConnections.call_all` does."""
         asks = self._settings.asks(commands)
         replies = await super().call_all([*commands, *asks.values()])
         return self._settings.settle(commands, replies, asks)
@@ -65,8 +65,10 @@ class AsyncDurableLink(AsyncLink):
     def _turns_of(self, node: Node) -> "_Turns":
         turns = self._turns.get(node.name)
         if turns is None:
-            make_way = partial(_Way, self.nodes, node)
-            turns = self._turns[node.name] = _Turns(make_way, self._durability, timeout_of(node))
+            make_endpoint = partial(_Endpoint, self.nodes, node)
+            turns = self._turns[node.name] = _Turns(
+                make_endpoint, self._durability, timeout_of(node)
+            )
         return turns
 
     async def _settle(self, command: Command[Any], refusal: Any) -> Any:
@@ -110,16 +112,16 @@ class _Turns:
     """The batches of calls that one node is to confirm."""
 
     def __init__(
-        self, make_way: Callable[[], _Way], durability: Durability, timeout: float | None
+        self, make_endpoint: Callable[[], _Endpoint], durability: Durability, timeout: float | None
     ) -> None:
-        self._make_way = make_way
+        self._make_endpoint = make_endpoint
         self._durability = durability
         self._timeout = timeout
         self._packer = MixedPacker()
-        self._idle: list[_Way] = []
+        self._idle: list[_Endpoint] = []
         self._waiting: list[_Waiting] = []
         self._beginning: asyncio.Task[None] | None = None
-        self._under_way: dict[asyncio.Task[None], _Way] = {}
+        self._under_way: dict[asyncio.Task[None], _Endpoint] = {}
 
     async def exchange(self, commands: Sequence[Command[Any]], *, known: bool) -> list[Any]:
         """Send commands in the next batch; return replies, some of which may be `Unconfirmed`.
@@ -146,9 +148,9 @@ class _Turns:
                     self._waiting[:MOST_TOGETHER],
                     self._waiting[MOST_TOGETHER:],
                 )
-                way = self._idle.pop() if self._idle else self._make_way()
-                turn = asyncio.create_task(self._take_turn(way, waiting), name="dpq-confirmed")
-                self._under_way[turn] = way
+                endpoint = self._idle.pop() if self._idle else self._make_endpoint()
+                turn = asyncio.create_task(self._take_turn(endpoint, waiting), name="dpq-confirmed")
+                self._under_way[turn] = endpoint
                 turn.add_done_callback(self._end_turn)
                 waiting = []  # they belong to the batch now
                 await asyncio.wait((turn,), timeout=LONGEST_ALONE)
@@ -161,7 +163,7 @@ class _Turns:
     def _end_turn(self, turn: "asyncio.Task[None]") -> None:
         self._idle.append(self._under_way.pop(turn))
 
-    async def _take_turn(self, way: _Way, waiting: "list[_Waiting]") -> None:
+    async def _take_turn(self, endpoint: _Endpoint, waiting: "list[_Waiting]") -> None:
         try:
             commands = [command for each in waiting for command in each.commands]
             words: list[Any] = [
@@ -171,7 +173,7 @@ class _Turns:
             ]
             vouched = Vouched(self._durability, commands, words, self._timeout)
             packed = self._packer.pack_all(vouched.words)
-            settled = iter(vouched.judged(await way.exchange(packed, len(vouched.words))))
+            settled = iter(vouched.judged(await endpoint.exchange(packed, len(vouched.words))))
             for each in waiting:
                 mine = [next(settled) for _ in each.commands]
                 if not each.future.done():  # its caller may have been cancelled
@@ -186,10 +188,10 @@ class _Turns:
         """Close the connections; running calls get an error."""
         _tell_cut(self._waiting)
         self._waiting = []
-        ways = [*self._idle, *self._under_way.values()]
+        endpoints = [*self._idle, *self._under_way.values()]
         tasks = [task for task in (self._beginning, *self._under_way) if task]
-        for way in ways:
-            await way.aclose()
+        for endpoint in endpoints:
+            await endpoint.aclose()
         loop = asyncio.get_running_loop()
         if mine := [task for task in tasks if task.get_loop() is loop]:
             await asyncio.wait(mine)
@@ -226,6 +228,10 @@ class _Waiting:
         self.fault: BaseException | None = None  # the error that interrupted its batch
 
 
-def link_for(client: Any, durability: Durability) -> AsyncLink:
+def connections_for(client: Any, durability: Durability) -> AsyncConnections:
     """Make the connections to the servers behind an asyncio client."""
-    return AsyncLink(client) if durability == "async" else AsyncDurableLink(client, durability)
+    return (
+        AsyncConnections(client)
+        if durability == "async"
+        else AsyncConfirmedConnections(client, durability)
+    )

@@ -54,7 +54,7 @@ class Idle(Generic[C]):
             return self._make()
 
 
-class Link:
+class Connections:
     """Sends commands to the servers behind one client, for any number of threads.
 
     Attributes:
@@ -65,9 +65,9 @@ class Link:
         self.nodes = Nodes(client)
         self._client = client
         self._packer = self._make_packer()
-        self._ways: dict[str, _Way] = {}
+        self._endpoints: dict[str, _Endpoint] = {}
         one = self.nodes.direct and not self.nodes.clustered
-        self._only = self._way(self.nodes.only) if one else None
+        self._only = self._endpoint(self.nodes.only) if one else None
 
     @staticmethod
     def _make_packer() -> "Packer":
@@ -116,13 +116,15 @@ class Link:
         return receive_all
 
     def _send(self, node: Node, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        return self._way(node).send(commands)
+        return self._endpoint(node).send(commands)
 
-    def _way(self, node: Node) -> "_Way":
-        way = self._ways.get(node.name)
-        if way is None:
-            way = self._ways.setdefault(node.name, _Way(self.nodes, node, self._packer))
-        return way
+    def _endpoint(self, node: Node) -> "_Endpoint":
+        endpoint = self._endpoints.get(node.name)
+        if endpoint is None:
+            endpoint = self._endpoints.setdefault(
+                node.name, _Endpoint(self.nodes, node, self._packer)
+            )
+        return endpoint
 
     def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
         """Send again through the client where a reply is missing, or from the wrong server."""
@@ -154,11 +156,11 @@ class Link:
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
-        for way in list(self._ways.values()):
-            way.close()
+        for endpoint in list(self._endpoints.values()):
+            endpoint.close()
 
 
-class _Way:
+class _Endpoint:
     """The connections to one node."""
 
     def __init__(self, nodes: Nodes, node: Node, packer: "Packer") -> None:

@@ -65,7 +65,7 @@ class Shared(Generic[T]):
             await asyncio.wait((running,))
 
 
-class AsyncLink:
+class AsyncConnections:
     """Sends commands to the servers behind one client, for any number of tasks of one event loop.
 
     Attributes:
@@ -76,10 +76,10 @@ class AsyncLink:
         self.nodes = AsyncNodes(client)
         self._client = client
         self._packer = Packer()
-        self._ways: dict[str, _Way] = {}
+        self._endpoints: dict[str, _Endpoint] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Async `Link.call_all`."""
+        """Async `Connections.call_all`."""
         if not commands:
             return []
         if not self.nodes.direct:
@@ -114,7 +114,7 @@ class AsyncLink:
         return replies
 
     async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
-        return await self._way(node).exchange(self._packer.pack_all(commands), len(commands))
+        return await self._endpoint(node).exchange(self._packer.pack_all(commands), len(commands))
 
     async def _settle(self, command: Command[Any], refusal: Any) -> Any:
         """Get the reply of a command that was not sent or was refused, whose connection was cut, or
@@ -157,7 +157,7 @@ class AsyncLink:
         if self.nodes.direct and node:
             words = (*name.split(), *args)
             packed = b"*%d\r\n%b" % (len(words), bulk_strings(words))
-            (reply,) = await self._way(node).exchange(packed, 1)
+            (reply,) = await self._endpoint(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply
             if not refused(reply) and (not isinstance(reply, CUT) or self._sends_once()):
@@ -168,25 +168,25 @@ class AsyncLink:
     def _sends_once(self) -> bool:
         return self.nodes.direct and self.nodes.sends_once
 
-    def _way(self, node: Node) -> "_Way":
-        way = self._ways.get(node.name)
-        if way is None:
-            way = self._ways[node.name] = _Way(self.nodes, node)
-        return way
+    def _endpoint(self, node: Node) -> "_Endpoint":
+        endpoint = self._endpoints.get(node.name)
+        if endpoint is None:
+            endpoint = self._endpoints[node.name] = _Endpoint(self.nodes, node)
+        return endpoint
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for way in self._ways.values():
-            await way.aclose()
+        for endpoint in self._endpoints.values():
+            await endpoint.aclose()
 
 
-class _Way:
+class _Endpoint:
     """The connection to one node."""
 
     def __init__(self, nodes: AsyncNodes, node: Node) -> None:
         self._nodes = nodes
         self._node = node
-        self.wire: _Wire | None = None
+        self.connection: _SharedConnection | None = None
         self._losses = 0
         self._opening = Shared(self._open)
 
@@ -196,10 +196,10 @@ class _Way:
             if self._losses != self._nodes.losses:
                 self._losses = self._nodes.losses
                 await self.aclose()
-            wire = self.wire
-            if wire is None or not wire.usable():
-                wire = await self._opening.get()
-            replies = await wire.exchange(packed, count)
+            connection = self.connection
+            if connection is None or not connection.usable():
+                connection = await self._opening.get()
+            replies = await connection.exchange(packed, count)
         except CUT as error:
             raise_interruption(error)
             replies = [error] * count
@@ -210,25 +210,28 @@ class _Way:
                 await self._nodes.learn_async(reply)
         return replies
 
-    async def _open(self) -> "_Wire":
+    async def _open(self) -> "_SharedConnection":
         connection = own_connection(self._node, health_check_interval=0)
         try:
             await connection.connect()
         except Exception as error:  # also the fault of an interrupted redis-py
             raise_interruption(error)
             raise
-        timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
-        self.wire = _Wire(connection, timeout)
-        return self.wire
+        timeout, connection.socket_timeout = (
+            connection.socket_timeout,
+            None,
+        )  # _SharedConnection measures it
+        self.connection = _SharedConnection(connection, timeout)
+        return self.connection
 
     async def aclose(self) -> None:
         await self._opening.ended()
-        wire, self.wire = self.wire, None
-        if wire is not None:
-            await wire.aclose()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.aclose()
 
 
-class _Wire:
+class _SharedConnection:
     """One connection, with one asyncio task that writes and one that reads replies.
 
     Callers do not write or read themselves. If a write or a read is cancelled, redis-py closes the

@@ -20,7 +20,7 @@ from dpq.protocol.command import Command, Operation, Steps, Together, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
 from dpq.transport.cluster import reachable, unspoiled
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 
 log = logging.getLogger(__name__)
@@ -84,12 +84,12 @@ class SessionBase:
 class Session(SessionBase):
     """Sends operations of any queues to the servers behind one client."""
 
-    connections: Link
+    connections: Connections
 
     def __init__(
         self,
         client: Any,
-        connections: Link,
+        connections: Connections,
         *,
         durability: Durability = "async",
         queue_name: str = "any",
@@ -173,7 +173,7 @@ class QueueSession(Session, Generic[Q]):
     def __init__(
         self,
         client: Any,
-        connections: Link,
+        connections: Connections,
         operations: Q,
         *,
         durability: Durability,

@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import raise_interruption
 from dpq.transport.cluster import Node
-from dpq.transport.connections_async import AsyncLink
+from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
     HUNG_UP_SECONDS,
@@ -44,16 +44,16 @@ class AsyncWaiter:
     """Blocks on one or more markers, as `Waiter` does.
 
     Args:
-        link: The shared connections, for the commands that a blocked connection cannot send. The
-            client itself would take a connection of its pool for each wait that ends.
+        connections: The shared connections, for the commands that a blocked connection cannot send.
+            The client itself would take a connection of its pool for each wait that ends.
         markers: As for `Waiter`.
     """
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
-        self._link = link
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+        self._connections = connections
         self.markers = tuple(markers)
-        slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
-        self._blocks = [_Block(link, some) for some in slots]
+        slots = connections.nodes.by_slot(markers)[:MOST_BLOCKS]
+        self._blocks = [_Block(connections, some) for some in slots]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
@@ -67,9 +67,11 @@ class AsyncWaiter:
                 readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    readings[await block.begin(min(left, longest_block(self._link.nodes)))] = block
+                    readings[
+                        await block.begin(min(left, longest_block(self._connections.nodes)))
+                    ] = block
                 _still_wanted()
-                at_most = patience(self._link.nodes, self._blocks, left)
+                at_most = patience(self._connections.nodes, self._blocks, left)
                 done, _ = await asyncio.wait(
                     (*readings, stop), timeout=at_most, return_when=FIRST_COMPLETED
                 )
@@ -96,7 +98,7 @@ class AsyncWaiter:
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             late += doubtful(self.markers, self._blocks)
             for name, key, *args in handing_on(self.markers, [*watched, *late]):
-                await self._link.execute(key, name, key, *args)
+                await self._connections.execute(key, name, key, *args)
         except (RedisError, OSError) as error:  # no error here may cost a task that was popped
             raise_interruption(error)
             await self.aclose()
@@ -117,9 +119,9 @@ def _still_wanted() -> None:
 class _Block:
     """Async `waiter._Block`; `begin` returns the asyncio task that reads the answer."""
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
-        self._link = link
-        self._nodes = link.nodes
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+        self._connections = connections
+        self._nodes = connections.nodes
         self.markers = markers
         self._node: Node | None = None
         self._connection: Any = None
@@ -140,7 +142,7 @@ class _Block:
             self._connection.socket_timeout = REPLY_TIMEOUT
             await self._connection.connect()
             self._client_id = await self._own_id() if self._nodes.unblocks else 0
-            self._connection.socket_timeout = None  # see `_Wire._read_one`
+            self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
         await self._connection.send_command(*block_command(self.markers, seconds))
         reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
@@ -199,7 +201,7 @@ class _Block:
 
     async def _unblock(self, node: Node) -> bool | None:
         try:
-            return bool(await self._link.execute(node, "CLIENT UNBLOCK", self._client_id))
+            return bool(await self._connections.execute(node, "CLIENT UNBLOCK", self._client_id))
         except ResponseError as refusal:
             self._nodes.unblocks_no_more(refusal)
             return None
@@ -226,9 +228,9 @@ class _Block:
 class AsyncWaiters:
     """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
-        self._make = partial(AsyncWaiter, link, self.markers)
+        self._make = partial(AsyncWaiter, connections, self.markers)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager
