@@ -150,12 +150,12 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         read = partial(agree, self.queue_name, named)
         args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
-        return once(command._replace(loose=True))  # see SettingsWatch
+        return once(command._replace(needs_confirmation=False))  # see SettingsWatch
 
     def stored_settings(self) -> Steps[dict[str, str]]:
         """Read the settings, without checks."""
         command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
-        return once(command._replace(loose=True))
+        return once(command._replace(needs_confirmation=False))
 
     def register(self) -> Steps[Any]:
         """Add the queue to the registry that daemons and the CLI read."""
@@ -213,7 +213,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             if line:
                 if now_ms is None:  # the server's clock, since this machine's may be wrong
                     ask = self._command("push", [self._now()], replies.read_time)
-                    now_ms = yield ask._replace(loose=True)
+                    now_ms = yield ask._replace(needs_confirmation=False)
                 spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
         if self._count > 1:
@@ -312,7 +312,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 for task, reason in batch.unreadable:
                     bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
-                        yield bury._replace(loose=True)  # there are tasks to hand out
+                        yield bury._replace(needs_confirmation=False)  # there are tasks to hand out
                 for task, failed in batch.refused:
                     with suppress(LeaseLostError):
                         yield from self._fail_loosely(task, failed)
@@ -448,7 +448,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         try:
             while True:
                 command = cast("Command[Any]", steps.send(reply))
-                reply = yield command._replace(loose=True)
+                reply = yield command._replace(needs_confirmation=False)
         except StopIteration:
             return
 

@@ -33,14 +33,14 @@ It may also yield a list of commands, which travel together, and is sent their r
 class Command(NamedTuple, Generic[T]):
     """One call of one script, as data. A tuple, since it is made for every call.
 
-    `loose`: the call needs no confirmation, whatever `durability` asks for.
+    `needs_confirmation`: if False, the call is not confirmed, whatever `durability` asks for.
     """
 
     script: Script
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
-    loose: bool = False
+    needs_confirmation: bool = True
 
 
 Together = Generator[list[Command[Any]], list[Any], list[Any]]
@@ -123,14 +123,14 @@ class Operation(Generic[T]):
         result: The result, once there are no more commands.
     """
 
-    __slots__ = ("_action", "_request", "_steps", "_unsure", "result")
+    __slots__ = ("_action", "_request", "_steps", "_unconfirmed", "result")
 
     _request: _Request
     result: T
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._unsure: Unconfirmed | None = None
+        self._unconfirmed: Unconfirmed | None = None
         self._action = ""  # the script that is not confirmed
 
     def begin(self) -> Sequence[Command[Any]] | None:
@@ -163,7 +163,7 @@ class Operation(Generic[T]):
                 reply = error
             else:
                 if isinstance(reply, Later):  # nothing has changed: the operation asks again
-                    self._unsure = None
+                    self._unconfirmed = None
                 return self._ask(self._steps.send, reply)
         return self._ask(self._steps.throw, reply)
 
@@ -171,19 +171,19 @@ class Operation(Generic[T]):
         try:
             self._request = request = tell(what)
         except StopIteration as end:
-            if self._unsure:
-                raise self._unsure.error(self._action, end.value) from None
+            if self._unconfirmed:
+                raise self._unconfirmed.error(self._action, end.value) from None
             self.result = end.value
             return None
         commands = (request,) if isinstance(request, Command) else request
-        if self._unsure:  # the whole cannot be confirmed any more, so the rest need not wait
-            return [command._replace(loose=True) for command in commands]
+        if self._unconfirmed:  # the whole cannot be confirmed any more, so the rest need not wait
+            return [command._replace(needs_confirmation=False) for command in commands]
         return commands
 
     def _heard(self, command: Command[Any], reply: Any) -> Any:
         """Return the reply of a command; if it is not confirmed, remember that."""
         if isinstance(reply, Unconfirmed):
-            self._unsure, self._action = reply, command.script.name
+            self._unconfirmed, self._action = reply, command.script.name
             return reply.reply
         return reply
 

@@ -75,7 +75,9 @@ def named_durability(value: Any) -> Durability:
 
 def promises(commands: Sequence[Any]) -> bool:
     """Return True if one of these commands needs a confirmation."""
-    return any(not command.loose and command.script.name in PROMISES for command in commands)
+    return any(
+        command.needs_confirmation and command.script.name in PROMISES for command in commands
+    )
 
 
 def confirmation(
@@ -109,7 +111,7 @@ def _nothing(commands: Iterable[Any]) -> list[Words]:
     ]
 
 
-def doubt(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
+def missing_confirmation(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
     """Read the answers to the commands of `confirmation`: None if all is confirmed.
 
     If one answer is an error, the last one says nothing about the changes of an earlier call.

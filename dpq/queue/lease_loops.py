@@ -107,8 +107,8 @@ class LeaseLoop(_Held[P]):
             told = GeneratorExit() if error is None else signal_of(error)
             try:
                 self._queue._session.run(self._queue._operations.settle, task, told)
-            except (LeaseLostError, NotConfirmedError) as unsure:
-                self._tell(unsure)
+            except (LeaseLostError, NotConfirmedError) as unconfirmed:
+                self._tell(unconfirmed)
 
     def __enter__(self) -> Self:
         return self
@@ -156,8 +156,8 @@ class AsyncLeaseLoop(_Held[P]):
             told = GeneratorExit() if error is None else signal_of(error)
             try:
                 await self._queue._finish(self._queue._settle(task, told))
-            except (LeaseLostError, NotConfirmedError) as unsure:
-                self._tell(unsure)
+            except (LeaseLostError, NotConfirmedError) as unconfirmed:
+                self._tell(unconfirmed)
 
     async def __aenter__(self) -> Self:
         return self

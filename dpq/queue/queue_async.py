@@ -336,8 +336,8 @@ class AsyncDPQ(QueueBase[P]):
                 await self._finish(self._settle(task, error))
             except LeaseLostError:
                 log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unsure:  # what the body has met tells more
-                log.warning("%s: %s", self.queue_name, unsure)
+            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False

@@ -20,7 +20,7 @@ from dpq.protocol.durability import (
     Unconfirmed,
     Words,
     confirmation,
-    doubt,
+    missing_confirmation,
     promises,
     require_direct,
 )
@@ -41,9 +41,9 @@ class WaitedInVainError(NoScriptError):
     """The error for a script that the server does not know, after a WAIT that was not answered in
     time: the call has waited as long as it may."""
 
-    def __init__(self, unsure: Unconfirmed) -> None:
+    def __init__(self, unconfirmed: Unconfirmed) -> None:
         super().__init__("unknown script")
-        self.unsure = unsure
+        self.unconfirmed = unconfirmed
 
 
 class SettingsWatch:
@@ -55,7 +55,7 @@ class SettingsWatch:
 
     def __init__(self, durability: Durability) -> None:
         self._durability = durability
-        self._sure: set[str] = set()  # names of queues whose settings are confirmed
+        self._confirmed: set[str] = set()  # names of queues whose settings are confirmed
 
     def asks(self, commands: Sequence[Command[Any]]) -> dict[str, Command[Any]]:
         """Make the commands to send along, by queue: a read of its settings, to be confirmed."""
@@ -63,8 +63,8 @@ class SettingsWatch:
         for command in commands:
             name = queue_of(command.keys[0])
             if command.script.name in ("configure", "drop"):  # the settings may change
-                self._sure.discard(name)
-            elif name not in self._sure and promises((command,)) and _elsewhere(command):
+                self._confirmed.discard(name)
+            elif name not in self._confirmed and promises((command,)) and _elsewhere(command):
                 called = script("configure")
                 keys = tuple(key_of(name, part) for part in called.parts)
                 asks[name] = Command(called, keys, ["", STORAGE_FORMAT, 0], same)
@@ -80,11 +80,11 @@ class SettingsWatch:
             if isinstance(answer, Exception):
                 answers[name] = Unconfirmed(None, self._durability, reason=str(answer))
             elif not isinstance(answer, Unconfirmed) and b"format" in answer:
-                self._sure.add(name)
+                self._confirmed.add(name)
         for i, command in enumerate(commands if asks else ()):
             answer = answers.get(queue_of(command.keys[0]))
             if isinstance(answer, Unconfirmed) and promises((command,)) and _elsewhere(command):
-                replies[i] = unsure_of(answer, replies[i])
+                replies[i] = as_unconfirmed(answer, replies[i])
         return replies
 
 
@@ -92,11 +92,11 @@ def _elsewhere(command: Command[Any]) -> bool:
     return key_of(queue_of(command.keys[0]), command.script.parts[0]) != command.keys[0]
 
 
-def unsure_of(unsure: Unconfirmed, reply: Any) -> Any:
+def as_unconfirmed(unconfirmed: Unconfirmed, reply: Any) -> Any:
     """Mark a reply as not confirmed; an error stays, since its script has not run."""
     if isinstance(reply, Exception | Unconfirmed):
         return reply
-    return unsure._replace(reply=reply)
+    return unconfirmed._replace(reply=reply)
 
 
 class MixedPacker(Packer):
@@ -120,7 +120,7 @@ def timeout_of(node: Node) -> float | None:
     return timeout
 
 
-class Vouched:
+class ConfirmedCommands:
     """Commands with the WAIT that confirms them.
 
     Attributes:
@@ -138,21 +138,21 @@ class Vouched:
         self.words = [*before, *words, *behind]
         self._durability, self._commands, self._first = durability, commands, len(before)
 
-    def judged(self, replies: list[Any]) -> list[Any]:
+    def results(self, replies: list[Any]) -> list[Any]:
         """Read all replies; return those of the commands, with `Unconfirmed` if needed."""
         first, last = self._first, self._first + len(self._commands)
         answers = replies[:first] + replies[last:]
         replies = replies[first:last]
         if answers[-1] is MISSING:
             answers = [RedisConnectionError("the connection was cut")]
-        unsure = doubt(self._durability, answers)
-        if unsure is None:
+        unconfirmed = missing_confirmation(self._durability, answers)
+        if unconfirmed is None:
             return replies
         for i, command in enumerate(self._commands):
             if isinstance(replies[i], NoScriptError):
-                replies[i] = WaitedInVainError(unsure)
+                replies[i] = WaitedInVainError(unconfirmed)
             elif promises((command,)) and replies[i] is not MISSING:
-                replies[i] = unsure_of(unsure, replies[i])
+                replies[i] = as_unconfirmed(unconfirmed, replies[i])
         return replies
 
 
@@ -182,9 +182,9 @@ class ConfirmedConnections(Connections):
         words: list[Any] = [command if known else by_text(command) for command in commands]
         if not promises(commands):
             return self._endpoint(node).send(words)
-        vouched = Vouched(self._durability, commands, words, timeout_of(node))
-        receive = self._endpoint(node).send(vouched.words)
-        return lambda: vouched.judged(receive())
+        confirmed = ConfirmedCommands(self._durability, commands, words, timeout_of(node))
+        receive = self._endpoint(node).send(confirmed.words)
+        return lambda: confirmed.results(receive())
 
     def _again(self, command: Command[Any], refusal: Any) -> Any:
         if not promises((command,)):
@@ -206,12 +206,12 @@ class ConfirmedConnections(Connections):
                 self.nodes.lost(node)  # the slot is elsewhere
             elif refusal is not MISSING and not isinstance(refusal, NoScriptError):
                 return refusal
-        return unsure_of(self._by_now(refusal), self._by_client(command, known=known))
+        return as_unconfirmed(self._by_now(refusal), self._by_client(command, known=known))
 
     def _by_now(self, refusal: Any) -> Unconfirmed:
         """Make the `Unconfirmed` of a script that the client sends."""
         if isinstance(refusal, WaitedInVainError):
-            return refusal.unsure
+            return refusal.unconfirmed
         return Unconfirmed(None, self._durability, reason=BY_CLIENT)
 
 

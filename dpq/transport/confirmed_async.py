@@ -22,13 +22,13 @@ from dpq.transport.cluster import Node, passed_on, refused
 from dpq.transport.confirmed import (
     BY_CLIENT,
     TRIES,
+    ConfirmedCommands,
     MixedPacker,
     SettingsWatch,
-    Vouched,
     WaitedInVainError,
+    as_unconfirmed,
     by_text,
     timeout_of,
-    unsure_of,
 )
 from dpq.transport.connections_async import CUT, AsyncConnections, _Endpoint
 from dpq.transport.script_loading import load_instead_async, may_not_eval
@@ -98,8 +98,8 @@ class AsyncConfirmedConnections(AsyncConnections):
             return error
         reply = await super()._settle(command, refusal)
         if isinstance(last, WaitedInVainError):
-            return unsure_of(last.unsure, reply)
-        return unsure_of(Unconfirmed(None, self._durability, reason=BY_CLIENT), reply)
+            return as_unconfirmed(last.unconfirmed, reply)
+        return as_unconfirmed(Unconfirmed(None, self._durability, reason=BY_CLIENT), reply)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -171,9 +171,9 @@ class _Turns:
                 for each in waiting
                 for command in each.commands
             ]
-            vouched = Vouched(self._durability, commands, words, self._timeout)
-            packed = self._packer.pack_all(vouched.words)
-            settled = iter(vouched.judged(await endpoint.exchange(packed, len(vouched.words))))
+            confirmed = ConfirmedCommands(self._durability, commands, words, self._timeout)
+            packed = self._packer.pack_all(confirmed.words)
+            settled = iter(confirmed.results(await endpoint.exchange(packed, len(confirmed.words))))
             for each in waiting:
                 mine = [next(settled) for _ in each.commands]
                 if not each.future.done():  # its caller may have been cancelled

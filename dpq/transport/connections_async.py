@@ -217,10 +217,8 @@ class _Endpoint:
         except Exception as error:  # also the fault of an interrupted redis-py
             raise_interruption(error)
             raise
-        timeout, connection.socket_timeout = (
-            connection.socket_timeout,
-            None,
-        )  # _SharedConnection measures it
+        timeout = connection.socket_timeout
+        connection.socket_timeout = None  # _SharedConnection measures it
         self.connection = _SharedConnection(connection, timeout)
         return self.connection
 

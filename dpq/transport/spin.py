@@ -25,7 +25,7 @@ MOST_SCRIPTS = 4
 HITS_FOR_A_MISS = 16
 """Replies found in time that make up for one that was not."""
 
-MOST_DOUBT = 10
+MOST_MISSES = 10
 """Doublings of the number of replies that are not looked for after a miss: up to 1024."""
 
 
@@ -35,10 +35,10 @@ class Spin:
     Threads may use it at the same time: a lost update only changes a guess.
     """
 
-    __slots__ = ("_doubt", "_skip")
+    __slots__ = ("_misses", "_skip")
 
     def __init__(self) -> None:
-        self._doubt = 0.0
+        self._misses = 0.0
         self._skip = 0  # replies to come that are not looked for
 
     def until_readable(self, connection: Any, scripts: int) -> None:
@@ -59,8 +59,8 @@ class Spin:
         for looks in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
             if connection.can_read(timeout=0):
                 if perf_counter() - began < (looks + SLACK_LOOKS) * LOOK_SECONDS:
-                    self._doubt = max(self._doubt - 1 / HITS_FOR_A_MISS, 0)
+                    self._misses = max(self._misses - 1 / HITS_FOR_A_MISS, 0)
                     return
                 break  # found, but the thread did not have the processor all the time
-        self._doubt = min(self._doubt + 1, MOST_DOUBT)
-        self._skip = int(2**self._doubt)
+        self._misses = min(self._misses + 1, MOST_MISSES)
+        self._skip = int(2**self._misses)

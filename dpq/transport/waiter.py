@@ -142,7 +142,7 @@ class Waiter:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += doubtful(self.markers, self._blocks)
+            late += markers_maybe_lost(self.markers, self._blocks)
             for command in handing_on(self.markers, [*watched, *late]):
                 ask(self._nodes.client, *command)
         except RedisError as error:  # no error here may cost a task that was popped
@@ -166,7 +166,7 @@ class _Block:
         self._connection: Any = None
         self._client_id: int | None = None  # 0 if the user may not unblock it
         self._hung_up = False
-        self.in_doubt = False
+        self.maybe_lost = False
         """The connection was ended without an answer: the server may have sent a marker into it."""
         self.until: float | None = None
         """The time by which even a slow server answers, monotonic seconds; None: no block."""
@@ -228,7 +228,7 @@ class _Block:
         except RedisConnectionError:
             if not hung_up:
                 raise
-            reply, self.in_doubt = None, True
+            reply, self.maybe_lost = None, True
         self.until = None
         if hung_up:
             self.close()
@@ -240,7 +240,7 @@ class _Block:
         False if there is no block, or if another server holds the markers now. Then it is not worth
         to wait for the silent server: a task was popped at the other one, and its lease runs.
         """
-        self.in_doubt = False
+        self.maybe_lost = False
         if self.until is None or self._node is None:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
@@ -260,7 +260,7 @@ class _Block:
             RedisConnectionError
         ):  # the server's end comes with the answer, or as an error
             if not self.can_read(HUNG_UP_SECONDS):
-                self.in_doubt = True
+                self.maybe_lost = True
                 return False
         self._hung_up = True
         return True
@@ -348,9 +348,9 @@ def read_marker(markers: Sequence[str], reply: Any) -> Marker:
     return Marker(markers.index(reply[0].decode()), float(reply[2]))
 
 
-def doubtful(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
+def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
     """List the markers that a server may have sent into an ended connection, each as "look now"."""
-    keys = (key for block in blocks if block.in_doubt for key in block.markers)
+    keys = (key for block in blocks if block.maybe_lost for key in block.markers)
     return [Marker(markers.index(key), 0) for key in keys]
 
 

@@ -30,10 +30,10 @@ from dpq.transport.waiter import (
     block_command,
     connection_to,
     cut,
-    doubtful,
     handing_on,
     hang_up,
     longest_block,
+    markers_maybe_lost,
     patience,
     read_marker,
     time_left,
@@ -96,7 +96,7 @@ class AsyncWaiter:
             async with asyncio.timeout(REPLY_TIMEOUT):
                 replies = [await block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += doubtful(self.markers, self._blocks)
+            late += markers_maybe_lost(self.markers, self._blocks)
             for name, key, *args in handing_on(self.markers, [*watched, *late]):
                 await self._connections.execute(key, name, key, *args)
         except (RedisError, OSError) as error:  # no error here may cost a task that was popped
@@ -127,7 +127,7 @@ class _Block:
         self._connection: Any = None
         self._client_id: int | None = None
         self._hung_up = False
-        self.in_doubt = False
+        self.maybe_lost = False
         self.until = 0.0
         self._reading: asyncio.Task[Any] | None = None
 
@@ -170,13 +170,13 @@ class _Block:
         except (RedisConnectionError, OSError):
             if not hung_up:
                 raise
-            reply, self.in_doubt = None, True
+            reply, self.maybe_lost = None, True
         if hung_up:
             await self.aclose()
         return reply
 
     async def end(self) -> bool:
-        self.in_doubt = False
+        self.maybe_lost = False
         if self._reading is None or self._node is None:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
@@ -184,7 +184,7 @@ class _Block:
             if blocked is None:
                 hang_up(self._connection._writer.get_extra_info("socket").fileno())
                 self._hung_up = await self._answered(HUNG_UP_SECONDS)
-                self.in_doubt = not self._hung_up
+                self.maybe_lost = not self._hung_up
                 if self._hung_up:
                     return True
             else:

@@ -941,7 +941,7 @@ SCHEDULER = [
     _py(
         "a wake-up that goes into a connection at its end is lost",
         "transport/waiter",
-        "reply, self.in_doubt = None, True",
+        "reply, self.maybe_lost = None, True",
         "reply = None",
         "tests/security/test_acl.py::test_a_wake_up_that_may_be_lost_is_handed_on",
     ),
