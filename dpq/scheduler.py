@@ -31,7 +31,7 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.queue.base import operations_of
-from dpq.queue.queue import forget_queues, seen, some_names
+from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, readable
 from dpq.transport.cluster import Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
@@ -175,7 +175,7 @@ class Scheduler:
         fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
-            steps = [seen(queue, QueueOperations.promote) for queue in queues]
+            steps = [after_opening(queue, QueueOperations.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, tuple):
                     answered = True

@@ -53,7 +53,7 @@ from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
-from dpq.transport.waiter import Waiters, asking, looked, sleep, watched
+from dpq.transport.waiter import Waiters, owned_markers, sleep, waiter_argument, watches_after
 
 __all__ = ["DPQ", "known_queues"]
 
@@ -313,18 +313,18 @@ class DPQ(QueueBase[P]):
         while True:
             waiters = self._waiters
             with waiters.take() as waiter:
-                watches = looked(batch)
+                watches = watches_after(batch)
                 while not batch.tasks and sleep(waiter, watches, until):
                     batch = self._session.run(
-                        self._operations.pop, most, visibility, asking(watches)
+                        self._operations.pop, most, visibility, waiter_argument(watches)
                     )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
                     if batch.failed:
                         break
-                    watches = looked(batch, watches)
-                waiter.withdraw(watched(watches))
+                    watches = watches_after(batch, watches)
+                waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
 
@@ -893,14 +893,14 @@ def ask_queues(
             session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
             session.check_server()
         if session:
-            steps = [seen(queue, what) for queue in queues.values()]
+            steps = [after_opening(queue, what) for queue in queues.values()]
             answers |= zip(queues, session.send_all(steps), strict=True)
         yield from answers.items()
     if session:
         session.close()
 
 
-def seen(
+def after_opening(
     queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
 ) -> Steps[Any]:
     """Read a queue's settings, then run an operation on it; the server must be checked before."""

@@ -46,7 +46,7 @@ from dpq.queue.lease_renewal_async import AsyncKeeper
 from dpq.transport.confirmed_async import connections_for
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.session_async import AsyncQueueSession
-from dpq.transport.waiter import asking, looked, watched
+from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
 from dpq.transport.waiter_async import AsyncWaiters, sleep
 
 __all__ = ["AsyncDPQ"]
@@ -263,18 +263,18 @@ class AsyncDPQ(QueueBase[P]):
         while True:
             waiters = self._waiters
             async with waiters.take() as waiter:
-                watches = looked(batch)
+                watches = watches_after(batch)
                 while not batch.tasks and await sleep(waiter, watches, until, stop):
                     batch = await self._session.run(
-                        self._operations.pop, most, visibility, asking(watches)
+                        self._operations.pop, most, visibility, waiter_argument(watches)
                     )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
                     if batch.failed:
                         break
-                    watches = looked(batch, watches)
-                await waiter.withdraw(watched(watches))
+                    watches = watches_after(batch, watches)
+                await waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
 

@@ -139,7 +139,7 @@ def refused(error: object) -> bool:
     return isinstance(error, _REFUSALS)
 
 
-def told(error: ResponseError) -> ResponseError:
+def raise_if_demoted(error: ResponseError) -> ResponseError:
     """Return the error that a server has answered; raise if the server is no master any more.
 
     Raises:

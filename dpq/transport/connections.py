@@ -22,7 +22,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.command import Command
 from dpq.protocol.scripts import Script
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, refused, told
+from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.script_loading import load_instead, may_not_eval
 from dpq.transport.spin import Spin
 
@@ -202,7 +202,7 @@ class _Endpoint:
                     replies.append(connection.read_response(disable_decoding=True))
                 except ResponseError as refusal:
                     self._nodes.learn(refusal)
-                    replies.append(told(refusal))
+                    replies.append(raise_if_demoted(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise_interruption(error)
             return replies + self._broken(connection, error, count - len(replies))

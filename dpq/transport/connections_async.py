@@ -26,8 +26,8 @@ from dpq.transport.cluster import (
     ask_async,
     own_connection,
     passed_on,
+    raise_if_demoted,
     refused,
-    told,
 )
 from dpq.transport.connections import Packer, bulk_strings
 from dpq.transport.script_loading import load_instead_async, may_not_eval
@@ -346,7 +346,7 @@ class _SharedConnection:
             # No `timeout=math.inf`: with it redis-py returns None for a network's TimeoutError.
             reply = await self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
-            reply = told(refusal)
+            reply = raise_if_demoted(refusal)
         if not self._awaited:
             raise RedisConnectionError(f"nobody has asked for the reply {reply!r:.100}")
         exchange = self._awaited[0]

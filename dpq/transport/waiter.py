@@ -29,7 +29,7 @@ from redis.retry import Retry
 
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.replies import Batch
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, refused, told
+from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.connections import Idle
 
 RECHECK_SECONDS = 5.0
@@ -132,18 +132,18 @@ class Waiter:
                         return True
         return False
 
-    def withdraw(self, watched: Iterable[Marker] = ()) -> None:
+    def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Stop waiting; put markers that came too late back for another waiter.
 
         Args:
-            watched: The markers that this waiter owns, if it stops without looking.
+            owned: The markers that this waiter owns, if it stops without looking.
         """
         try:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             late += markers_maybe_lost(self.markers, self._blocks)
-            for command in handing_on(self.markers, [*watched, *late]):
+            for command in handing_on(self.markers, [*owned, *late]):
                 ask(self._nodes.client, *command)
         except RedisError as error:  # no error here may cost a task that was popped
             raise_interruption(error)
@@ -340,7 +340,7 @@ def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
 
 def cut(refusal: ResponseError) -> RedisError:
     """Convert the refusal of a block: a connection error if the marker is on another node now."""
-    return RedisConnectionError(str(refusal)) if refused(refusal) else told(refusal)
+    return RedisConnectionError(str(refusal)) if refused(refusal) else raise_if_demoted(refusal)
 
 
 def read_marker(markers: Sequence[str], reply: Any) -> Marker:
@@ -383,9 +383,9 @@ class Watch:
         self.moment: float | None = None
         self.called = False
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
-            self.told(now_ms + wait_ms)
+            self.marker_received(now_ms + wait_ms)
 
-    def told(self, moment: float) -> None:
+    def marker_received(self, moment: float) -> None:
         """Take in a marker: watch for its moment; for 0, look now."""
         if moment == 0:
             self.called, self.look_at = True, -math.inf
@@ -413,7 +413,7 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
         marker = waiter.wait(wait)
         if not marker:
             break
-        watches[marker.number].told(marker.moment)
+        watches[marker.number].marker_received(marker.moment)
     return True
 
 
@@ -422,7 +422,7 @@ def time_left(watches: Sequence[Watch], until: float) -> float:
     return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
 
 
-def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
+def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
     """Make the watches of a waiter after a pop; keep those of partitions without a new look.
 
     A partition that gave a task is not watched any more.
@@ -436,7 +436,7 @@ def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
     return watches
 
 
-def asking(watches: Sequence[Watch]) -> str:
+def waiter_argument(watches: Sequence[Watch]) -> str:
     """Encode pop's `waiter` argument: per partition the watched moment, "" where it is not due.
 
     If none is due, all partitions are asked.
@@ -448,7 +448,7 @@ def asking(watches: Sequence[Watch]) -> str:
     return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
 
 
-def watched(watches: Sequence[Watch]) -> list[Marker]:
+def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     """List the markers that the watches took in, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
     told = ((number, watch.moment) for number, watch in enumerate(watches))

@@ -89,7 +89,7 @@ class AsyncWaiter:
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
-    async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
+    async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
         try:
             ended = [block for block in self._blocks if await block.end()]
@@ -97,7 +97,7 @@ class AsyncWaiter:
                 replies = [await block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
             late += markers_maybe_lost(self.markers, self._blocks)
-            for name, key, *args in handing_on(self.markers, [*watched, *late]):
+            for name, key, *args in handing_on(self.markers, [*owned, *late]):
                 await self._connections.execute(key, name, key, *args)
         except (RedisError, OSError) as error:  # no error here may cost a task that was popped
             raise_interruption(error)
@@ -266,7 +266,7 @@ async def sleep(
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:  # also if it came too late: `withdraw` passes it on
-            watches[marker.number].told(marker.moment)
+            watches[marker.number].marker_received(marker.moment)
         if stop.done():
             return False
         if not marker:

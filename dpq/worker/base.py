@@ -32,7 +32,7 @@ from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.lease_renewal import Lease
 from dpq.transport.cluster import forbidden
-from dpq.transport.waiter import Marker, Watch, watched
+from dpq.transport.waiter import Marker, Watch, owned_markers
 from dpq.worker.outcomes import Done, Settling, settling, unsettled
 
 log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class Turns:
         """Return the indexes of the queues, in the order to ask them."""
         return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
 
-    def asked(self, place: int, tasks: int) -> None:
+    def pay(self, place: int, tasks: int) -> None:
         """Let a queue pay that was asked, and gave so many tasks."""
         if not self._strict:
             self._paid[place] += max(1, tasks) / self._weights[place]
@@ -444,7 +444,7 @@ class WorkerBase(Generic[Q]):
         if any(watches):
             first = 0
             for each, operations in zip(watches, self._operations, strict=True):
-                owed += (Marker(first + number, moment) for number, moment in watched(each))
+                owed += (Marker(first + number, moment) for number, moment in owned_markers(each))
                 first += len(operations.markers)
         return owed
 

@@ -31,12 +31,12 @@ from dpq.queue.queue import DPQ
 from dpq.transport.waiter import (
     Waiter,
     Watch,
-    asking,
     longest_block,
-    looked,
+    owned_markers,
     sleep,
     time_left,
-    watched,
+    waiter_argument,
+    watches_after,
 )
 from dpq.worker.base import (
     LATEST_ACK_SECONDS,
@@ -329,7 +329,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
         self._flush()
         self._forget(self._done)
-        self._waiter.withdraw(watched(self._watches))
+        self._waiter.withdraw(owned_markers(self._watches))
         self._waiter.close()
 
     # One thread
@@ -486,7 +486,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             return []
         if isinstance(batch, Exception):
             raise batch
-        self._turns.asked(place, len(batch.tasks))
+        self._turns.pay(place, len(batch.tasks))
         if batch.failed:
             log_refused(self.queues[place].queue_name, batch)
             self._look = True  # there may be more
@@ -509,7 +509,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             done = self._settle(done)
         watches = self._of_each(self._watches)
         for place in self._turns.next():
-            mine = asking(watches[place]) if watches[place] else "-"
+            mine = waiter_argument(watches[place]) if watches[place] else "-"
             pop = self._operations[place].pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
@@ -520,7 +520,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             taken += self._brought(place, batch)
             if isinstance(batch, RedisError):
                 return done
-            watches[place] = looked(batch, watches[place])
+            watches[place] = watches_after(batch, watches[place])
             if len(taken) >= room:
                 break
         if not taken and self._until_empty and self._all_gone():
@@ -542,7 +542,7 @@ class Worker(WorkerBase[DPQ[Any]]):
             queue._session.ready()
         markers = self._markers()
         if len(markers) != len(self._waiter.markers):
-            self._waiter.withdraw(watched(self._watches))
+            self._waiter.withdraw(owned_markers(self._watches))
             self._waiter.close()
             self._waiter, self._watches = (
                 _Patient(self.queues[0]._session.connections.nodes, markers),
@@ -555,7 +555,7 @@ class Worker(WorkerBase[DPQ[Any]]):
         self._exchanging = True
         self._lock.release()
         try:
-            self._waiter.withdraw(watched(watches))
+            self._waiter.withdraw(owned_markers(watches))
         finally:
             self._lock.acquire()
             self._exchanging = False

@@ -27,7 +27,13 @@ from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.queue.base import QueueBase, log_refused
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.transport.waiter import RECHECK_SECONDS, Watch, asking, looked, watched
+from dpq.transport.waiter import (
+    RECHECK_SECONDS,
+    Watch,
+    owned_markers,
+    waiter_argument,
+    watches_after,
+)
 from dpq.transport.waiter_async import AsyncWaiter, sleep
 from dpq.worker.base import (
     LATEST_ACK_SECONDS,
@@ -187,7 +193,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         await self._settle()
         await self._confirm()
         self._forget(self._done)
-        await self._waiter.withdraw(watched(self._watches))
+        await self._waiter.withdraw(owned_markers(self._watches))
         await self._waiter.aclose()
         self._gone.set()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
@@ -253,7 +259,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         watches = self._of_each(self._watches)
         asked = taken = 0
         for place in self._turns.next():
-            mine = asking(watches[place]) if watches[place] else "-"
+            mine = waiter_argument(watches[place]) if watches[place] else "-"
             pop = self._operations[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
@@ -266,8 +272,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
                 self._look = True  # there may be more
             self._unbegun.extend(self._hold(place, batch.tasks))
             taken += len(batch.tasks)
-            self._turns.asked(place, len(batch.tasks))
-            watches[place] = looked(batch, watches[place])
+            self._turns.pay(place, len(batch.tasks))
+            watches[place] = watches_after(batch, watches[place])
             asked += 1
             if taken >= room:
                 break
@@ -287,7 +293,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         for queue in unseen:
             await queue._session.ready()
         if len(self._markers()) != len(self._waiter.markers):
-            await self._waiter.withdraw(watched(self._watches))
+            await self._waiter.withdraw(owned_markers(self._watches))
             await self._waiter.aclose()
             self._waiter, self._watches = self._new_waiter(), []
 
