@@ -232,16 +232,16 @@ class Turns:
         """Return the indexes of the queues, in the order to ask them."""
         return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
 
-    def pay(self, place: int, tasks: int) -> None:
+    def pay(self, queue_index: int, tasks: int) -> None:
         """Let a queue pay that was asked, and gave so many tasks."""
         if not self._strict:
-            self._paid[place] += max(1, tasks) / self._weights[place]
+            self._paid[queue_index] += max(1, tasks) / self._weights[queue_index]
 
 
 class Taken(NamedTuple):
     """A leased task: the index of its queue, and its lease."""
 
-    place: int
+    queue_index: int
     lease: Lease
 
 
@@ -414,9 +414,9 @@ class WorkerBase(Generic[Q]):
         host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
         return [
             operations.beat(
-                self._run_id, self.name, host, pid, counts[place], self.concurrency, age
+                self._run_id, self.name, host, pid, counts[queue_index], self.concurrency, age
             )
-            for place, operations in enumerate(self._operations)
+            for queue_index, operations in enumerate(self._operations)
         ]
 
     def _leaving(self) -> list[Steps[Any]]:
@@ -452,22 +452,22 @@ class WorkerBase(Generic[Q]):
         """List the queues that did not exist yet: they may have partitions once they do."""
         return [queue for queue in self.queues if queue._session.operations.settings is None]
 
-    def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
+    def _hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive, and note that the server has answered."""
         self._pause = 0.0
-        self._served.add(place)
-        return [Taken(place, self._lease(place, task)) for task in tasks]
+        self._served.add(queue_index)
+        return [Taken(queue_index, self._lease(queue_index, task)) for task in tasks]
 
-    def _lease(self, place: int, task: Task[Any]) -> Lease:
-        queue = self.queues[place]
+    def _lease(self, queue_index: int, task: Task[Any]) -> Lease:
+        queue = self.queues[queue_index]
         return queue._leases.hold(task, self.visibility or queue.default_visibility)
 
-    def _wait_longer(self, error: RedisError, place: int | None = None) -> float:
+    def _wait_longer(self, error: RedisError, queue_index: int | None = None) -> float:
         """Log an error of the server; return the seconds to wait before the next attempt.
 
         Args:
             error: The error.
-            place: The index of the queue, if the error is the answer to a pop.
+            queue_index: The index of the queue, if the error is the answer to a pop.
 
         Raises:
             RedisError: The user may not do this, and either this queue has never allowed a pop, or
@@ -475,7 +475,7 @@ class WorkerBase(Generic[Q]):
         """
         self._pause = longer_pause(self._pause)
         if forbidden(error):
-            if self._until_empty or (place is not None and place not in self._served):
+            if self._until_empty or (queue_index is not None and queue_index not in self._served):
                 raise error
             if time.monotonic() < self._complained + COMPLAINT_SECONDS:
                 return self._pause
@@ -483,8 +483,8 @@ class WorkerBase(Generic[Q]):
         log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
         return self._pause
 
-    def _context(self, place: int, lease: Lease) -> Context[Q]:
-        context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)
+    def _context(self, queue_index: int, lease: Lease) -> Context[Q]:
+        context: Context[Q] = Context(self.queues[queue_index], lease.task, lambda: self._stopping)
         lease.lost = context._lose
         if not lease.alive:  # lost before `lease.lost` was set
             context._lose()
@@ -505,24 +505,24 @@ class WorkerBase(Generic[Q]):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
-    def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
+    def _report(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""
         if isinstance(error, RateLimited | Release):
             return  # not a failed attempt
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
-            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(self.queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
             error_line(error),
             exc_info=None if isinstance(error, Signal) else error,
         )
 
     def _say_ended(
-        self, place: int, task: Task[Any], error: BaseException | None, began: float
+        self, queue_index: int, task: Task[Any], error: BaseException | None, began: float
     ) -> None:
         """Log the end of a handler, with its result and its time."""
         log.debug(
             "%s: task %s, attempt %d of %d: %s in %.3f s",
-            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(self.queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
             *(type(error).__name__ if error else "done", time.monotonic() - began),
         )
 
@@ -540,7 +540,7 @@ class WorkerBase(Generic[Q]):
 
     def _claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
-        leases = self.queues[done.place]._leases
+        leases = self.queues[done.queue_index]._leases
         if isinstance(done.error, RateLimited):  # an extension under way would undo it
             return leases.let_go(done.task)
         return leases.ending(done.task)
@@ -549,7 +549,7 @@ class WorkerBase(Generic[Q]):
         """Make the operations that end deliveries."""
         for each in done:
             if isinstance(each.error, RateLimited):
-                self.queues[each.place]._leases.let_go(each.task)
+                self.queues[each.queue_index]._leases.let_go(each.task)
         return settling(done, self._operations)
 
     def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
@@ -559,10 +559,10 @@ class WorkerBase(Generic[Q]):
         self._forget(each for some in asked for each in some.done if id(each.task) not in waiting)
         for each in again:
             if isinstance(each.error, RateLimited):
-                self._lease(each.place, each.task)
+                self._lease(each.queue_index, each.task)
         return again
 
     def _forget(self, done: Iterable[Done]) -> None:
         """Stop to extend the leases of ended deliveries."""
         for each in done:
-            self.queues[each.place]._leases.ended(each.task)
+            self.queues[each.queue_index]._leases.ended(each.task)

@@ -35,14 +35,14 @@ class Done(NamedTuple):
         alone: Its end is sent in an operation of its own.
     """
 
-    place: int
+    queue_index: int
     task: Task[Any]
     error: BaseException | None
     alone: bool = False
 
-    def shuts(self, place: int, task: Task[Any]) -> bool:
+    def shuts(self, queue_index: int, task: Task[Any]) -> bool:
         """Would `task` hit the same limit?"""
-        if not isinstance(self.error, RateLimited) or place != self.place:
+        if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
             return False
         whole = self.error.scope == "queue" or self.task.group is None
         return self.error.scope != "task" and (whole or task.group == self.task.group)
@@ -61,12 +61,12 @@ def settling(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> li
     others: list[Settling] = []
     for each in done:
         if each.error is None and not each.alone:
-            acks.setdefault(each.place, []).append(each)
+            acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(Settling(_end(each, queues[each.place]), [each]))
+            others.append(Settling(_end(each, queues[each.queue_index]), [each]))
     together = [
-        Settling(queues[place].ack_many([each.task for each in some]), some)
-        for place, some in acks.items()
+        Settling(queues[queue_index].ack_many([each.task for each in some]), some)
+        for queue_index, some in acks.items()
     ]
     return together + others
 

@@ -60,13 +60,13 @@ class _Ahead(NamedTuple):
     """An exchange that was sent, and whose reply is not read yet.
 
     Attributes:
-        place: The index of the queue that was asked.
+        queue_index: The index of the queue that was asked.
         asked: The operations that end deliveries.
         read: Waits for the results.
         since: The time when it was sent, monotonic seconds.
     """
 
-    place: int
+    queue_index: int
     asked: list[Settling]
     read: Callable[[], list[Any]]
     since: float
@@ -94,10 +94,10 @@ class _Run:
         overdue: The error, if the handler ran too long and its attempt has failed.
     """
 
-    __slots__ = ("began", "context", "ended", "limit", "overdue", "place")
+    __slots__ = ("began", "context", "ended", "limit", "overdue", "queue_index")
 
-    def __init__(self, place: int, began: float, limit: float | None) -> None:
-        self.place = place
+    def __init__(self, queue_index: int, began: float, limit: float | None) -> None:
+        self.queue_index = queue_index
         self.began = began
         self.limit = limit
         self.context: Context[DPQ[Any]] | None = None
@@ -305,7 +305,9 @@ class Worker(WorkerBase[DPQ[Any]]):
                 self._lock.wait(STOP_CHECK_SECONDS / 5)
             while self._ahead:
                 self._exchange()
-            unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
+            unbegun = [
+                Done(taken.queue_index, taken.lease.task, GivenBack()) for taken in self._taken
+            ]
             self._taken.clear()
             self._done += filter(self._claim, unbegun)
         self._flush()
@@ -317,7 +319,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 self._flush()
         with self._lock:
             running = list(self._running.items())
-            unfinished = [Done(run.place, lease.task, GivenBack()) for lease, run in running]
+            unfinished = [Done(run.queue_index, lease.task, GivenBack()) for lease, run in running]
             left = list(filter(self._claim, unfinished))
             self._done += left
             while any(run.ended for run in list(self._running.values())):
@@ -341,11 +343,13 @@ class Worker(WorkerBase[DPQ[Any]]):
                 self._handle(taken)
 
     def _handle(self, taken: Taken) -> None:
-        place, lease = taken
+        queue_index, lease = taken
         task = lease.task
         error: BaseException | None = None
         running = self._running
-        run = running[lease] = _Run(place, time.monotonic(), task.time_limit or self.time_limit)
+        run = running[lease] = _Run(
+            queue_index, time.monotonic(), task.time_limit or self.time_limit
+        )
         if self._dozing:
             self._dozing = False
             self._news.set()
@@ -353,11 +357,11 @@ class Worker(WorkerBase[DPQ[Any]]):
             if run.limit is not None:
                 self._see_to_minding()
             if self._hooked or run.limit is not None:
-                run.context = self._context(place, lease)
+                run.context = self._context(queue_index, lease)
                 self._tell(self._before, run.context)
             handler = self._find(task)
             if handler.takes_context:
-                run.context = run.context or self._context(place, lease)
+                run.context = run.context or self._context(queue_index, lease)
                 result = handler.call(task, run.context)
             else:
                 result = handler.call(task)
@@ -365,15 +369,15 @@ class Worker(WorkerBase[DPQ[Any]]):
                 check_result(handler, result)
         except BaseException as raised:  # the error says how the task goes on
             error = signal_of(raised)
-            self._report(place, task, error)
+            self._report(queue_index, task, error)
         error = run.overdue or error
         if run.context and self._hooked:
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)
         run.ended = True
         if self._tells_each:
-            self._say_ended(place, task, error, run.began)
-        ended = Done(place, task, error)
+            self._say_ended(queue_index, task, error, run.began)
+        ended = Done(queue_index, task, error)
         held = self._claim(ended)
         with self._lock:
             running.pop(lease, None)
@@ -396,8 +400,8 @@ class Worker(WorkerBase[DPQ[Any]]):
             self._exchange()
         fetched, self._taken = self._taken, deque()
         for taken in fetched:
-            back = Done(taken.place, taken.lease.task, GivenBack())
-            if not done.shuts(taken.place, back.task):
+            back = Done(taken.queue_index, taken.lease.task, GivenBack())
+            if not done.shuts(taken.queue_index, back.task):
                 self._taken.append(taken)
             elif self._claim(back):
                 self._done.append(back)
@@ -469,28 +473,28 @@ class Worker(WorkerBase[DPQ[Any]]):
         done: list[Done] = []
         if not self._confirms:
             done, self._done = self._done, done
-        place = self._turns.next()[0]
+        queue_index = self._turns.next()[0]
         asked = self._settling(done)
-        pop = self._operations[place].pop(self._low_water, self.visibility)
+        pop = self._operations[queue_index].pop(self._low_water, self.visibility)
         read = self.queues[0]._session.begin_all([*(each.operation for each in asked), pop])
-        self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
+        self._ahead.append(_Ahead(queue_index, asked, read, time.monotonic()))
 
     def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
         *settled, batch = ahead.read()
-        return self._unsettled(ahead.asked, settled), self._brought(ahead.place, batch)
+        return self._unsettled(ahead.asked, settled), self._brought(ahead.queue_index, batch)
 
-    def _brought(self, place: int, batch: Any) -> list[Taken]:
+    def _brought(self, queue_index: int, batch: Any) -> list[Taken]:
         """Keep the tasks of a pop alive; after an error of the server, wait and return none."""
         if isinstance(batch, RedisError):
-            self._wait_out(batch, place)
+            self._wait_out(batch, queue_index)
             return []
         if isinstance(batch, Exception):
             raise batch
-        self._turns.pay(place, len(batch.tasks))
+        self._turns.pay(queue_index, len(batch.tasks))
         if batch.failed:
-            log_refused(self.queues[place].queue_name, batch)
+            log_refused(self.queues[queue_index].queue_name, batch)
             self._look = True  # there may be more
-        return self._hold(place, batch.tasks)
+        return self._hold(queue_index, batch.tasks)
 
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
         """Ask queue after queue until there is no room left; add the tasks to `taken`.
@@ -508,19 +512,19 @@ class Worker(WorkerBase[DPQ[Any]]):
         if shuts_something(done):
             done = self._settle(done)
         watches = self._of_each(self._watches)
-        for place in self._turns.next():
-            mine = waiter_argument(watches[place]) if watches[place] else "-"
-            pop = self._operations[place].pop(
+        for queue_index in self._turns.next():
+            mine = waiter_argument(watches[queue_index]) if watches[queue_index] else "-"
+            pop = self._operations[queue_index].pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
             asked = self._settling(done)
             operations = [*(each.operation for each in asked), pop]
             *settled, batch = self.queues[0]._session.run_all(operations)
             done = self._unsettled(asked, settled)
-            taken += self._brought(place, batch)
+            taken += self._brought(queue_index, batch)
             if isinstance(batch, RedisError):
                 return done
-            watches[place] = watches_after(batch, watches[place])
+            watches[queue_index] = watches_after(batch, watches[queue_index])
             if len(taken) >= room:
                 break
         if not taken and self._until_empty and self._all_gone():
@@ -565,8 +569,8 @@ class Worker(WorkerBase[DPQ[Any]]):
         counts = [operations.stats() for operations in self._operations]
         return none_live(self.queues[0]._session.run_all(counts))
 
-    def _wait_out(self, error: RedisError, place: int | None = None) -> None:
-        pause = self._wait_longer(error, place)
+    def _wait_out(self, error: RedisError, queue_index: int | None = None) -> None:
+        pause = self._wait_longer(error, queue_index)
         self._look = True
         until = time.monotonic() + pause
         settles = True
@@ -622,7 +626,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            self._say(self._beats(run.place for run in list(self._running.values())))
+            self._say(self._beats(run.queue_index for run in list(self._running.values())))
             self._gone.wait(BEAT_SECONDS)
         self._say(self._leaving())
 
@@ -667,7 +671,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         now = time.monotonic()
         for lease, run in list(self._running.items()):
             if (limit := run.limit) is not None and run.began + limit <= now:
-                done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
+                done = Done(
+                    run.queue_index, lease.task, TimeoutError(f"ran longer than {limit:g} s")
+                )
                 if self._claim(done):
                     log.warning("%s: %s %s", self.name, lease.task.id, done.error)
                     run.overdue = done.error

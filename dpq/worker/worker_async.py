@@ -214,7 +214,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     def _give_back(self, taken: Iterable[Taken]) -> int:
         """Mark tasks to be given back; return how many were still held."""
-        back = [Done(place, lease.task, GivenBack()) for place, lease in taken]
+        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease in taken]
         held = list(filter(self._claim, back))
         self._done += held
         return len(held)
@@ -258,22 +258,24 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             await self._settle()
         watches = self._of_each(self._watches)
         asked = taken = 0
-        for place in self._turns.next():
-            mine = waiter_argument(watches[place]) if watches[place] else "-"
-            pop = self._operations[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
+        for queue_index in self._turns.next():
+            mine = waiter_argument(watches[queue_index]) if watches[queue_index] else "-"
+            pop = self._operations[queue_index].pop(
+                min(room - taken, MAX_BATCH), self.visibility, mine
+            )
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
-                await self._wait_out(batch, place)
+                await self._wait_out(batch, queue_index)
                 break
             if isinstance(batch, Exception):
                 raise batch
             if batch.failed:
-                log_refused(self.queues[place].queue_name, batch)
+                log_refused(self.queues[queue_index].queue_name, batch)
                 self._look = True  # there may be more
-            self._unbegun.extend(self._hold(place, batch.tasks))
+            self._unbegun.extend(self._hold(queue_index, batch.tasks))
             taken += len(batch.tasks)
-            self._turns.pay(place, len(batch.tasks))
-            watches[place] = watches_after(batch, watches[place])
+            self._turns.pay(queue_index, len(batch.tasks))
+            watches[queue_index] = watches_after(batch, watches[queue_index])
             asked += 1
             if taken >= room:
                 break
@@ -330,8 +332,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         counts = [operations.stats() for operations in self._operations]
         return none_live(await self.queues[0]._session.run_all(counts))
 
-    async def _wait_out(self, error: RedisError, place: int | None = None) -> None:
-        give_up = time.monotonic() + self._wait_longer(error, place)
+    async def _wait_out(self, error: RedisError, queue_index: int | None = None) -> None:
+        give_up = time.monotonic() + self._wait_longer(error, queue_index)
         settles = True
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
             if self._news.done():  # a handler has ended: no reason to ask sooner
@@ -348,7 +350,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            await self._say(self._beats(taken.place for taken in self._running.values()))
+            await self._say(self._beats(taken.queue_index for taken in self._running.values()))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
         await self._say(self._leaving())
@@ -378,9 +380,9 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
             self._news.set_result(None)
 
     async def _handle(self, taken: Taken) -> None:
-        place, lease = taken
+        queue_index, lease = taken
         task = lease.task
-        context = self._context(place, lease)
+        context = self._context(queue_index, lease)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         lease.lost = partial(_cancel_lost, context, handling)
         error: BaseException | None = None
@@ -412,11 +414,11 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         finally:
             self.handled["done" if error is None else type(error).__name__] += 1
             if self._tells_each:
-                self._say_ended(place, task, error, began)
-            ended = Done(place, task, error)
+                self._say_ended(queue_index, task, error, began)
+            ended = Done(queue_index, task, error)
             held = self._claim(ended)
             if error is not None and (held or isinstance(error, Exception)):
-                self._report(place, task, error)
+                self._report(queue_index, task, error)
             if held:  # else the handler has ended the delivery itself, or the lease is lost
                 self._done.append(ended)
                 if isinstance(error, RateLimited):
@@ -434,7 +436,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         """Give back the prefetched tasks that would hit the same limit."""
         fetched, self._unbegun = self._unbegun, deque()
         for taken in fetched:
-            if done.shuts(taken.place, taken.lease.task):
+            if done.shuts(taken.queue_index, taken.lease.task):
                 self._give_back([taken])
             else:
                 self._unbegun.append(taken)

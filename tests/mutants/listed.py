@@ -805,7 +805,7 @@ WORKERS = [
     _py(
         "weights are none",
         "worker/base",
-        "max(1, tasks) / self._weights[place]",
+        "max(1, tasks) / self._weights[queue_index]",
         "max(1, tasks)",
         f"{UNIT}work.py",
     ),
