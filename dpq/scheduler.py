@@ -296,6 +296,7 @@ class Scheduler:
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
+        self._session.close()
         log.info("scheduler: stopped")
 
     def stop(self) -> None:

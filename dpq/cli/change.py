@@ -119,9 +119,13 @@ def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
 
 def scripts(
     show: Annotated[
-        str,
-        typer.Option(metavar="NAME", help="Print this script instead, as a server gets it."),
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Print this script instead, as a server gets it.",
+            show_default="none",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Load every script into the server, for users without EVAL; prints how many."""
