@@ -4,7 +4,7 @@ from benchmarks._harness import Bench, Result, Target, ratio, run_one
 from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.protocol.scripts import Script, script
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 
 CALLS = 400  # in each slice
 
@@ -14,18 +14,18 @@ def measure(bench: Bench) -> list[Result]:
     keys = tuple(key_of("nothing", part) for part in script("push").parts)
     task = ("", "0123456789ab", "10 0 17 0 1 k\t\t", b"x" * 100)
     command = Command(Script("empty", text, ()), keys, task, lambda reply: reply)
-    sha, link = bench.redis.script_load(text), Link(bench.redis)
+    sha, connections = bench.redis.script_load(text), Connections(bench.redis)
 
     def by_link() -> None:
         for _ in range(CALLS):
-            link.call_all((command,))
+            connections.call_all((command,))
 
     def by_client() -> None:
         for _ in range(CALLS):
             bench.redis.execute_command("EVALSHA", sha, len(keys), *keys, *task)
 
     samples = ratio(bench, by_link, by_client, lambda: None, CALLS)
-    link.close()
+    connections.close()
     name = "an empty script with push's arguments / the same through the client"
     return [Result(name, "x", Target("at least", 1.3), *samples)]
 

@@ -138,7 +138,7 @@ _HOMES = {
     "worker.worker": ("Worker",),
     "worker.worker_async": ("AsyncWorker",),
 }
-"""Where each public name is defined: a module of this package."""
+"""The module of this package that defines each public name."""
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

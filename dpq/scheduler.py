@@ -1,12 +1,13 @@
-"""The scheduler daemon: due tasks become ready, expired leases come back, though no consumer looks.
+"""The scheduler daemon: makes due tasks ready and takes expired leases back while no consumer pops.
 
-Pop does all of this by itself, so a daemon is a comfort and not a need: it keeps the counts true
-and wakes waiting consumers while nobody pops. Any number may run at once; what is right is decided
-in the scripts. Must not hold a lock or a task.
+`dpq scheduler` and `delayed_tasks_scheduler.py` run it. A pop does the same upkeep, so a daemon is
+useful but not needed: it keeps the counts right, and wakes waiting consumers while no consumer
+pops. Any number of daemons may run at once, since the scripts decide what is right. It must not
+hold a lock or a task.
 
-Each queue has its moment, and is stepped when that has come, or when its marker says so. What one
-of them costs is bounded: names are read by parts, those without a queue are taken out of the list,
-and a marker that is written without end wakes no more often than the daemon can bear.
+Each queue has a moment for its next step; its marker may make it earlier. The cost of a queue is
+bounded. Names are read in parts. A name without a queue is removed from the list. If a marker is
+written again and again, it wakes the daemon `WAKES_PER_SECOND` times at most.
 """
 
 import heapq
@@ -30,11 +31,11 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.queue.base import operations_of
-from dpq.queue.queue import forget_queues, seen, some_names
+from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, readable
 from dpq.transport.cluster import Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
@@ -44,57 +45,58 @@ __all__ = ["Scheduler", "run_daemon"]
 log = logging.getLogger(__name__)
 
 AWAY_SECONDS = 1.0
-"""How long until the next look while a server is away."""
+"""Seconds until the next look while a server is away."""
 
 STOP_CHECK_SECONDS = 0.5
-"""How often a sleeping daemon looks whether it is to stop; the server hears nothing of it."""
+"""Seconds after which a sleeping daemon checks if it is to stop; this sends nothing."""
 
 QUEUES_A_STEP = 100
-"""Queues that are stepped in one round trip: some 5 ms of server time when they have nothing."""
+"""Queues that are stepped in one round trip: about 5 ms of server time if nothing is due."""
 
 NAMES_A_LOOK = 1000
-"""New names that are looked at before queues get their turn again: some 0.1 s."""
+"""New names that are looked at before the next step of queues: about 0.1 s."""
 
 REST = 4
-"""Times as long as it takes to look at all names, the daemon rests from that: a fifth of its time,
-however often the list is changed."""
+"""Multiple of the time of a walk over all names, to rest after it: so the walks take a fifth of the
+daemon's time, however often the list is changed."""
 
 LEAST_REST_SECONDS = 0.05
 
 MOST_QUEUES = 10_000
-"""Queues of one daemon: some 80 MB. With more, name them to several."""
+"""Queues of one daemon: about 80 MB. If there are more, run several daemons with named queues."""
 
 MOST_MARKERS = 4096
-"""Markers that a daemon blocks on; in the queues beyond it looks by itself every 5 s."""
+"""Markers that a daemon blocks on; it looks at the other queues every 5 s."""
 
 MARKERS_OF_A_BLOCK = 256
-"""Markers on one connection to a single server, which looks at all of them for each block: 16
-connections at most."""
+"""Markers on one connection to a single server, which looks at all of them for each block. So there
+are 16 connections at most."""
 
 DEAF_SECONDS = 60.0
-"""How long a key of another type is not listened to."""
+"""Seconds in which the daemon does not block on a key of another type."""
 
 WAKES_PER_SECOND = 100
-"""Markers that a daemon follows in the long run; as many more after a rest."""
+"""Markers that a daemon follows per second in the long run; as many more after a rest."""
 
 FLOOD_SECONDS = 0.1
-"""A marker that comes again so soon is swept, with what stands beside it."""
+"""Seconds; if a marker comes again within them, the daemon removes all members of its key."""
 
 SWEPT = 10_000
-"""Members of a marker in one sweep: 1 to 5 ms of server time."""
+"""Members of a marker that one call removes: 1 to 5 ms of server time."""
 
 
 class Scheduler:
     """Does the upkeep of some or all queues of one server, or of one cluster.
 
-    It hears at once of what comes first in a queue; in a cluster so for queues in 64 slots, and on
-    one server for 4096. The others it looks at every 5 s. A name in the list of queues that has no
-    queue behind it is taken out, if this user may do that. Scripts that the server has forgotten
-    are loaded, if this user may do that, so that users who may not go on after a restart.
+    A marker wakes it when a queue gets an earlier moment: in a cluster for queues in 64 slots, on
+    one server for 4096 queues. It looks at the others every 5 s. If a name in the list has no
+    queue, it is removed, if this user may do that. If the server has forgotten the scripts, they
+    are loaded, if this user may do that. So users who may not load scripts can go on after a
+    restart.
 
     Args:
         redis: The caller's client, which is never closed.
-        queue_names: The queues to look after; None means all that are known, new ones included, up
+        queue_names: The queues to look after; None means all registered queues, also new ones, up
             to 10 000.
     """
 
@@ -104,27 +106,27 @@ class Scheduler:
         self._named = None if named is None else tuple(dict.fromkeys(named))
         self._queues: dict[str, QueueOperations[Any]] = {}
         self._moments = _Moments()
-        self._session = Session(redis, _DaemonLink(redis, self._see_to_scripts))
+        self._session = Session(redis, _DaemonConnections(redis, self._see_to_scripts))
         self._waiter: _Listener | None = None
         self._names = _Names(redis, self._session)
         self._look_at = 0.0  # at the names and the scripts, monotonic seconds
         self._pace = _Pace()
         self._may_load = True
-        self._changed = False  # the list of names, since the walk over it has begun
-        self._heard: tuple[Any, ...] = ()  # whose markers are listened to
-        self._deaf: dict[str, float] = {}  # markers that cannot be, until when
-        self._troubled: set[str] = set()  # queues, and the registry of them
-        self._away: set[str] = set()  # queues that could not be reached when they were stepped last
+        self._changed = False  # the list of names has changed since the walk over it began
+        self._heard: tuple[Any, ...] = ()  # the partitions whose markers it blocks on
+        self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
+        self._troubled: set[str] = set()  # queues, or the registry, whose error was logged
+        self._away: set[str] = set()  # queues whose last step did not reach a server
         self._stopping = threading.Event()
 
     def run_once(self) -> int:
-        """Do one bounded step for each queue; a queue that cannot be stepped hinders no other.
+        """Do one bounded step for each queue; if one queue fails, the others go on.
 
-        Of a partitioned queue that is one in each partition, all in one round trip. Of names that
-        it does not know it looks at 1000 or so. Of a master that is away, one queue is tried.
+        A partitioned queue gets one step in each partition, all in one round trip. The call looks
+        at about 1000 unknown names. If a master is away, only one of its queues is tried.
 
         Returns:
-            How many tasks and groups moved; call again at once until it is 0.
+            The number of tasks and groups that moved; call again at once until it is 0.
 
         Raises:
             RedisError: No server can be reached; nothing is lost, call again later.
@@ -137,10 +139,10 @@ class Scheduler:
         return moved
 
     def _round(self) -> bool:
-        """Step the queues whose moment has come, some at once; then look at some names.
+        """Step the queues whose moment has come, some in each round trip; then look at some names.
 
         Returns:
-            Has a server answered? False, too, when nothing was asked.
+            True if a server has answered; False also if nothing was asked.
 
         Raises:
             RedisError: No server can be reached.
@@ -157,19 +159,23 @@ class Scheduler:
         return answered
 
     def _none_in_reach(self, answered: bool) -> bool:
-        """Tell, after a fault, whether no server is there: of a cluster, other masters may be."""
+        """Return True, after an error, if no server is there; in a cluster, if no master is."""
         clustered = self._session.connections.nodes.clustered
         return not answered and (not clustered or self._away.issuperset(self._queues))
 
     # Queues
 
     def _step(self, names: Sequence[str]) -> tuple[int, bool, RedisError | None]:
-        """Promote in queues: what moved, whether a server has answered, and one that did not."""
+        """Promote in queues.
+
+        Returns:
+            The number that moved; True if a server has answered; the error of one that did not.
+        """
         moved, answered = 0, False
         fault: RedisError | None = None
         for start in range(0, len(names), QUEUES_A_STEP):
             queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
-            steps = [seen(queue, QueueOperations.promote) for queue in queues]
+            steps = [after_opening(queue, QueueOperations.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
                 if isinstance(result, tuple):
                     answered = True
@@ -183,7 +189,7 @@ class Scheduler:
                     answered = True
                     self._away.discard(queue.description.name)
                 self._note(queue.description.name, result)
-                queue.forget()  # the next step looks what it is now
+                queue.forget()  # the next step reads its settings again
                 self._moments.set(queue.description.name, time.monotonic() + seconds)
         return moved, answered, fault
 
@@ -198,10 +204,10 @@ class Scheduler:
         return moved
 
     def _note(self, what: str, error: Exception) -> None:
-        """Say once what is wrong with a queue."""
+        """Log what is wrong with a queue; after the first time only with level DEBUG."""
         level = logging.DEBUG if what in self._troubled else logging.ERROR
         self._troubled.add(what)
-        if isinstance(error, ConfigurationError):  # by a newer DPQ: not ours to touch; or made anew
+        if isinstance(error, ConfigurationError):  # the queue of a newer DPQ, or created again
             log.log(level, "%s: left alone: %s", what, error)
         elif isinstance(error, ResponseError):
             log.log(level, "%s: the server refuses the step: %s", what, error)
@@ -213,7 +219,7 @@ class Scheduler:
     # Names
 
     def _look(self) -> RedisError | None:
-        """Look at some names, and whether the server knows the scripts; what has gone wrong."""
+        """Look at some names, and check that the server knows the scripts; return the error."""
         now = time.monotonic()
         try:
             if not self._session.checked:
@@ -260,7 +266,7 @@ class Scheduler:
         self._away.discard(name)
 
     def _see_to_scripts(self) -> None:
-        """Load what the server has forgotten, for users who may not: a restart heals by itself."""
+        """Load the scripts if the server has forgotten them, for users who may not load them."""
         if not self._may_load:
             return
         try:
@@ -273,7 +279,7 @@ class Scheduler:
     # Sleeping
 
     def run(self) -> None:
-        """Go on until `stop`: step while there is work, then sleep until the next event."""
+        """Run until `stop`: step while there is work, then sleep until the next event."""
         pause = 0.0
         log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
         while not self._stopping.is_set():
@@ -294,11 +300,11 @@ class Scheduler:
         log.info("scheduler: stopped")
 
     def stop(self) -> None:
-        """Let `run` end after the step it is in; for any thread, and for a signal handler."""
+        """Let `run` end after its current step; any thread and any signal handler may call this."""
         self._stopping.set()
 
     def _listen(self) -> None:
-        """Block on the markers of the queues, as the steps have seen them."""
+        """Block on the markers of the queues, with the partitions that the steps have found."""
         heard = tuple(queue.partitions for queue in self._queues.values())
         now = time.monotonic()
         again = [key for key, until in self._deaf.items() if until <= now]
@@ -310,7 +316,7 @@ class Scheduler:
         ticks = [(tick, name) for name, q in self._queues.items() for tick in q.ticks]
         owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
         owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
-        if self._waiter:  # what it may have been told is found by a look at all
+        if self._waiter:  # it may have taken a marker out: look at all queues
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             for name in self._queues:
@@ -339,10 +345,10 @@ class Scheduler:
                     self._moments.hurry(name, now + AWAY_SECONDS)
 
     def _ignore_broken(self, waiter: "_Listener", refusal: ResponseError) -> None:
-        """Listen no more to keys that are no markers: the server refuses a block for one of them.
+        """Stop to block on keys of another type: because of one of them the server refuses a block.
 
         Raises:
-            ResponseError: It was refused for another reason.
+            ResponseError: The block was refused for another reason.
         """
         self._waiter = None
         broken = waiter.broken()
@@ -356,7 +362,7 @@ class Scheduler:
     def _woken(self, waiter: "_Listener", marker: Marker) -> None:
         key, name = waiter.markers[marker.number], waiter.owners[marker.number]
         now = time.monotonic()
-        if self._pace.again(key, now):  # before the look: what it says then is seen
+        if self._pace.again(key, now):  # before the step, which sees all that came until then
             with suppress(ResponseError):
                 ask(self._redis, "ZREMRANGEBYRANK", key, 0, SWEPT - 1)
         if name is None:
@@ -368,7 +374,7 @@ class Scheduler:
 
 
 class _Moments:
-    """When each queue is to be stepped, monotonic seconds."""
+    """The moment of each queue's next step, monotonic seconds."""
 
     def __init__(self) -> None:
         self._of: dict[str, float] = {}
@@ -389,13 +395,13 @@ class _Moments:
         self._of.pop(name, None)
 
     def first(self) -> float:
-        """The first of all moments."""
+        """Return the first of all moments."""
         while self._heap and self._of.get(self._heap[0][1]) != self._heap[0][0]:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else float("inf")
 
     def due(self, now: float, most: int) -> list[str]:
-        """The queues whose moment has come, the longest due first; each has no moment then."""
+        """Take out the queues whose moment has come, the longest due first; they have none then."""
         names: list[str] = []
         while len(names) < most and self.first() <= now:
             _, name = heapq.heappop(self._heap)
@@ -405,7 +411,7 @@ class _Moments:
 
 
 class _Pace:
-    """How often markers may wake: a queue's own and all together."""
+    """The limit of wake-ups by markers: for each marker, and for all together."""
 
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
@@ -413,7 +419,7 @@ class _Pace:
         self._at = 0.0
 
     def again(self, key: str, now: float) -> bool:
-        """Has this marker come just before?"""
+        """Return True if this marker has come within `FLOOD_SECONDS` before."""
         last = self._last.get(key, 0.0)
         if len(self._last) > MOST_MARKERS:
             self._last.clear()
@@ -421,7 +427,7 @@ class _Pace:
         return now < last + FLOOD_SECONDS
 
     def wait_seconds(self, now: float) -> float:
-        """Take one wake-up: how long until the next is granted."""
+        """Take one wake-up; return the seconds until the next is allowed."""
         grown = (now - self._at) * WAKES_PER_SECOND
         self._credit = min(WAKES_PER_SECOND, self._credit + grown) - 1
         self._at = now
@@ -429,12 +435,12 @@ class _Pace:
 
 
 class _Names:
-    """Walks the list of names, by parts: all that it keeps are the names of queues.
+    """Walks over the list of names, in parts; it keeps only the names of queues.
 
     Attributes:
-        walking: It is in the middle of the list.
-        gone: The queues that were not in the list when it was walked over last.
-        rested_at: When it may be walked over again, monotonic seconds.
+        walking: The walk is in the middle of the list.
+        gone: The queues that were not in the list during the last walk.
+        rested_at: The time of the next walk, monotonic seconds.
     """
 
     def __init__(self, redis: Any, session: Session) -> None:
@@ -448,7 +454,7 @@ class _Names:
         self.rested_at = 0.0
 
     def look(self, known: Iterable[str]) -> list[str]:
-        """Look at some names; the queues among them that were not known.
+        """Look at some names; return the queues among them that were not known.
 
         Raises:
             RedisError: The list cannot be read.
@@ -477,7 +483,7 @@ class _Names:
         return found
 
     def _queues_among(self, names: Sequence[str]) -> list[str]:
-        """The queues; one of which a server says nothing is looked at in the next walk."""
+        """Return the names that are queues; those without an answer wait for the next walk."""
         answers = self._session.send_all([self._sieve.is_queue(name) for name in names])
         removed = answers.count(False)
         if removed and self._sieve.may_remove:
@@ -486,7 +492,7 @@ class _Names:
         return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
 
     def _remove(self, names: Sequence[bytes]) -> None:
-        """Take out what can be no queue."""
+        """Remove names that cannot be queues from the list."""
         if self._sieve.may_remove:
             shown = ", ".join(ascii(name[:100]) for name in names[:3])
             log.warning("scheduler: %d bad names are taken out of the list: %s", len(names), shown)
@@ -497,11 +503,12 @@ class _Names:
 
 
 class _Listener(Waiter):
-    """Blocks on markers for as long as a server lets it, over several connections where they are
-    many. A marker that has woken comes last from then on, so that none can hide another.
+    """Blocks on markers for as long as a server allows; many markers on several connections.
+
+    A marker that has woken it is put last, so that none can hide another.
 
     Attributes:
-        owners: Of each marker, the queue; None for the list of names.
+        owners: The queue of each marker; None for the list of names.
     """
 
     owners: list[str | None]
@@ -521,7 +528,7 @@ class _Listener(Waiter):
         return marker
 
     def broken(self) -> list[str]:
-        """The keys that are no markers, among those of the block that was answered last."""
+        """Find the keys of another type among those of the block that was refused."""
         found = []
         for key in self._asked.markers:
             try:
@@ -534,12 +541,12 @@ class _Listener(Waiter):
         return longest_block(self._nodes)
 
 
-class _DaemonLink(Link):
-    """A link for many queues: of a server that is away, one call a round trip is sent again.
+class _DaemonConnections(Connections):
+    """Connections for many queues: if a server is away, one call per round trip is sent again.
 
     Args:
         client: The client.
-        on_noscript: What to do when a server does not know a script.
+        on_noscript: Called when a server does not know a script.
     """
 
     def __init__(self, client: Any, on_noscript: Callable[[], None]) -> None:
@@ -548,7 +555,7 @@ class _DaemonLink(Link):
         self._away: dict[Node | None, Any] = {}
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """As `Link.begin`."""
+        """Send commands, as `Connections.begin` does."""
         self._away = {}
         return super().begin(commands)
 
@@ -568,11 +575,11 @@ class _DaemonLink(Link):
 
 
 def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:
-    """Run a scheduler until SIGTERM or SIGINT; the second signal ends it the hard way.
+    """Run a scheduler until SIGTERM or SIGINT; the second signal kills the process.
 
     Args:
-        url: Of the server, as for `DPQ.from_url`.
-        queue_names: The queues to look after; None means all that are known.
+        url: The URL of the server, as for `DPQ.from_url`.
+        queue_names: The queues to look after; None means all registered queues.
 
     Raises:
         ConfigurationError: The URL or a name is wrong.

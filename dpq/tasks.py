@@ -1,7 +1,10 @@
-"""Named tasks: a function that can be pushed, with arguments checked at push and at run.
+"""Named tasks: functions that can be pushed; their arguments are checked at push and at run.
 
-The payload is plain JSON, `{"task": "fetch", "args": {"url": "https://..."}}`: a program in any
-language may push one. No I/O but the queue's own `push`; no state but the registered functions.
+Programs and workers call it. The payload is plain JSON, so a program in any language may push one:
+
+    {"task": "fetch", "args": {"url": "https://..."}}
+
+It must send nothing but the queue's own `push`, and keep nothing but the registered functions.
 """
 
 import functools
@@ -67,7 +70,7 @@ class PushOptions(TypedDict, total=False):
 class Pushing(Protocol[Params, Made]):
     """The parameters of a task's function, for type checkers; or anything beside an option.
 
-    No type can say "these parameters, and the options": a call that names an option is not checked.
+    No type can say "these parameters, and the options". So a call with an option is not checked.
     """
 
     @overload
@@ -110,8 +113,9 @@ class Tasks:
     """Functions by name, to be pushed here and run by a worker.
 
     Attributes:
-        queue: Where `push` adds tasks: a `DPQ`, an `AsyncDPQ`, or None in a program that only runs
-            them. It may be set later, before the first push. Leave its `payload_type` as it is.
+        queue: The queue to which `push` adds tasks: a `DPQ`, an `AsyncDPQ`, or None in a program
+            that only runs them. It may be set later, before the first push. Its `payload_type`
+            must be the default.
     """
 
     def __init__(self, queue: DPQ[Any] | AsyncDPQ[Any] | None = None) -> None:
@@ -123,12 +127,12 @@ class Tasks:
     ) -> Callable[[Callable[Params, Result]], "TaskFunction[Params, Result]"]:
         """Register the function below, which may be `async`.
 
-        Its parameters are validated against their annotations; one without takes whatever JSON can
-        say. A parameter annotated `Task` gets the task, one annotated `Context` what the worker
-        knows; neither is part of the payload.
+        Its parameters are validated against their annotations; a parameter without one takes any
+        JSON. A parameter annotated `Task` gets the task; a parameter annotated `Context` gets the
+        worker's context. Neither is part of the payload.
 
         Args:
-            name: 1 to 200 bytes, stored with every task; None takes the function's own name.
+            name: 1 to 200 bytes, stored with each task; None takes the function's own name.
             defaults: Options of `push` for each push of this task that does not name them.
 
         Raises:
@@ -138,7 +142,7 @@ class Tasks:
         if callable(name):
             raise ConfigurationError("write @tasks.task() with parentheses")
         operations = operations_of("defaults")
-        next(operations.push_many([Push(None, **defaults)]))  # checks; nobody sends it
+        next(operations.push_many([Push(None, **defaults)]))  # checks them; nothing is sent
 
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
             named = label("name", getattr(function, "__name__", None) if name is None else name)
@@ -159,11 +163,12 @@ class Tasks:
         return iter(self._functions)
 
     def __getitem__(self, name: str) -> "TaskFunction[..., Any]":
-        """The task of this name, as `@task` returned it; KeyError when there is none."""
+        """Return the task of this name, as `@task` returned it; KeyError if there is none."""
         return self._functions[name]
 
     def find(self, task: Task[Any]) -> Callable[..., Any]:
-        """Find what runs a popped task; call it as `handler(task)` or `handler(task, context)`.
+        """Find the handler of a popped task; call it as `handler(task)` or `handler(task,
+        context)`.
 
         Returns:
             `TaskFunction.run` of the task that the payload names.
@@ -180,10 +185,10 @@ class Tasks:
 
 
 class TaskFunction(Generic[Params, Result]):
-    """A registered function. Calling it runs it here and now, as if it were not registered.
+    """A registered function. A call runs it here and now, as if it were not registered.
 
     Attributes:
-        name: What its tasks are called.
+        name: The name of its tasks.
         function: The function itself.
     """
 
@@ -227,7 +232,7 @@ class TaskFunction(Generic[Params, Result]):
 
     @property
     def prepare(self) -> Pushing[Params, Push[dict[str, Any]]]:
-        """Build what `push` would push, for `push_many` or another queue; arguments as there."""
+        """Make the `Push` of a task, for `push_many` or another queue; arguments as for `push`."""
         return self._prepare
 
     def _push(self, /, *args: Any, **values: Any) -> Any:
@@ -241,7 +246,7 @@ class TaskFunction(Generic[Params, Result]):
         return Push(payload, **{**self._defaults, **named})
 
     def run(self, task: Task[Any], context: Any = None) -> Result:
-        """Call the function for a popped task; what it returns, a coroutine too, is returned.
+        """Call the function for a popped task; return its result, which may be a coroutine.
 
         Raises:
             Reject: The stored arguments do not fit the function, and never will.
@@ -256,7 +261,7 @@ class TaskFunction(Generic[Params, Result]):
         return self.function(**arguments)  # type: ignore[call-arg]
 
     def _encode(self, args: tuple[Any, ...], values: dict[str, Any]) -> Any:
-        """Arguments as JSON can say them. Defaults stay out: the function has them when it runs."""
+        """Convert arguments to JSON data, without the defaults of the function."""
         try:
             given = self._signature.bind(*args, **values).arguments
             valid = self._arguments.validate_python(given)
@@ -271,7 +276,12 @@ class TaskFunction(Generic[Params, Result]):
 def _read(
     function: Callable[..., Any],
 ) -> tuple[inspect.Signature, dict[str, type], TypeAdapter[Any]]:
-    """What a payload has for a function, what the worker has, and what reads and writes that."""
+    """Read the parameters of a function.
+
+    Returns:
+        The signature of the parameters in a payload; the parameters that the worker gives, each
+        with `Task` or `Context`; the adapter that validates the arguments.
+    """
     if generates(function):
         raise ConfigurationError("it is a generator, and calling it would run nothing")
     plain = inspect.unwrap(function)
@@ -311,7 +321,7 @@ def _read(
 
 
 def _given_by_worker(annotation: Any) -> type | None:
-    """`Task`, `Context`, either of them with `| None`; None for what a payload holds."""
+    """Return `Task` or `Context` for their annotations, also with `| None`; None for others."""
     if get_origin(annotation) in (Union, UnionType):
         members = [each for each in get_args(annotation) if each is not NoneType]
         annotation = members[0] if len(members) == 1 else None
@@ -324,7 +334,7 @@ def _given_by_worker(annotation: Any) -> type | None:
 
 
 def _complaint(error: Exception) -> str:
-    """Say in one line what does not fit, without the values: they may be secrets."""
+    """Say in one line which arguments do not fit, without their values, which may be secrets."""
     if not isinstance(error, ValidationError):
         return str(error)
     return "; ".join(

@@ -1,10 +1,10 @@
-"""For tests of programs that use DPQ: a clock, queues that clean up, crashes, and what is left.
+"""Helpers for tests of programs that use DPQ: a clock, queues that clean up, crashes, a check.
 
-Everything here works without pytest; `dpq.pytest_plugin` has the same as fixtures. What a helper
-finds wrong is an AssertionError. Source: docs/testing.md.
+They work without pytest; `dpq.pytest_plugin` has them as fixtures. If a helper finds a fault, it
+raises AssertionError. Source: docs/testing.md.
 
-A crash is real: a forked child process, killed with SIGKILL. Being a fork, it runs any function of
-the test, closures included; of the test's threads only the one that forks goes on in it.
+A crash is real: a forked child process is killed with SIGKILL. Since it is a fork, it can run any
+function of the test, also closures. Of the test's threads only the forking one goes on in it.
 """
 
 import asyncio
@@ -44,13 +44,13 @@ __all__ = [
 P = TypeVar("P")
 
 CRASH_SECONDS = 10.0
-"""How long a child may take to the point of its crash: a fork and a pop take 10 ms."""
+"""Seconds that a child may need to the point of its crash: a fork and a pop take 10 ms."""
 
 EXPIRY_SECONDS = 5.0
-"""How long ending leases may take: it is a few calls and 1 ms."""
+"""Seconds that the end of leases may take: it is a few calls and 1 ms."""
 
 NAMED = 10
-"""Ids that a message names; of more it says the number."""
+"""Ids that a message names; for the others it says only their number."""
 
 
 class Clock:
@@ -61,7 +61,7 @@ class Clock:
     """
 
     def __init__(self, ms: int | None = None) -> None:
-        """Start at `ms`, or at the present: then a client without this clock sees much the same."""
+        """Start at `ms`, or at the present, as clients without this clock do."""
         self.ms = time.time_ns() // 1_000_000 if ms is None else ms
 
     def __call__(self) -> int:
@@ -78,13 +78,13 @@ class Clock:
 class QueueFactory:
     """Makes queues on one server; the end of its `with` block drops and closes them.
 
-    Calling it makes a `DPQ`: `make(name=None, **settings)`. Without a name it gets one of its own.
-    `settings` are the keyword arguments of `DPQ`; its `clock` is the factory's unless it is given
-    (None: real time), and its `backoff` has no jitter.
+    A call makes a `DPQ`: `make(name=None, **settings)`. Without a name the queue gets a new one.
+    `settings` are the keyword arguments of `DPQ`. By default `clock` is the factory's (None: real
+    time), and `backoff` has no jitter.
     """
 
     def __init__(self, redis: Any, clock: Callable[[], int] | None = None) -> None:
-        """Make queues for a blocking client, which stays open, and on a clock (None: real time)."""
+        """Take a blocking client, which stays open, and a clock (None: real time)."""
         self._redis = redis
         self._clock = clock
         self._made = contextlib.ExitStack()
@@ -121,17 +121,17 @@ class QueueFactory:
 def assert_conserved(
     queue: DPQ[Any], pushed_ids: Iterable[str], done_ids: Iterable[str] = ()
 ) -> None:
-    """Assert that every pushed task is exactly one of: done, live, dead; and nothing else is there.
+    """Assert that each pushed task is either done, live or dead, and that no other task is stored.
 
-    The queue's own `check()` must find nothing either. To be called while nobody uses the queue.
+    The queue's own `check()` must find nothing either. Call it while no consumer uses the queue.
 
     Args:
         queue: The queue; for an `AsyncDPQ`, a `DPQ` of the same name.
-        pushed_ids: What `push` returned; the same id may come several times (unique keys).
+        pushed_ids: The ids that `push` returned; an id may come several times (unique keys).
         done_ids: The id of each task whose `ack` returned True.
 
     Raises:
-        AssertionError: It names the ids that are lost, doubled or unknown, and broken invariants.
+        AssertionError: Ids are lost, doubled or unknown, or an invariant is broken; it names them.
     """
     __tracebackhide__ = True
     pushed, done = set(pushed_ids), Counter(done_ids)
@@ -149,7 +149,7 @@ def assert_conserved(
 def _misplaced(
     pushed: set[str], done: Counter[str], stored: dict[TaskState, Counter[str]]
 ) -> Iterator[str]:
-    """A line for each way in which ids are in no place, in several, or in one without a push."""
+    """Make a line for each fault: ids that are nowhere, in several places, or never pushed."""
     places = sum(stored.values(), Counter[str]())
     findings: dict[str, Iterable[str]] = {
         "lost (neither done nor stored)": pushed - done.keys() - places.keys(),
@@ -174,16 +174,16 @@ def _stored(queue: DPQ[Any], state: TaskState) -> list[Task[Any]]:
 
 
 def let_leases_expire(queue: DPQ[Any]) -> int:
-    """End all leases that are out, as if their time had run out: their tasks are ready, or dead.
+    """End all leases, as if their time had run out: their tasks are ready, or dead.
 
-    Nothing else comes due but what does in these few ms: a `Clock` of the queue is moved by 1 ms,
-    in real time it waits as long. A living `lease()` body elsewhere may extend its lease again.
+    A `Clock` of the queue moves by 1 ms; in real time the call waits as long. So hardly anything
+    else comes due. If a `lease()` body still runs elsewhere, it may extend its lease again.
 
     Returns:
-        How many leases it ended.
+        The number of leases that ended.
 
     Raises:
-        AssertionError: Some are still out after 5 s: the queue's clock is none of the above.
+        AssertionError: Some leases have not ended after 5 s: the queue has another clock.
     """
     held = {(task.id, task.token): task for task in _stored(queue, TaskState.INVISIBLE)}
     for task in held.values():
@@ -206,7 +206,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
 
 
 Point = Literal["after_pop", "before_ack"] | Callable[..., Any]
-"""Where a consumer crashes; a callable: when that is entered."""
+"""The point where a consumer crashes; for a callable, the moment when it is entered."""
 
 
 def crash_consumer(
@@ -217,20 +217,20 @@ def crash_consumer(
     visibility: float | None = None,
     timeout: float = CRASH_SECONDS,
 ) -> Task[P]:
-    """Let a consumer in a process of its own pop a task and be killed with SIGKILL.
+    """Start a consumer in a process of its own, let it pop a task, and kill it with SIGKILL.
 
-    The consumer is `with queue.lease() as task: work(task)`. Its lease is out when this returns:
-    `let_leases_expire(queue)`, or moving the clock, brings the task back. The process, and all that
-    it started in its session, are gone.
+    The consumer is `with queue.lease() as task: work(task)`. When this returns, the lease still
+    holds: `let_leases_expire(queue)`, or a move of the clock, brings the task back. The process is
+    gone, with all processes that it started in its session.
 
     Args:
-        queue: On a real server; the child uses the same settings and clock over connections of its
-            own.
-        work: What the consumer does with its task; the value that it returns is awaited when it is
-            awaitable. Not called with `at="after_pop"`.
-        at: `"after_pop"`: the pop's answer is there, nothing has begun. `"before_ack"`: `work` has
+        queue: A queue on a real server. The child has the same settings and clock, and its own
+            connections.
+        work: The function that the consumer calls with its task. If its result is awaitable, it
+            is awaited. Not called with `at="after_pop"`.
+        at: `"after_pop"`: the pop has returned, `work` has not begun. `"before_ack"`: `work` has
             returned. A function, or a method (of any object): `work` has entered it, directly or
-            not, in whatever thread; of a decorated one, the innermost.
+            not, in any thread; of a decorated function, the innermost.
         visibility: Seconds of the lease, as for `lease`.
         timeout: Seconds until the child is killed in any case.
 
@@ -279,12 +279,12 @@ def crash(
 ) -> None:
     """Run a whole program in a process of its own, and kill it with SIGKILL when it enters `at`.
 
-    For consumers that bring their own loop: `crash(main, at=DPQ.ack)` ends one just before its
-    first ack. A queue made before is used over new connections in the child.
+    For consumers with a loop of their own: `crash(main, at=DPQ.ack)` kills the program just before
+    its first ack. If a queue was made before, the child uses it over new connections.
 
     Args:
-        run: The program; the value that it returns is awaited when it is awaitable.
-        at: A function or method that it enters, in whatever thread; as for `crash_consumer`.
+        run: The program. If its result is awaitable, it is awaited.
+        at: A function or method that it enters, in any thread; as for `crash_consumer`.
         timeout: Seconds until the child is killed in any case.
 
     Raises:
@@ -304,10 +304,10 @@ def crash(
 
 
 Die = Callable[[str, str], NoReturn]
-"""Ends the child: "held" and an id at the point of its crash, "error" and a text elsewhere."""
+"""A function that ends the child: with "held" and a task id at the point, or "error" and a text."""
 
 IsPoint = Callable[[FrameType, str, Any], bool]
-"""Whether a call that the profiler sees enters the point."""
+"""A function that returns True if a call, as the profiler sees it, enters the point."""
 
 
 def _name(at: Point) -> str:
@@ -332,7 +332,7 @@ def _entering(at: Any) -> IsPoint:
 def _watching(
     is_point: IsPoint | None, die: Callable[[], NoReturn]
 ) -> Iterator[None]:  # pragma: no cover - in a child that is killed
-    """Die when the point is entered, in this thread or one that is started from here on."""
+    """Die when the point is entered, in this thread or in one that is started later."""
 
     def look(frame: FrameType, event: str, arg: Any) -> None:
         if is_point and is_point(frame, event, arg):
@@ -356,7 +356,7 @@ def _finish(result: Any) -> None:  # pragma: no cover - in a child that is kille
 
 
 def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
-    """Fork a child that runs `body` until it dies at its point; what it said there."""
+    """Fork a child that runs `body` until it dies at its point; return the text it sent then."""
     __tracebackhide__ = True
     told, tell = os.pipe()
     try:
@@ -393,8 +393,8 @@ def _live_and_die(
         os._exit(1)  # not reached
 
     try:
-        os.setsid()  # so that whatever it starts can be ended with it
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # should the parent be gone by then
+        os.setsid()  # so that all processes it starts can be ended with it
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # if the parent is gone by then
         signal.setitimer(signal.ITIMER_REAL, timeout + 1)
         body(die)
     except BaseException:
@@ -404,7 +404,7 @@ def _live_and_die(
 
 
 def _read_line(told: int, timeout: float) -> bytes | None:
-    """What comes up to the end of the line, empty when there is none; None when time is up."""
+    """Read up to the end of a line; b"" if the pipe ended before, None if the time is up."""
     give_up = time.monotonic() + timeout
     line = b""
     while not line.endswith(b"\n"):
@@ -418,7 +418,7 @@ def _read_line(told: int, timeout: float) -> bytes | None:
 
 
 def _end(pid: int) -> None:
-    """Kill a child and its session; it is not reaped yet, so the numbers are still its own."""
+    """Kill a child and its session; it is not reaped yet, so its numbers are still its own."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             kill(pid, signal.SIGKILL)

@@ -646,6 +646,54 @@ def test_documented(name):
     assert not undocumented
 
 
+QUESTIONS = {"what", "who", "whom", "whose", "which", "how", "whether", "why", "when", "where"}
+"""Words with which no docstring begins: it says what the thing is or does, and asks nothing."""
+
+
+def docstrings(source: str) -> Iterator[tuple[int, str]]:
+    """Find the line and the text of every docstring, those behind a constant included."""
+    for node in ast.walk(ast.parse(source)):
+        body = getattr(node, "body", None)
+        for before, each in pairwise([None, *body]) if isinstance(body, list) else ():
+            documents = before is None or isinstance(before, ast.Assign | ast.AnnAssign)
+            match each:
+                case ast.Expr(ast.Constant(str() as text)) if documents:
+                    yield each.lineno, text
+
+
+def questions(source: str) -> list[str]:
+    """List the docstrings that begin with a question."""
+    starts = (
+        (line, re.match(r"\W*(as )?(\w*)", text, re.IGNORECASE))
+        for line, text in docstrings(source)
+    )
+    return [
+        f"{line}: {start[0]}" for line, start in starts if start and start[2].lower() in QUESTIONS
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: module_name(path) or "dpq")
+def test_docstrings_begin_with_a_verb_or_a_noun(path):
+    """No docstring begins with What, Who, How, Whether: a reader wants the answer at once."""
+    assert not questions(path.read_text(encoding="utf-8"))
+
+
+def test_questions_are_seen():
+    """The check above sees a question of a module, a constant, a class and a function."""
+    planted = """'''What it is.'''
+LIMIT = 3
+'''How many there are.'''
+class Kind:
+    '''Whether it is so.'''
+    def method(self):
+        '''As whom it asks.'''
+        return "Who knows"
+async def whole():
+    '''Say how it is.'''
+"""
+    assert [found.split(": ")[0] for found in questions(planted)] == ["1", "3", "5", "7"]
+
+
 def test_all_names_are_sorted():
     """The list of public names can be read at a glance."""
     assert sorted(dpq.__all__) == sorted(set(dpq.__all__))

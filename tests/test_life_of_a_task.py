@@ -75,9 +75,9 @@ def test_a_function_stands_where_the_page_says(arrow):
 
 def test_a_renamed_function_is_noticed():
     """Each kind of wrong name is seen: a function, a method, a file, a script."""
-    right = Arrow("queue", "transport", "Link.call_all", "transport/connections.py")
+    right = Arrow("queue", "transport", "Connections.call_all", "transport/connections.py")
     assert is_there(right)
-    assert not is_there(right._replace(function="Link.call_each"))
+    assert not is_there(right._replace(function="Connections.call_each"))
     assert not is_there(right._replace(function="call_all"))
     assert not is_there(right._replace(file="transport/link.py"))
     assert not is_there(Arrow("transport", "server", "pop", "protocol/lua/push.lua"))

@@ -1,7 +1,7 @@
 """The command line of DPQ: `main` runs it, `app` is the typer application.
 
-The one place of the package that reads the environment or configures logging. A command parses,
-calls the library and prints; data goes to stdout, talk to stderr.
+Only this folder reads the environment or configures logging. A command parses its arguments, calls
+the library and prints. Data goes to stdout, messages to stderr.
 """
 
 import sys
@@ -14,12 +14,12 @@ import typer
 import dpq
 from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
-from dpq.cli._shell import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
+from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 
 DAEMONS = ("scheduler", "worker")
-"""Commands that go on for long, and tell what they do without being asked."""
+"""Commands that run for long, and log what they do without `-v`."""
 
 app = typer.Typer(
     cls=Program,
@@ -114,7 +114,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command line and exit.
 
     Args:
-        args: What follows the program's name; None takes it from the process.
+        args: The arguments after the program's name; None takes them from the process.
     """
     sys.excepthook = show_fault
     app(None if args is None else list(args), prog_name="dpq")

@@ -1,4 +1,4 @@
-"""How far a drain is: a bar at a terminal, a line now and then elsewhere; always on stderr."""
+"""The progress of a drain: a bar at a terminal, else a line every 5 s; always on stderr."""
 
 import asyncio
 import threading
@@ -10,15 +10,15 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpq import DPQ, AsyncDPQ, QueueStats
-from dpq.cli._shell import errors, talk
+from dpq.cli._terminal import errors, talk
 
 BAR_SECONDS = 0.25
 LINE_SECONDS = 5.0
-"""How often the queues are counted: for a bar, and for a log."""
+"""Seconds between two counts of the queues: for a bar, and for lines."""
 
 
 class Meter:
-    """Shows what has been finished since the first look, and what is left."""
+    """Shows the tasks that were finished since the first look, and those that are left."""
 
     def __init__(self) -> None:
         self._before: tuple[int, int] | None = None
@@ -34,7 +34,7 @@ class Meter:
         self._row = self._bar.add_task("") if self._bar else None
 
     def show(self, stats: Sequence[QueueStats], *, end: bool = False) -> None:
-        """Show how it is, or how it ended."""
+        """Show the progress, or the result at the end."""
         acked, dead = sum(each.acked for each in stats), sum(each.buried for each in stats)
         left = sum(each.ready + each.delayed + each.invisible + each.waiting for each in stats)
         if self._before is None:
@@ -49,20 +49,20 @@ class Meter:
             talk(f"draining: {acked + dead} of {acked + dead + left} tasks")
 
     def stop(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self._bar:
             self._bar.stop()
 
 
 @contextmanager
 def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
-    """Show how far a drain of the body is."""
+    """Show the progress of the drain in the body."""
     meter, over = Meter(), threading.Event()
     meter.show([queue.stats() for queue in queues])
 
     def look() -> None:
         while not over.wait(meter.seconds):
-            with suppress(RedisError):  # the worker tells
+            with suppress(RedisError):  # the worker logs it
                 meter.show([queue.stats() for queue in queues])
 
     looking = threading.Thread(target=look, name="dpq-meter", daemon=True)
@@ -78,7 +78,7 @@ def metered(queues: Sequence[DPQ[Any]]) -> Iterator[None]:
 
 @asynccontextmanager
 async def metered_async(queues: Sequence[AsyncDPQ[Any]]) -> AsyncIterator[None]:
-    """`metered`, in an event loop."""
+    """Async `metered`."""
     meter = Meter()
     meter.show([await queue.stats() for queue in queues])
 

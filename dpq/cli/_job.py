@@ -1,4 +1,4 @@
-"""What one process of `dpq worker` does: find the handlers and the queues, and run a worker."""
+"""The job of one process of `dpq worker`: finds the handlers and the queues, and runs a worker."""
 
 import asyncio
 import logging
@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq.cli._drain import metered, metered_async
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
-from dpq.cli._shell import FAILED
 from dpq.cli._target import is_async, load
+from dpq.cli._terminal import FAILED
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
 from dpq.transport.connect_async import open_url_async
-from dpq.worker.base import WorkerFace
+from dpq.worker.base import WorkerBase
 
 log = logging.getLogger(__name__)
 
 
 class Job(NamedTuple):
-    """What one process is to do.
+    """The job of one process.
 
     Attributes:
-        url: The server; None when nobody has named one.
-        queues: Names; none when nobody has named one.
+        url: The server's URL; None if none was named.
+        queues: The names of queues; empty if none was named.
         settings: Keyword arguments of the worker.
-        on_beat: Called after each heartbeat that a server has taken.
+        on_beat: Called after each heartbeat that a server has received.
     """
 
     target: str
@@ -40,7 +40,7 @@ class Job(NamedTuple):
     on_beat: Callable[[], None] | None = None
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
-        """The command of a child that does it; the URL, which may hold a password, is not in it."""
+        """Make the command of a child for this job, without the URL, which may hold a password."""
         words = [*["-v"] * verbose, "worker", self.target, "--child-of", str(os.getpid())]
         for name in self.queues:
             words.append(f"--queue={name}")
@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
 
 def work(job: Job) -> int:
-    """Do a job in this process, to its end; the exit code."""
+    """Do a job in this process, to its end; return the exit code."""
     handlers = load(job.target)
     run_async = is_async(handlers)
     return asyncio.run(_work_async(job, handlers)) if run_async else _ended(_run(job, handlers))
@@ -59,18 +59,18 @@ def work(job: Job) -> int:
 
 async def _work_async(job: Job, handlers: Any) -> int:
     code = _ended(await _run_async(job, handlers))
-    if code:  # asyncio would wait for what cannot be cancelled, such as a handler's threads
+    if code:  # asyncio would wait for handlers that it cannot cancel, such as threads
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
     return code
 
 
-def _ended(done: WorkerFace[Any]) -> int:
+def _ended(done: WorkerBase[Any]) -> int:
     return FAILED if done.given_back else 0
 
 
-def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
+def _run(job: Job, handlers: Any) -> WorkerBase[Any]:
     with ExitStack() as stack:
         queues = _own(job, handlers, DPQ)
         if not queues:
@@ -86,7 +86,7 @@ def _run(job: Job, handlers: Any) -> WorkerFace[Any]:
         return made
 
 
-async def _run_async(job: Job, handlers: Any) -> WorkerFace[Any]:
+async def _run_async(job: Job, handlers: Any) -> WorkerBase[Any]:
     async with AsyncExitStack() as stack:
         queues = _own(job, handlers, AsyncDPQ)
         if not queues:
@@ -104,7 +104,7 @@ async def _run_async(job: Job, handlers: Any) -> WorkerFace[Any]:
 
 
 def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:
-    """The queues on the client that a `Tasks` has already, unless a server is named."""
+    """Make the queues on the client of a `Tasks`; none if it has no queue, or a server is named."""
     own = handlers.queue if isinstance(handlers, Tasks) else None
     if own is None or job.url is not None:
         return []
@@ -122,12 +122,12 @@ def _names(job: Job, handlers: Any) -> list[str]:
 
 
 def _give(handlers: Any, queue: Any) -> None:
-    """Let tasks push others, when their registry does not say where."""
+    """Give a queue to a `Tasks` that has none, so that its tasks can push others."""
     if isinstance(handlers, Tasks) and handlers.queue is None:
         handlers.queue = queue
 
 
-def _begin(made: WorkerFace[Any], job: Job) -> None:
+def _begin(made: WorkerBase[Any], job: Job) -> None:
     made._on_beat = job.on_beat
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__

@@ -1,4 +1,4 @@
-"""A stream of lines -> tasks in the queue, a slice at a time: memory stays bounded, whatever."""
+"""A stream of lines -> tasks in the queue, in slices, so that the memory is bounded."""
 
 import os
 import stat
@@ -11,20 +11,20 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from dpq import DPQ, Push
-from dpq.cli._shell import Failed, errors, talk
+from dpq.cli._terminal import Failed, errors, talk
 from dpq.model.errors import DPQError
 
 CHUNK_BYTES = 1024 * 1024
-"""Read at most so much at once; a pipe gives what it has, so no task waits for the next."""
+"""Bytes of one read at most; a pipe gives the bytes it has, so no task waits for the next one."""
 
 MAX_LINE_BYTES = 8 * 1024 * 1024
-"""A payload of 1 MiB, the queue's bound, fits even with every character escaped."""
+"""Bytes of a line at most: a payload of 1 MiB, the queue's bound, fits with all its escapes."""
 
 SLICE_LINES = 200
-"""What push_many sends in one round trip: so a slice is in the queue as a whole, or not at all."""
+"""Lines of a slice: push_many sends them in one round trip, so all of them are added, or none."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some editors put in front of UTF-8."""
+"""The bytes that some editors write before UTF-8."""
 
 Numbered = tuple[int, bytes]
 """A line and its number, from 1."""
@@ -62,9 +62,9 @@ def push_lines(q: DPQ[Any], stream: BinaryIO, to_push: Callable[[Any], Push[Any]
     """Push every line of a stream and print the ids, in order.
 
     Args:
-        q: Where to.
+        q: The queue.
         stream: Lines of JSON.
-        to_push: Makes a push of a line's value; a ValueError says why it cannot.
+        to_push: Makes a push of a line's value, or raises ValueError with the reason.
 
     Raises:
         Failed: A line is refused; the tasks of the lines before it are in the queue.
@@ -98,7 +98,7 @@ def _progress() -> Progress:
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """How many bytes will come, where that is known: of a file, not of a pipe."""
+    """Return the bytes that will come, if that is known: for a file, not for a pipe."""
     try:
         status = os.fstat(stream.fileno())
     except OSError:
@@ -109,7 +109,7 @@ def _size(stream: BinaryIO) -> int | None:
 def _pushes(
     lines: list[Numbered], to_push: Callable[[Any], Push[Any]]
 ) -> tuple[list[Push[Any]], str]:
-    """The pushes up to the first bad line, and what is wrong with that."""
+    """Make the pushes up to the first bad line; return them, and the fault of that line."""
     pushes: list[Push[Any]] = []
     for number, line in lines:
         try:

@@ -26,13 +26,13 @@ def _inherit(ctx: typer.Context, param: typer.CallbackParam, value: str) -> str:
 
 
 def given(ctx: Any, name: str) -> bool:
-    """Does the command line itself name this option?"""
+    """Return True if the command line itself names this option."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 def named(ctx: Any, name: str) -> bool:
-    """Does anybody name this option: the command line, before the command too, or a variable?"""
+    """Return True if the command line, also before the command, or a variable names this option."""
     sources = [each.get_parameter_source(name) for each in (ctx, ctx.find_root())]
     return any(source and source.name in ("COMMANDLINE", "ENVIRONMENT") for source in sources)
 

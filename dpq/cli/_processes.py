@@ -1,8 +1,11 @@
-"""Several worker processes and the parent that looks after them. Knows no queue and no server.
+"""Several worker processes and their parent. Knows no queue and no server.
 
-A child writes lines into a pipe of its own, whose number it gets as `--report-to`: `beat`, when a
-server has taken its first heartbeat, and `said TEXT`, when an error ends it. The parent of children
-that all end without a beat gives up, and repeats the last error.
+A child writes lines into a pipe of its own, whose number it gets as `--report-to`:
+
+    beat          a server has received its first heartbeat
+    said TEXT     the error that ends it
+
+If all children end without a beat, the parent gives up, and repeats the last error.
 """
 
 import contextlib
@@ -18,27 +21,27 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
-from dpq.cli import _shell
-from dpq.cli._shell import FAILED, USAGE, Failed
+from dpq.cli import _terminal
+from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
-"""How late the parent sees a signal to be passed on, or that a child has ended."""
+"""Seconds after which the parent sees a signal, or the end of a child, at the latest."""
 
 WATCH_SECONDS = 0.5
-"""How often the sources are looked at."""
+"""Seconds between two looks at the source files."""
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 30.0
-"""A child that died is started again: the pause doubles from the first to this."""
+"""Seconds before a child that died is started again: the pause doubles from the first to this."""
 
 HEALTHY_SECONDS = 60.0
-"""A child that lived so long begins with the first pause again."""
+"""Seconds after which a child that dies has the first pause again."""
 
 SLACK_SECONDS = 5.0
-"""What a child may need beyond its grace to end; after that it is told again, then killed."""
+"""Seconds after a child's grace until it gets a second signal; after as long again it is killed."""
 
 MOST_STARTS = 4
 """Starts of a child before the parent gives up, if no child at all has reached its first beat.
@@ -47,13 +50,13 @@ The pauses between them are 3.5 s together: time for a server that is being rest
 """
 
 MAX_REPORT_BYTES = 65_536
-"""Of one look into a pipe; a report has at most some 1000 characters."""
+"""Bytes of one read from a pipe; a report has about 1000 characters at most."""
 
-CLEAN = (0, -signal.SIGTERM)  # it was told to end before it could listen
+CLEAN = (0, -signal.SIGTERM)  # SIGTERM came before the child had a handler for it
 
 
 class Child:
-    """One place for a process: what runs there, and when the next one is to start."""
+    """A slot for a process: the running process, and the start of the next one."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         self.command = command
@@ -62,8 +65,8 @@ class Child:
         self.start_at = -math.inf
         self.pause = 0.0
         self.over = False
-        self.replaced_since = math.inf  # told to make room for a new one
-        self.told = 0  # how often
+        self.replaced_since = math.inf  # when it was signalled, to be replaced
+        self.told = 0  # the number of signals sent to it
         self.starts = 0
         self.beaten = False  # one of its processes has reached its first beat
         self.last_words = ""
@@ -92,7 +95,7 @@ class Child:
         log.info("process %d: started", self.process.pid)
 
     def read_reports(self) -> None:
-        """Note what the process has written into its pipe."""
+        """Read the reports of the process from its pipe."""
         if self._reports is None:
             return
         with contextlib.suppress(BlockingIOError):
@@ -115,13 +118,13 @@ class Child:
             self._reports = None
 
     def tell(self, kill: bool = False) -> None:
-        """Ask the process to end; the second time, at once."""
+        """Send the process SIGTERM: the first lets it finish, the second does not. Or kill it."""
         self.told += 1
         if self.process:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
 
     def wait_longer(self) -> float:
-        """The pause before the next start: longer, unless the last process lived for long."""
+        """Return the pause before the next start: longer, unless the last process ran for long."""
         if time.monotonic() - self._began > HEALTHY_SECONDS:
             self.pause = 0.0
         self.pause = longer_pause(self.pause, FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
@@ -130,13 +133,13 @@ class Child:
 
 
 class Parent:
-    """Starts processes, passes signals on, and starts again what died by itself.
+    """Starts processes, passes signals on, and restarts processes that died.
 
     Args:
-        children: What to start.
+        children: The children to start.
         grace: Seconds that a process has after the first signal.
-        changed: Says which file has changed, or None; then all processes are replaced. Where it is
-            given, a process that has ended by itself waits for a change.
+        changed: Returns a file that has changed, or None. After a change all processes are
+            replaced. If it is given, a process that has ended waits for a change.
     """
 
     def __init__(
@@ -155,10 +158,10 @@ class Parent:
         self._pause = threading.Event()
 
     def run(self) -> int:
-        """Go on until all have ended; the exit code: 0 when all have ended cleanly.
+        """Run until all children have ended; return the exit code, 0 if all ended cleanly.
 
         Raises:
-            Failed: No child has reached its first beat, and one has been started too often.
+            Failed: No child has reached its first beat, and one was started too often.
         """
         next_look = 0.0
         with self._listening():
@@ -194,7 +197,7 @@ class Parent:
                 child.ended()
 
     def _pass_on(self) -> None:
-        """Pass signals on: the first lets handlers finish, the second does not, a third kills."""
+        """Pass signals on: the first lets handlers finish, the second does not, the third kills."""
         while self._passed_on < self._signals:
             self._passed_on += 1
             log.info("stopping %d processes", sum(1 for each in self._children if each.process))
@@ -261,17 +264,17 @@ def _how(code: int) -> str:
 
 
 def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> list[Child]:
-    """A child for each list of words behind `dpq`; `environment` is added to this process's.
+    """Make a child for each list of arguments of `dpq`; `environment` is added to this process's.
 
-    With `-P` no file of the current directory, as a redis.py, is imported instead of an installed
-    module. The handlers are found there all the same: `_target.load` sees to it.
+    With `-P` no file of the current directory, such as a redis.py, hides an installed module.
+    `_target.load` still finds the handlers there.
     """
     dpq = [sys.executable, "-P", "-m", "dpq"]
     return [Child([*dpq, *each], {**os.environ, **environment}) for each in words]
 
 
 def end_with(parent: int) -> None:
-    """End this process, as SIGTERM does, when its parent is gone without a word."""
+    """End this process, as SIGTERM does, if its parent has died."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -283,7 +286,7 @@ def end_with(parent: int) -> None:
 
 
 def report_through(pipe: int) -> Callable[[], None]:
-    """Report to the parent what ends this process; return the function that reports a beat."""
+    """Report the error that ends this process to the parent; return a function to report a beat."""
     os.set_inheritable(pipe, False)  # handlers may start programs of their own
     os.set_blocking(pipe, False)
     beaten = threading.Event()
@@ -297,5 +300,5 @@ def report_through(pipe: int) -> Callable[[], None]:
             beaten.set()
             write("beat")
 
-    _shell.on_failure = lambda text: write(f"said {text}")
+    _terminal.on_failure = lambda text: write(f"said {text}")
     return beat

@@ -1,4 +1,4 @@
-"""Whether source files have changed, by their times of change: for development only."""
+"""A watch on source files, by their times of change: for development only."""
 
 import importlib.util
 import os
@@ -18,7 +18,7 @@ class SourceWatch:
         self._seen = dict(self._times())
 
     def changed(self) -> str | None:
-        """One of the files that are new, gone or changed since the last look; None without any."""
+        """Return a file that is new, gone or changed since the last look; None if there is none."""
         now = dict(self._times())
         before, self._seen = self._seen, now
         return next((path for path, _ in before.items() ^ now.items()), None)
@@ -37,7 +37,7 @@ class SourceWatch:
 
 
 def sources_of(module_name: str) -> list[Path]:
-    """The current directory, and the package of a module when that lies elsewhere."""
+    """List the current directory, and the directory of a module's package if that is elsewhere."""
     here = Path.cwd()
     sys.path.insert(0, str(here))
     try:

@@ -1,4 +1,4 @@
-"""Tasks and counts as rich tables. Text from the queue goes in as `shown` has it."""
+"""Tasks and counts as rich tables. Text from the queue must go through `shown`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -18,14 +18,20 @@ from dpq.model.validation import MAX_TEXT_CHARACTERS
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
 CUT_FIRST = ("group", "key", "reason", "last error", "payload")
-"""Columns of tasks that give way where there is no room: texts of whatever length."""
+"""Columns of tasks that are cut if there is no room: texts of any length."""
 
 
 def _table(
     title: str, *columns: str, numbers: Sequence[str] = (), wraps: Sequence[str] = ()
 ) -> Table:
-    """An empty table; `numbers` names the columns that stand to the right, `wraps` those that give
-    way where it is narrow, on more lines."""
+    """Make an empty table.
+
+    Args:
+        title: The line above it.
+        columns: The names of its columns.
+        numbers: The columns that are aligned to the right.
+        wraps: The columns that wrap onto more lines if the table is narrow.
+    """
     whole = Text(shown(title), no_wrap=True, overflow="ignore")  # however narrow the table is
     made = Table(title=whole, title_justify="left", title_style="bold", pad_edge=False, box=None)
     for name in columns:
@@ -54,9 +60,9 @@ def _json(payload: Any) -> str:
 
 
 def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
-    """A table of tasks without the columns in which none of them says anything.
+    """Make a table of tasks, without the columns that are empty for all of them.
 
-    Where it is narrow, texts are cut, the longest first: an id is of use only whole.
+    If it is narrow, texts are cut, the longest first; ids are never cut.
     """
     said = {
         name: column
@@ -71,18 +77,18 @@ def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
 
 
 def _costs(tasks: Sequence[Task[Any]]) -> list[int | None]:
-    """Nothing, where each task costs 1."""
+    """List the costs of tasks; None for each if all cost 1."""
     costs = [task.cost for task in tasks]
     return [None for _ in tasks] if set(costs) == {1} else [*costs]
 
 
 def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:
-    """How the recurring ones come back."""
+    """List the schedules of tasks; None for a task that does not recur."""
     return [task.cron or (f"{task.every:g} s" if task.every else None) for task in tasks]
 
 
 def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
-    """Tasks that are not dead."""
+    """Make a table of live tasks."""
     return _tasks(
         title,
         {
@@ -101,7 +107,7 @@ def live_tasks(title: str, tasks: Sequence[Task[Any]]) -> Table:
 
 
 def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
-    """Dead letters."""
+    """Make a table of dead letters."""
     return _tasks(
         title,
         {
@@ -120,7 +126,7 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
 
 
 def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: float) -> Table:
-    """All counts of one queue; with an earlier look, how fast the totals grow."""
+    """Make a table of one queue's counts; with an earlier look, also the growth per second."""
     made = _table(
         f"queue {name}",
         "count",
@@ -137,7 +143,7 @@ def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: flo
 
 
 def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
-    """The states of many queues, one on each line, or why they cannot be told."""
+    """Make a table of many queues, one on each line, with their counts or their error."""
     numbers = (*STATES, "pushed", "acked")
     errors = ("error",) if any(isinstance(told, Exception) for told in found.values()) else ()
     made = _table("queues", "queue", *numbers, *errors, numbers=numbers, wraps=errors)
@@ -150,7 +156,7 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
 
 
 def crew_table(workers: Sequence[Mapping[str, Any]]) -> Table:
-    """Workers, one on each line; the host stands in most names already."""
+    """Make a table of workers, one on each line; most names contain the host already."""
     numbers = ("pid", "running", "of")
     columns = ("worker", "host", "pid", "queues", "running", "of", "since (UTC)", "last seen")
     made = _table("workers", *columns, numbers=numbers, wraps=("worker", "host", "queues"))
@@ -163,14 +169,14 @@ def crew_table(workers: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def scope_name(group: str | None) -> str:
-    """What a limit is about, in words."""
+    """Name the part that a limit is for."""
     if group is None:
         return "the queue"
     return "every group" if group == EVERY_GROUP else f"group {shown(group)}"
 
 
 def limit_table(title: str, states: Sequence[LimitState]) -> Table:
-    """Limits and what they allow now, one on each line; more windows on lines of their own."""
+    """Make a table of limits and their states, one on each line; further windows on more lines."""
     numbers = ("left", "in flight", "waiting")
     wide = ("what", "rate", "state")
     made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide)
@@ -184,7 +190,7 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
 
 
 def group_sheet(title: str, state: LimitState) -> Table:
-    """All about one group, a line for each."""
+    """Make a table of one group, with a line for each value."""
     made = _table(title, "", "", wraps=("",))
     made.show_header = False
     for rate, left in zip(_rates(state), state.units_left, strict=True):
@@ -198,7 +204,7 @@ def group_sheet(title: str, state: LimitState) -> Table:
 
 
 def _rates(state: LimitState) -> list[str]:
-    """The windows; spaces behind the commas let a narrow column wrap there."""
+    """Write the windows; spaces behind the commas let a narrow column wrap there."""
     texts = [rate_text(window).replace(",", ", ") for window in state.windows]
     if state.rate is not None:
         texts[0] += f" (now {per_text(round(state.rate, 2), state.windows[0].per)})"
@@ -214,7 +220,7 @@ def _units(left: float) -> str:
 
 
 def _counts(state: LimitState) -> tuple[str, str]:
-    """In flight, with the bound, and waiting; every group together has neither."""
+    """Write the tasks in flight, with their limit, and those that wait; `-` for every group."""
     bound = "" if state.concurrency is None else f"/{state.concurrency}"
     if state.group == EVERY_GROUP:
         return f"-{bound}", "-"
@@ -231,6 +237,6 @@ def _now(state: LimitState) -> str:
 
 
 def _moment(when: datetime) -> str:
-    """The time alone where that is clear: within half a day."""
+    """Write a moment; only its time if it is within half a day."""
     near = abs(when - datetime.now(UTC)) < timedelta(hours=12)
     return f"{when:%H:%M:%S}Z" if near else _cell(when)

@@ -1,6 +1,6 @@
-"""`package.module:name` -> the handlers that a worker runs, and whether they are for asyncio.
+"""`package.module:name` -> the handlers that a worker runs, and their kind, blocking or asyncio.
 
-What is not there is a usage error that says what is.
+`dpq worker` calls it. If a name does not exist, the usage error lists the names that do.
 """
 
 import importlib
@@ -15,18 +15,18 @@ from types import ModuleType
 from typing import Any
 
 from dpq import AsyncDPQ, TaskFunction, Tasks
-from dpq.cli._shell import talk
+from dpq.cli._terminal import talk
 from dpq.model.errors import ConfigurationError
 from dpq.worker.base import awaits, functions_of
 
 log = logging.getLogger(__name__)
 
 NAMES_SHOWN = 10
-"""Of what is there instead: enough to see a typing error."""
+"""Names that an error lists: enough to see a typing error."""
 
 
 def load(target: str) -> Any:
-    """Import a module, as from the current directory, and find the object that is named.
+    """Import a module, also from the current directory, and find the named object in it.
 
     Raises:
         ConfigurationError: The module or the name is not there, or its import fails.
@@ -60,7 +60,7 @@ def _import(name: str) -> ModuleType:
                 f"there is no module {error.name!r}; {_modules_beside(error.name)}"
             ) from None
         told: BaseException = error
-    except (Exception, SystemExit) as error:  # whatever the user's module raises
+    except (Exception, SystemExit) as error:  # any error of the user's module
         told = error
     talk("".join(traceback.format_exception(told)).rstrip())
     raise ConfigurationError(f"module {name!r} cannot be imported: {told!r}") from told
@@ -74,7 +74,7 @@ def _modules_beside(name: str) -> str:
 
 
 def _handlers_in(holder: Any) -> Iterable[str]:
-    """The public names that may be meant."""
+    """List the public names that may be handlers."""
     for name, value in vars(holder).items() if hasattr(holder, "__dict__") else ():
         own = getattr(value, "__module__", None) == getattr(holder, "__name__", None)
         function = inspect.isroutine(value) and own
@@ -88,7 +88,7 @@ def _list(names: Iterable[str]) -> str:
 
 
 def is_async(handlers: Any) -> bool:
-    """Whether handlers need an `AsyncWorker`: one of them is async, or their queue is."""
+    """Return True if handlers need an `AsyncWorker`: one of them is async, or their queue is."""
     if isinstance(handlers, Tasks) and isinstance(handlers.queue, AsyncDPQ):
         return True
     kinds = {awaits(function) for function in functions_of(handlers)}

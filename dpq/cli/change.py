@@ -17,7 +17,7 @@ from dpq.cli._options import (
     Url,
     Yes,
 )
-from dpq.cli._shell import talk
+from dpq.cli._terminal import talk
 from dpq.operations.partition import UPKEEP_BATCH
 from dpq.protocol.scripts import script, script_names
 from dpq.queue.queue import forget_queues

@@ -1,4 +1,4 @@
-"""`dpq pop`, and what a holder of a lease may do with it: ack, fail, release, bury and more."""
+"""`dpq pop`, and the commands for its lease: ack, fail, release, bury and more."""
 
 import sys
 from enum import StrEnum
@@ -17,7 +17,7 @@ from dpq.cli._options import (
     Token,
     Url,
 )
-from dpq.cli._shell import Failed, emit, talk
+from dpq.cli._terminal import Failed, emit, talk
 from dpq.queue.base import DEFAULT_VISIBILITY
 
 
@@ -119,7 +119,7 @@ def release(
 
 
 class Scope(StrEnum):
-    """What a 429 closes; typer needs an enum."""
+    """The part that a 429 closes; typer needs an enum."""
 
     GROUP = "group"
     QUEUE = "queue"

@@ -7,7 +7,7 @@ import typer
 
 from dpq import DPQ, Problem, ServerWarning
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
-from dpq.cli._shell import Failed, emit, say, talk
+from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
 from dpq.queue.queue import inspect_server
 

@@ -8,7 +8,7 @@ from dpq import DPQ, Adaptive, LimitState, RateLimit, Reserve
 from dpq.cli import _rates
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
-from dpq.cli._shell import emit, tables, talk
+from dpq.cli._terminal import emit, tables, talk
 from dpq.model.limits import EVERY_GROUP
 
 app = typer.Typer(

@@ -11,7 +11,7 @@ from rich.live import Live
 from dpq import DPQ, TaskState
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
 from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
-from dpq.cli._shell import Failed, emit, say, tables, talk
+from dpq.cli._terminal import Failed, emit, say, tables, talk
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
 from dpq.queue.queue import all_names, ask_queues

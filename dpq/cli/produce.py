@@ -15,12 +15,12 @@ from pydantic_core import from_json
 from dpq import DPQ, Push
 from dpq.cli._lines import push_lines
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
-from dpq.cli._shell import talk
+from dpq.cli._terminal import talk
 from dpq.queue.base import DEFAULT_MAX_ATTEMPTS
 
 
 class Duplicate(StrEnum):
-    """What a push does when its key is taken; typer needs an enum."""
+    """The action of a push whose key is taken; typer needs an enum."""
 
     KEEP = "keep"
     UPDATE = "update"
@@ -154,7 +154,7 @@ def _tell_of_throw_away(url: str) -> None:
 
 
 def _source(payload: str | None, file: Path | None, full: bool) -> AbstractContextManager[BinaryIO]:
-    """Open what the lines come from: nothing when there is a payload."""
+    """Open the source of the lines; an empty one if there is a payload."""
     if payload is not None:
         if full or file:
             raise typer.BadParameter("give JSON, or lines with --file or --full, not both")
@@ -181,7 +181,7 @@ def _moment(text: object) -> datetime:
     """Read a moment with a time zone.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is no such moment.
     """
     with suppress(ValueError):
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None

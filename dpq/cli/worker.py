@@ -12,7 +12,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import crew_table
-from dpq.cli._shell import Failed, emit, tables, talk
+from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations

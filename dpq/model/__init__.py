@@ -1,1 +1,1 @@
-"""What callers hold and write: tasks, limits, errors, schedules, priorities, addresses. No I/O."""
+"""The data of callers: tasks, limits, errors, schedules, priorities, payloads. No I/O."""

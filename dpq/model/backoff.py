@@ -1,4 +1,4 @@
-"""Pure decisions: no clock, no server. Randomness is passed in."""
+"""Pauses after failures: of a task, and of a server. No clock, no server; chance is passed in."""
 
 from dataclasses import dataclass, fields
 
@@ -7,26 +7,26 @@ from dpq.model.errors import ConfigurationError
 __all__ = ["Backoff"]
 
 FIRST_PAUSE_SECONDS = 0.1
-"""After the first fault of the server; doubled with each that follows."""
+"""Seconds to wait after the first error of the server; doubled after each further one."""
 
 LONGEST_PAUSE_SECONDS = 5.0
-"""Between attempts to reach a server that is away: as long as a lost wake-up may cost."""
+"""Seconds between attempts to reach a server at most: as long as a lost wake-up may cost."""
 
 _BOUNDS = {"base": (0, 86_400), "factor": (1, 1000), "cap": (0, 31_536_000), "jitter": (0, 1)}
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long a failed task waits for its next attempt: exponential, capped, with jitter.
+    """The delay of a failed task before its next attempt: exponential, capped, with jitter.
 
-    The n-th failure waits `base * factor ** (n - 1)` seconds, at most `cap`, less a random share of
-    up to `jitter`, so that tasks which failed together do not come back together.
+    After the n-th failure it is `base * factor ** (n - 1)` seconds, at most `cap`. A random share
+    of up to `jitter` is taken off, so that tasks which failed together do not come back together.
 
     Attributes:
         base: Seconds after the first failure, from 0 to 86 400.
-        factor: From one failure to the next, from 1 to 1000.
-        cap: The longest wait in seconds, up to a year.
-        jitter: The share that chance may take off, from 0 (none) to 1.
+        factor: Growth from one failure to the next, from 1 to 1000.
+        cap: Seconds of the longest delay, up to a year.
+        jitter: The largest random share to take off, from 0 (none) to 1.
 
     Raises:
         ConfigurationError: A value is out of its bounds.
@@ -47,10 +47,10 @@ class Backoff:
                 )
 
     def delay(self, attempt: int, chance: float) -> float:
-        """Seconds to wait after attempt number `attempt` has failed.
+        """Return the seconds to wait after attempt number `attempt` has failed.
 
         Args:
-            attempt: From 1.
+            attempt: The number of the attempt, from 1.
             chance: A random number from 0 to 1.
         """
         try:
@@ -63,5 +63,5 @@ class Backoff:
 def longer_pause(
     pause: float, first: float = FIRST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
 ) -> float:
-    """Seconds to wait before the next attempt: twice the last pause, and `first` after none."""
+    """Return the next pause in seconds: twice the last one, and `first` after none."""
     return min(longest, pause * 2 or first)

@@ -1,6 +1,6 @@
-"""What each problem means, in a sentence for whoever has it, and the way out. Changes nothing.
+"""The meaning of each problem in a sentence, and the way out. Changes nothing.
 
-Source: docs/operations.md, "Doctor".
+`dpq doctor` and the server check call it. Source: docs/operations.md, "Doctor".
 """
 
 import re
@@ -156,7 +156,7 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "{repair} counts it.",
     ),
 }
-"""A kind of problem -> what it means, and the way out."""
+"""A kind of problem -> its meaning, and the way out."""
 
 SETTINGS = (
     "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
@@ -165,11 +165,11 @@ SETTINGS = (
     "`dpq doctor --repair --partitions N` removes it, and then mends what is missing. N is 1 "
     "unless somebody has named another number for this queue; a wrong one hides tasks.",
 )
-"""The same of the key that only who knows the number of partitions can mend."""
+"""The same for the key of the settings: its repair needs the number of partitions."""
 
 
 def explain(problem: Problem) -> tuple[str, str]:
-    """Say what a problem means, and what to do about it."""
+    """Return the meaning of a problem, and the way out."""
     kind = re.sub(r"^in [1-9]\d* states$", "in N states", problem.kind)
     meaning, way_out = EXPLAINED.get(kind, ("{kind}: {subject} {detail}", ""))
     if kind == "wrong type" and re.fullmatch(r"dpq:\{[^{}]*\}:conf", problem.subject):
@@ -186,11 +186,11 @@ def explain(problem: Problem) -> tuple[str, str]:
 
 
 def server_problems(info: Mapping[str, Any], save: str | None) -> list[Problem]:
-    """What endangers tasks in how a server is set up.
+    """Find settings of a server that endanger tasks.
 
     Args:
-        info: The reply of INFO; what it does not say is taken for good.
-        save: The server's setting `save`; None when it is not known.
+        info: The reply of INFO; a field that is missing counts as good.
+        save: The server's setting `save`; None if it is not known.
     """
     found = []
     policy = info.get("maxmemory_policy", "noeviction")
@@ -209,5 +209,5 @@ def server_problems(info: Mapping[str, Any], save: str | None) -> list[Problem]:
 
 
 def wants_save(info: Mapping[str, Any]) -> bool:
-    """Does it depend on the save points whether the server keeps anything on disk?"""
+    """Return True if only the setting `save` makes the server keep data on disk."""
     return str(info.get("aof_enabled", 1)) == "0"

@@ -1,8 +1,8 @@
-"""What reaches a person: stored text, errors and tracebacks, without what would steer a terminal.
+"""Text for people: stored text, errors and tracebacks, without characters that control a terminal.
 
-`shown` is the one function for it. The command line calls it for all that it writes, `CleanRecords`
-for all that DPQ logs, whatever handlers the program has. Stored data are never changed by it.
-Must stay light: `import dpq` loads this module.
+The command line calls `shown` for all that it writes. `CleanRecords` calls it for all that DPQ
+logs, whatever log handlers the program has. It must not change stored data, and it must stay light:
+`import dpq` loads this module.
 """
 
 import logging
@@ -13,8 +13,8 @@ from traceback import TracebackException
 from dpq.model.interrupts import raise_interruption
 
 _STEERS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
-"""C0 (but for tab and line feed), DEL and C1; marks, separators and controls of writing direction;
-halves of surrogate pairs."""
+"""The characters to escape: C0 (without tab and line feed), DEL and C1; marks, separators and
+controls of writing direction; halves of surrogate pairs."""
 
 _IN_LINES = re.compile(f"[{_STEERS}]")
 _IN_A_LINE = re.compile(f"[\t\n{_STEERS}]")
@@ -25,14 +25,14 @@ def shown(text: object, *, lines: bool = False) -> str:
     """Return a text as one line that a terminal or a log may show: `\\x1b` stands for an escape.
 
     Args:
-        text: Anything that has a text.
-        lines: Leave tabs and ends of lines as they are: of a traceback, say.
+        text: Any object; its `str` is shown.
+        lines: Leave tabs and ends of lines as they are, as for a traceback.
     """
     return (_IN_LINES if lines else _IN_A_LINE).sub(_escape, str(text))
 
 
 def shown_json(text: str) -> str:
-    """Return JSON that means the same and is safe at a terminal."""
+    """Return JSON with the same meaning that is safe at a terminal."""
     return _IN_A_LINE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -42,16 +42,16 @@ def _escape(found: re.Match[str]) -> str:
 
 
 class CleanRecords(logging.NullHandler):
-    """A handler that writes nothing, and cleans records before other handlers see them.
+    """A log handler that writes nothing, and cleans records before other handlers see them.
 
-    A logger's own handlers run before those of its parents: this one stands at the logger `dpq`.
+    It is a handler of the logger `dpq`: a logger's own handlers run before those of its parents.
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Replace the message and the traceback, where they hold what steers a terminal.
+        """Replace a message or a traceback that has characters which control a terminal.
 
-        A record whose message cannot be made is left to the other handlers: logging says on stderr
-        what is wrong with it, and the call that logs goes on.
+        If the message of a record cannot be made, the record stays as it is. Then logging reports
+        the error on stderr, and the call that logs goes on.
         """
         try:
             message = record.getMessage()
@@ -71,7 +71,7 @@ class CleanRecords(logging.NullHandler):
 
 
 def _more_lines(trace: TracebackException) -> bool:
-    """Has an error of a traceback a text of several lines?"""
+    """Return True if an error of a traceback has a text of several lines."""
     rest: list[TracebackException | None] = [trace]
     while rest:
         if error := rest.pop():

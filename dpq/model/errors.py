@@ -6,7 +6,7 @@
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
       LeaseLostError                    the token is not the live one
-      NotConfirmedError                 it was done, but nobody vouches for it yet (`durability`)
+      NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
 
     Signal
       RateLimited                       the limit was hit: give the task back, uncounted
@@ -44,11 +44,11 @@ __all__ = [
 
 
 Scope = Literal["group", "queue", "task"]
-"""What a limit closes: the task's group (or the queue, when it has none), the queue, or nothing."""
+"""The part that a 429 closes: the task's group (else the queue), the queue, or only the task."""
 
 
 LONGEST_WAIT = 315_360_000
-"""Seconds, 10 years: the longest delay of any kind."""
+"""Seconds of the longest delay of any kind: 10 years."""
 
 
 class DPQError(Exception):
@@ -56,7 +56,7 @@ class DPQError(Exception):
 
 
 class ConfigurationError(DPQError, ValueError):
-    """An argument or a setting is out of its bounds; nothing was changed, unless it says so."""
+    """An argument or a setting is out of its bounds; unless the text says so, nothing changed."""
 
 
 class PayloadError(DPQError, ValueError):
@@ -72,11 +72,11 @@ class PayloadError(DPQError, ValueError):
 
 
 class DuplicateTaskError(DPQError):
-    """A push with `on_duplicate="error"` met a key that is taken; nothing was changed.
+    """A push with `on_duplicate="error"` found that its key is taken; nothing was changed.
 
     Attributes:
         key: The unique key.
-        task_id: The task that holds it; None when that is an earlier push of the same batch.
+        task_id: The task that has the key; None if that is an earlier push of the same batch.
     """
 
     def __init__(self, key: str, task_id: str | None) -> None:
@@ -92,8 +92,8 @@ class TaskNotFoundError(DPQError):
     """The queue holds no live task with this id; or, for `peek(after=)`, none in that state.
 
     Attributes:
-        task_id: The id that was asked for; "" when it was a key.
-        key: The key that was asked for, or None.
+        task_id: The id in the call; "" if the call named a key.
+        key: The key in the call, or None.
     """
 
     def __init__(
@@ -116,14 +116,14 @@ class TaskNotFoundError(DPQError):
 
 
 class LeaseLostError(DPQError):
-    """The delivery is over: somebody else has popped the task, or it was settled otherwise.
+    """The delivery is over: another consumer has popped the task, or the delivery was ended before.
 
-    Nothing was changed by the call.
+    The call changed nothing.
 
     Attributes:
-        task_id: The task (the first of them, for `ack_many`).
+        task_id: The task; for `ack_many`, the first whose lease is lost.
         action: The call that was refused.
-        task_ids: Every task of the call whose lease is lost.
+        task_ids: All tasks of the call whose lease is lost.
     """
 
     def __init__(self, action: str, task_ids: Sequence[str]) -> None:
@@ -139,26 +139,26 @@ class LeaseLostError(DPQError):
 
 
 class ServerWarning(UserWarning):
-    """The server is set up so that tasks may get lost; said once per process and server.
+    """The settings of the server may lose tasks; a process warns once for each server.
 
-    It evicts keys, or keeps nothing on disk. A private throw-away server (`embedded:`) is meant to
-    be so. To accept it: `warnings.simplefilter("ignore", dpq.ServerWarning)`.
+    The server evicts keys, or keeps nothing on disk. For a private throw-away server (`embedded:`)
+    there is no warning. To accept it: `warnings.simplefilter("ignore", dpq.ServerWarning)`.
     """
 
 
 class NotConfirmedError(DPQError):
-    """The call was done, and what `durability` asks for has not been confirmed in time.
+    """The call is done, but the confirmation that `durability` asks for did not come in time.
 
-    The queue has changed, and is likely to stay so; only a failover or a power cut right now may
-    take it back. Most calls can be made again: they find it done and ask once more. A push can not,
-    unless its `key` is still stored: it would add another task. docs/durability.md, "When nobody
-    confirms", says what to do.
+    The queue has changed, and is likely to stay so. Only a failover or a power cut right now may
+    undo the change. Most calls can be repeated: they find their work done and ask once more. If a
+    push is repeated, it adds another task, unless its `key` is still stored. docs/durability.md,
+    "When nobody confirms", says what to do.
 
     Attributes:
-        action: What was done: `"push"`, `"ack"`, ...
-        result: What the call would have returned; of a push, the ids.
+        action: The call: `"push"`, `"ack"`, ...
+        result: The result that the call would have returned; for a push, the ids.
         durability: `"replica"` or `"fsync"`.
-        confirmed: How many replicas have answered in time (or, for `"fsync"`, disks).
+        confirmed: The number of replicas (for `"fsync"`: disks) that have answered in time.
     """
 
     def __init__(
@@ -181,15 +181,15 @@ class NotConfirmedError(DPQError):
 
 
 class Signal(Exception):
-    """Base of what a handler, or the body of `lease()`, raises to say how its task goes on."""
+    """Base of the signals, which a handler or the body of `lease()` raises for its task."""
 
 
 class Retry(Signal):
-    """This attempt failed, and counts: the task comes back, or is dead when attempts are spent.
+    """This attempt failed, and counts: the task comes back, or dies if its attempts are spent.
 
     Attributes:
-        delay: Seconds until then, from 0 to 10 years, given as such or as a timedelta; None for the
-            queue's backoff.
+        delay: Seconds until the task is ready again, from 0 to 10 years; the argument may be a
+            timedelta. None takes the queue's backoff.
 
     Raises:
         ConfigurationError: `delay` is out of its bounds.
@@ -204,14 +204,15 @@ class Retry(Signal):
 
 
 class Release(Signal):
-    """Give the task back: not done, and no attempt. It keeps its priority and its place.
+    """Give the task back: not done, and no attempt counted. It keeps its priority and position.
 
-    For a long handler that is to stop (`context.stopping`): to return would finish the task.
+    For a long handler that is to stop (`context.stopping`): if it returned, the task would be
+    finished.
 
     Attributes:
-        delay: Seconds until the task is ready again, from 0 to 10 years, given as such or as a
-            timedelta. At 0 another consumer, or this one, takes it at once: what waits for
-            something should name a delay.
+        delay: Seconds until the task is ready again, from 0 to 10 years; the argument may be a
+            timedelta. With 0, another consumer or this one takes the task at once. So if the task
+            waits for something, name a delay.
 
     Raises:
         ConfigurationError: `delay` is out of its bounds.
@@ -226,7 +227,7 @@ class Release(Signal):
 
 
 class Reject(Signal):
-    """No attempt will do: the task goes to the dead letters with `reason`."""
+    """No attempt can succeed: the task becomes a dead letter with `reason`."""
 
     def __init__(self, reason: object = "rejected") -> None:
         self.reason = str(reason) or "rejected"
@@ -234,11 +235,12 @@ class Reject(Signal):
 
 
 class RateLimited(Signal):
-    """The limit was hit: give the task back, uncounted, and let no other hit it meanwhile.
+    """The limit was hit: give the task back, uncounted, and let no other task hit the limit.
 
     Attributes:
         retry_after: Seconds until the limit opens again, from 0; more than 10 years are 10 years.
-        scope: What is limited: "group" (the task's; without one, the queue), "queue", or "task".
+        scope: The part that closes: "group" (the task's; if it has none, the queue), "queue", or
+            "task" for this task alone.
 
     Raises:
         ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the three.
@@ -254,30 +256,31 @@ class RateLimited(Signal):
         self.scope = scope
 
     def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:
-        return type(self), (self.retry_after, self.scope)  # a process pool pickles what was raised
+        return type(self), (self.retry_after, self.scope)  # a process pool pickles errors
 
     @classmethod
     def from_headers(cls, status: int, headers: Headers, scope: Scope = "group") -> Self | None:
-        """Read an HTTP answer: None when it was no limit.
+        """Read an HTTP answer: None if it is no limit.
 
-        A limit is a 429, a 503, and a 403 whose headers say that a limit is spent or when to come
-        again. What is not understood in the headers is as if absent; nothing in them raises.
+        A limit is a 429, a 503, or a 403 whose headers say that a limit is spent or when to come
+        again. A header that cannot be read is ignored; no header raises an error.
 
         Args:
             status: The status code.
-            headers: A mapping, anything else with `items()`, or pairs; names and values are text or
-                bytes, in any case, and may repeat.
-            scope: What the limit covers; no header is asked for it.
+            headers: A mapping, another object with `items()`, or pairs. Names and values are text
+                or bytes, in upper or lower case, and may repeat.
+            scope: The part that the limit covers; no header says that.
 
-        Returns:
-            A signal to raise, its `retry_after` from 0 to 86 400 s (a day). It comes from
-            `Retry-After`, else from the limits that are spent (`RateLimit`, `X-RateLimit-*` and
-            the like: the longest), against the answer's `Date`; 5 s when nothing tells.
+            Returns:
+                A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
+                `Retry-After`; else from the spent limits (`RateLimit`, `X-RateLimit-*` and the
+                like), the longest one. Times count from the answer's `Date`. Without any of them it
+                is 5 s.
 
         Raises:
             ConfigurationError: `scope` is none of the three.
 
-        Source: dpq/model/rate_headers.py says what is read, and in which order of trust.
+        Source: dpq/model/rate_headers.py has the headers, in their order of trust.
         """
         wait = seconds_to_wait(status, headers)
         signal = cls(wait or 0.0, scope)  # a wrong scope shows before the first limit is hit
@@ -288,9 +291,9 @@ class RateLimited(Signal):
         """Read the answer of any HTTP client, as `from_headers` does.
 
         Args:
-            response: Anything with `headers`, and an int as `status_code` (requests, httpx),
+            response: Any object with `headers`, and an int as `status_code` (requests, httpx),
                 `status` (aiohttp, http.client) or `code` (urllib).
-            scope: What the limit covers.
+            scope: The part that the limit covers.
 
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
@@ -307,7 +310,7 @@ class RateLimited(Signal):
 
 
 def in_seconds(delay: float | timedelta) -> float:
-    """A delay as its seconds; what is neither stays as it is."""
+    """Convert a timedelta to seconds; return any other value as it is."""
     return delay.total_seconds() if isinstance(delay, timedelta) else delay
 
 
@@ -324,10 +327,10 @@ def _is_number(value: object) -> bool:
 
 
 def signal_of(error: BaseException) -> BaseException:
-    """What an error says about its task: itself; of a group of nothing but signals, the weightiest.
+    """Return the error that decides about a task; from a group of only signals, the strongest.
 
-    So a signal passes through an `asyncio.TaskGroup`. A limit weighs more than a rejection, and
-    that more than a retry, and a release the least; of limits the widest, then the longest, does.
+    So a signal passes through an `asyncio.TaskGroup`. The order is: a limit, a rejection, a retry,
+    a release. Among limits the widest is the strongest, then the longest.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error

@@ -1,12 +1,12 @@
-"""Tells what has interrupted a call from what the call itself has met. No I/O.
+"""Interrupts: separates the errors of signal handlers from the errors of a call itself. No I/O.
 
-A signal handler of the program (a time limit by SIGALRM, Ctrl-C) raises between any two lines of
-the main thread: in DPQ, and in redis-py, which takes an OSError for one of the network. Who catches
-errors of replies, payloads and connections asks here first.
+A signal handler of the program (a time limit by SIGALRM, Ctrl-C) may raise between any two lines of
+the main thread. If it raises an OSError within redis-py, redis-py takes it for a network error. So
+code that catches errors of replies, payloads or connections calls this module first.
 
-Known are the handlers that are installed when the error is looked at. What a handler raises after
-it has taken itself away (`signal.signal(SIGALRM, SIG_DFL)`) passes for a fault of the call, if it
-is one of `FAULTS`: the handlers of before cannot be known without a look at each call.
+It knows the handlers that are installed when it looks at the error. If a handler first removes
+itself (`signal.signal(SIGALRM, SIG_DFL)`) and then raises one of `FAULTS`, that counts as an error
+of the call. To know older handlers would need a look before each call.
 """
 
 import signal
@@ -23,21 +23,21 @@ FAULTS = (
     TypeError,
     ValueError,
 )
-"""What damaged data, and a fault of DPQ or a library, may raise; `DPQError`s of two kinds too."""
+"""The errors of damaged data, and of faults in DPQ or a library; some are `DPQError`s, too."""
 
 _CONVERTS = "redis"
-"""The package that turns what it catches into errors of its own."""
+"""The package that converts the errors it catches into its own."""
 
 
 def expected(error: Exception) -> bool:
-    """Tell an error of an operation, or of its client, from what has interrupted it."""
+    """Return True for an error of an operation or its client, False for an interrupt."""
     package = type(error).__module__.partition(".")[0]
     known = isinstance(error, FAULTS) or package in ("dpq", "redis")
     return known and not by_handler(error)
 
 
 def by_handler(error: BaseException) -> bool:
-    """Look whether a signal handler that is installed now has raised an error."""
+    """Return True if a signal handler that is installed now has raised an error."""
     if error.__traceback__ is None:
         return False
     handlers = _handlers()
@@ -45,11 +45,11 @@ def by_handler(error: BaseException) -> bool:
 
 
 def interruption(error: BaseException) -> BaseException | None:
-    """Find what a signal handler has raised and redis-py has turned into an error of its own.
+    """Find the error of a signal handler, also if redis-py has converted it into its own.
 
     Returns:
-        None when there is no such thing: of what an error came about in, only that counts which
-        redis-py has caught, since a program may call DPQ while it deals with an error.
+        None if there is none. Of the errors in an error's context, only those count that redis-py
+        has caught, since a program may call DPQ while it handles another error.
     """
     if by_handler(error):
         return error
@@ -63,7 +63,7 @@ def interruption(error: BaseException) -> BaseException | None:
 
 
 def raise_interruption(error: BaseException) -> None:
-    """Raise what has interrupted a call, if `error` is that, or redis-py's word for it."""
+    """Raise the error of a signal handler, if `error` is one, or if redis-py has converted one."""
     if found := interruption(error):
         raise found
 
@@ -75,7 +75,7 @@ def _entries(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _handlers() -> set[CodeType]:
-    """The code of all signal handlers that are written in Python."""
+    """Return the code of all signal handlers that are written in Python."""
     return {code for number in signal.valid_signals() if (code := _code(signal.getsignal(number)))}
 
 

@@ -1,4 +1,4 @@
-"""Limits as a caller writes and reads them, and as text in the hash `limits`. No I/O, no clock."""
+"""Limits: the classes of callers, and the text in the hash `limits`. No I/O, no clock."""
 
 import math
 import re
@@ -15,13 +15,13 @@ from dpq.model.validation import MAX_SECONDS, number, whole_number
 __all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
-"""As the `group` of a limit: the default for all groups that have none of their own."""
+"""The `group` of the limit that holds for all groups without a limit of their own."""
 
 MAX_RATE = 1_000_000
-"""Units in one window, and in a burst: a window of more than a million is no limit."""
+"""Units in one window or burst at most: a window with more than a million is no limit."""
 
 MAX_REFILL_SECONDS = 100 * MAX_SECONDS
-"""1000 years, until a burst that was taken is there again: moments stay such as a date can say."""
+"""Seconds until a taken burst is there again, at most: 1000 years, so that a date can hold it."""
 
 MAX_SLACK_SECONDS = 3600
 MAX_COST = 1_000_000
@@ -42,11 +42,11 @@ _REASONS: dict[str, Reason] = {
 
 @dataclass(frozen=True)
 class Reserve:
-    """What a window keeps back for the tasks that matter.
+    """Units of a window that are kept for tasks of higher priority.
 
     Attributes:
-        units: Left in the window by every task of a lower priority: 1 to the window's burst - 1.
-        priority: From this priority on (what aging has added included) a task may take them too.
+        units: The units that tasks of lower priority leave: 1 to the window's burst - 1.
+        priority: The lowest priority (aging included) that may take them.
     """
 
     units: int
@@ -59,12 +59,12 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """How a limit is learned: up by `step` after each clean window, halved at a 429 or 503.
+    """The bounds of a learned rate: up by `step` after each clean window, halved at a 429 or 503.
 
     Attributes:
-        floor: The rate never falls below it: above 0, units in a window.
-        ceiling: The rate never rises above it.
-        step: Units that a window which was used at least half, and met no 429, adds.
+        floor: The lowest rate, above 0, units in a window.
+        ceiling: The highest rate.
+        step: Units that are added after a window that was used at least half, without a 429.
     """
 
     floor: float
@@ -87,9 +87,9 @@ class RateLimit:
         burst: Units that may be taken at once after a rest, from 1 to 1 000 000.
         reserve: Units kept back for higher priorities; needs a burst above them.
         adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
-        slack: Seconds by which `per` is widened, since requests may come closer together on their
-            way to a host than they were granted: 0 to 3600. None: learned from 429s, up to a
-            quarter of the shortest window and 1 s.
+        slack: Seconds by which `per` is widened, 0 to 3600: requests may reach a host closer
+            together than they were granted. None: learned from 429s, up to a quarter of the
+            shortest window and 1 s.
     """
 
     rate: float
@@ -132,7 +132,7 @@ TIME_UNITS = {
     **{"m": 60.0, "min": 60.0, "minute": 60.0},
     **{"h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0},
 }
-"""Seconds of each unit that a window may be said in; none is seconds."""
+"""Seconds of each unit of time in a rate; without a unit it is seconds."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _RATE = re.compile(rf"{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
@@ -143,7 +143,7 @@ def read_rate(text: str) -> RateLimit:
     """Read `UNITS/TIME`, as the command line and `set_limit` take it.
 
     Raises:
-        ConfigurationError: It does not read so, or is out of its bounds.
+        ConfigurationError: The text is no rate, or a value is out of its bounds.
     """
     found = _RATE.fullmatch(text)
     if not found or found[3] not in TIME_UNITS:
@@ -157,22 +157,22 @@ def read_rate(text: str) -> RateLimit:
 
 
 class LimitState(BaseModel):
-    """What a limit says, and what it allows now.
+    """A limit of a queue or a group, and its state now.
 
     Attributes:
         group: A group; `"*"` for the default of all groups; None for the queue itself.
         windows: Its rates, the shortest window first.
-        concurrency: Leases out at once, or None.
-        default: The group has no limit of its own: this is what `"*"` says.
-        rate: What an adaptive limit has learned, units per window; None without one.
-        slack: What was learned of the way to the host, seconds by which the windows that name no
-            slack of their own are widened now.
-        units_left: What each window would grant at once, now; negative while it pays back.
-        open: A task may run now.
-        opens_at: When the next one may, UTC; None when it may now, or when a lease must end first.
-        reason: Why not now: `rate limited` (a 429), `closed by hand`, `unreadable` (what is stored
-            of the limit makes no sense), `probe` (the first task after a 429 is running),
-            `concurrency`, `spent`; None when it is open.
+        concurrency: Leases that may exist at once, or None.
+        default: The group has no limit of its own, so this is the limit of `"*"`.
+        rate: The learned rate of an adaptive limit, units per window; None for other limits.
+        slack: The learned slack in seconds: it widens the windows without a slack of their own.
+        units_left: The units that each window would grant now; negative after too many.
+        open: True if a task may run now.
+        opens_at: The time when the next task may run, UTC; None if one may run now, or if a lease
+            must end first.
+        reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
+            `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
+            running), `concurrency`, `spent`; None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
     """
@@ -202,10 +202,10 @@ def limit_rules(
     reserve: Reserve | None,
     slack: float | None = None,
 ) -> tuple[RateLimit, ...]:
-    """Check the arguments of `set_limit`: its windows, the shortest first.
+    """Check the arguments of `set_limit`; return its windows, the shortest first.
 
     Raises:
-        ConfigurationError: They say nothing, too much, or are out of their bounds.
+        ConfigurationError: The arguments set no limit, contradict, or are out of their bounds.
     """
     if concurrency is not None:
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
@@ -242,7 +242,7 @@ def limit_rules(
 
 
 def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
-    """The text of the hash `limits`. Source: docs/design.md, "Limits"."""
+    """Make the text for the hash `limits`. Source: docs/design.md, "Limits"."""
     head = f"{concurrency or 0}"
     if windows and (learns := windows[0].adaptive):
         head += "~" + " ".join(map(_text, (learns.floor, learns.ceiling, learns.step)))
@@ -258,7 +258,7 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
 
 
 def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
-    """The windows and the concurrency that a text of the hash `limits` says."""
+    """Read the windows and the concurrency from a text of the hash `limits`."""
     head, *parts = text.split("|")
     concurrency, _, learning = head.partition("~")
     adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
@@ -278,12 +278,12 @@ def _per_ms(seconds: float) -> int:
 
 
 def _ms(seconds: float) -> int:
-    """Round up, which grants less and never more; the last digits of a double mean nothing."""
+    """Convert to ms, rounded up: so it grants less, never more. The last digits do not count."""
     return math.ceil(float(f"{seconds * 1000:.12g}"))
 
 
 def _text(value: float) -> str:
-    """A number as Lua and Python read it, whatever subclass it is of."""
+    """Write a number as Lua and Python read it, also of a subclass."""
     return str(int(value)) if isinstance(value, int) else repr(float(value))
 
 
@@ -293,5 +293,5 @@ def _as_written(text: str) -> float:
 
 
 def reason_of(letter: str) -> Reason | None:
-    """What a letter of the script `view` means."""
+    """Return the reason for a letter of the script `view`."""
     return _REASONS.get(letter)

@@ -1,4 +1,4 @@
-"""How a URL may be shown in a log or an error: without its secrets. No I/O."""
+"""URLs for logs and errors: without their secrets. No I/O."""
 
 import re
 
@@ -24,16 +24,16 @@ _SHOWN = re.compile(
     r"ssl_min_version)=[\d.]*|(?:socket_keepalive|retry_on_timeout|decode_responses|client_name|"
     r"ssl_(?:ca_certs|ca_path|certfile|keyfile|cert_reqs|check_hostname))=[\w./~+-]*"
 )
-"""Parameters of a URL that hold no secret, and what a value looks like."""
+"""Parameters of a URL that hold no secret, with the form of their values."""
 _SECRET_NAMES = frozenset({"password", "ssl_password", "sentinel_password"})
 
 
 def mask(url: object) -> str:
     """Return `url` with its password and secret parameters as `***`; accepts anything.
 
-    Only what is sure to be no secret is shown: of a URL that is not well-formed, the scheme alone,
-    since a password may stand anywhere in it. A user without a password is taken for a password
-    whose colon was forgotten, and so is a parameter with an unknown name or a strange value.
+    Only parts that cannot be a secret are shown. If a URL is not well-formed, only its scheme is
+    shown, since a password may stand anywhere in it. A user without a password may be a password
+    without its colon, so it is masked; so is a parameter with an unknown name or a strange value.
     """
     if not isinstance(url, str):
         return f"<{type(url).__name__}>"

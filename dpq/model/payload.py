@@ -11,21 +11,22 @@ from dpq.model.interrupts import by_handler, raise_interruption
 P = TypeVar("P")
 
 DEFAULT_MAX_PAYLOAD_BYTES = 1024 * 1024
-"""1 MiB: a task is a message; larger data belongs in a store, and its address in the task."""
+"""Bytes of a payload by default: 1 MiB. Put larger data into a store, and its address into the
+task."""
 
 MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
-"""64 MiB: a larger value would hold up every other client of the server."""
+"""Bytes of a payload at most: 64 MiB. A larger value would hold up all clients of the server."""
 
 
 _SURELY_READABLE = 400
-"""Bytes of JSON too few for more levels, or longer numbers, than its reader takes."""
+"""Bytes of JSON that can always be read back: too few for too many levels or too long numbers."""
 
 
 class Codec(Generic[P]):
     """Writes and reads the payloads of one queue; the type's adapter is built once.
 
-    With `Any` for the type, anything that has a JSON form is taken as it is; NaN and the infinities
-    survive. Any other type validates on the way in and on the way out.
+    If the type is `Any`, each value with a JSON form is taken as it is; NaN and the infinities are
+    kept. Any other type validates payloads when they are written and when they are read.
 
     Args:
         payload_type: Anything that pydantic's `TypeAdapter` takes.
@@ -82,8 +83,8 @@ class Codec(Generic[P]):
 
         Raises:
             PayloadError: It is not JSON, or does not validate any more.
-            Exception: What a validator of the payload's type raises beside ValueError and
-                AssertionError: a fault of its own (see `by_validator`).
+            Exception: A validator of the payload's type raised something else than ValueError or
+                AssertionError (see `by_validator`).
         """
         try:
             if self._adapter is None:
@@ -97,9 +98,9 @@ class Codec(Generic[P]):
 
 
 def by_validator(error: Exception) -> bool:
-    """Tell what a validator of the payload's type has raised from what has interrupted `decode`.
+    """Return True if a validator of the payload's type raised an error, False for an interrupt.
 
-    The validator's frame is below that of `decode`; pydantic itself is no Python, and has none.
+    The validator's frame is below that of `decode`; pydantic itself has no Python frame.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not Codec.decode.__code__:
@@ -108,7 +109,7 @@ def by_validator(error: Exception) -> bool:
 
 
 def _raise_interruption(error: ValueError | RecursionError) -> None:
-    """As `raise_interruption`; also when it struck in a validator, and pydantic has wrapped it."""
+    """Raise the error of a signal handler, also if pydantic has wrapped it in a validator."""
     raise_interruption(error)
     for each in error.errors(include_url=False) if isinstance(error, ValidationError) else ():
         met = each.get("ctx", {}).get("error")

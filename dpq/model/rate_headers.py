@@ -1,7 +1,8 @@
-"""How long a limited host asks to be left alone, read from an answer's status and headers.
+"""The time that a limited host asks for, read from the status and headers of its answer.
 
-An answer is a limit when its status is 429 or 503; or 403, when its headers say that a limit is
-spent, or when to come again. For how long is read in this order of trust:
+`RateLimited.from_headers` calls it. An answer is a limit if its status is 429 or 503; or 403, if
+its headers say that a limit is spent or when to come again. The seconds are read in this order of
+trust:
 
 1. `Retry-After` (seconds or an HTTP date); then its kin: `X-RateLimit-Retry-After`,
    `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
@@ -10,15 +11,15 @@ spent, or when to come again. For how long is read in this order of trust:
    `...-Remaining` and `...-Reset` whose name has "limit" in it, as `X-RateLimit-Remaining`,
    `X-Rate-Limit-Reset`, `x-ratelimit-reset-tokens`, `anthropic-ratelimit-requests-reset`. Without
    a `t` it is the window `w` of the same name in `RateLimit-Policy`.
-3. The longest `...-Reset` of a limit that does not say what is left. A limit that says that
-   something is left is not asked: it was not the one that was hit.
-4. The shortest window of `RateLimit-Policy`: a guess, for nobody said which of them is spent.
+3. The longest `...-Reset` of a limit that does not say how many units are left. If a limit has
+   units left, it is ignored: it was not the one that was hit.
+4. The shortest window of `RateLimit-Policy`: a guess, since the spent one is not named.
 5. `DEFAULT_RETRY_AFTER`.
 
-A moment counts from the answer's own `Date`, so that no two clocks need agree; without one, from
-the clock of this machine. What cannot be read is as if absent. Nothing here raises, and an answer
-costs at most a few ms, whatever is in it. `X-RateLimit-Global` and the like are not read: only the
-caller knows what a limit covers.
+A moment counts from the answer's own `Date`, so that no two clocks need agree; without a `Date`,
+from the clock of this machine. A header that cannot be read is ignored. Nothing here raises, and
+any answer takes at most a few ms. `X-RateLimit-Global` and the like are not read: only the caller
+knows the part that a limit covers.
 
 Source: RFC 9110, 10.2.3 and 5.6.7; draft-ietf-httpapi-ratelimit-headers, versions 00 to 10; the
 documents of the hosts that tests/unit/test_rate_headers.py names beside its cases.
@@ -36,17 +37,17 @@ from typing import Any, NamedTuple, Protocol
 __all__ = ["DEFAULT_RETRY_AFTER", "MAX_RETRY_AFTER", "Headers", "seconds_to_wait"]
 
 MAX_RETRY_AFTER = 86_400.0
-"""Seconds, one day: no answer closes a group for longer, however large the number in it.
+"""Seconds that an answer can close a group at most: one day, however large its number is.
 
-A host that wants more says so again after the day, at the cost of one request: the probe.
+If a host asks for more, it says so again after the day, and that costs one request: the probe.
 """
 
 DEFAULT_RETRY_AFTER = 5.0
-"""Seconds, when a limited host does not say for how long, be it by a 429 or a 503.
+"""Seconds to wait if a limited host does not say how long, with a 429 or a 503.
 
 Most limits are per second or per minute, and an overloaded host needs a moment. After a closing a
-single probe goes first, so too short a guess costs one request in five seconds; too long a one
-leaves a host idle that was ready long ago.
+single probe goes first. So a guess that is too short costs one request in five seconds, and a guess
+that is too long leaves a ready host idle.
 """
 
 _EPOCH = 1e9
@@ -65,7 +66,7 @@ class _Items(Protocol):
 
 
 Headers = _Items | Iterable[tuple[str | bytes, str | bytes]]
-"""Headers as HTTP clients give them: a mapping, anything else with `items()`, or pairs."""
+"""Headers as HTTP clients give them: a mapping, another object with `items()`, or pairs."""
 
 _Fields = defaultdict[str, list[str]]
 
@@ -78,7 +79,7 @@ class _Limit(NamedTuple):
 
 
 def seconds_to_wait(status: int, headers: Headers) -> float | None:
-    """Seconds from 0 to `MAX_RETRY_AFTER` to stay away; None when the answer was no limit."""
+    """Return the seconds to wait, up to `MAX_RETRY_AFTER`; None if the answer is no limit."""
     if not (isinstance(status, int) and status in (403, 429, 503)):
         return None
     fields = _read(headers)
@@ -109,7 +110,7 @@ def _longest(waits: Iterable[float | None]) -> float | None:
 
 
 def _read(headers: Headers) -> _Fields:
-    """The readable headers by name, in lower case and in one spelling of "ratelimit"."""
+    """Collect the readable headers by name, in lower case and with one spelling of "ratelimit"."""
     fields: _Fields = defaultdict(list)
     room = _MAX_TEXT
     with suppress(TypeError):  # what the caller gave holds no pairs, or no more of them
@@ -127,7 +128,7 @@ def _read(headers: Headers) -> _Fields:
 
 
 def _text(value: object) -> str:
-    """A name or a value as ASCII text; "" when it is none, or too long."""
+    """Convert a name or a value to ASCII text; "" if it is no such text, or too long."""
     if not isinstance(value, str | bytes) or len(value) > _MAX_CHARACTERS:
         return ""
     text = value.decode("latin-1") if isinstance(value, bytes) else value
@@ -135,7 +136,7 @@ def _text(value: object) -> str:
 
 
 def _asked(fields: _Fields, now: float) -> float | None:
-    """What Retry-After says, else the longest of its kin."""
+    """Read Retry-After, else the longest of the headers like it."""
     exact = _longest(_wait(value, now) for value in fields["retry-after"])
     if exact is not None:
         return exact
@@ -151,7 +152,7 @@ _PAIR = re.compile(r"-(remaining|reset)(?:-?(?:after|time|date))?(?=-|$)")
 
 
 def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
-    """The limits that are told in two headers, whose names are alike but for one word."""
+    """Read the limits that stand in two headers, whose names differ in one word."""
     limits: defaultdict[str, _Fields] = defaultdict(lambda: defaultdict(list))
     for name, values in fields.items():
         word = _PAIR.search(name)
@@ -164,7 +165,7 @@ def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
 
 
 def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:
-    """The limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
+    """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
     for name, values in fields.items():
         if "ratelimit" in name and not _PAIR.search(name) and not name.endswith("-policy"):
             for policy, told in _structured(", ".join(values)):
@@ -175,7 +176,7 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
 
 
 def _windows(fields: _Fields) -> dict[str, float]:
-    """The windows of the policies that name one, in seconds."""
+    """Read the windows of the policies that name one, in seconds."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
     told = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
     return {policy: window for policy, window in told.items() if window}
@@ -186,7 +187,7 @@ _PIECES = {at: re.compile(rf'(?:"(?:[^"\\]|\\.)*"?|[^"{at}])+') for at in ",;"}
 
 
 def _structured(text: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The items of a list with their parameters; the parameters of no item come last, as ""."""
+    """Read a list of items with their parameters; parameters without an item come last, as ""."""
     loose: dict[str, str] = {}
     for item in _PIECES[","].findall(text):
         parts = [part.strip() for part in _PIECES[";"].findall(item)] or [""]
@@ -210,13 +211,13 @@ _SPANS = re.compile(rf"(?:{_SPAN.pattern})+", re.ASCII)
 
 
 def _numbers(text: str) -> list[float]:
-    """A number, or those of a repeated header, joined with commas; nothing of anything else."""
+    """Read a number, or the numbers of a repeated header, joined with commas; else nothing."""
     text = text.partition(";")[0].strip()  # parameters of a structured number
     return [float(number) for number in _NUMBER.findall(text)] if _NUMBERS.fullmatch(text) else []
 
 
 def _wait(text: str, now: float) -> float | None:
-    """Seconds that a number, a span as 6m0s or a moment means; below 0 when that is past."""
+    """Convert a number, a span such as 6m0s or a moment to seconds; below 0 if it is past."""
     if numbers := _numbers(text):
         return _longest(_from_now(number, now) for number in numbers if number >= 0)
     if _SPANS.fullmatch(text):
@@ -232,7 +233,7 @@ def _from_now(number: float, now: float) -> float:
 
 
 def _moment(text: str) -> float | None:
-    """Epoch seconds of an ISO 8601 or HTTP date; without a zone it is UTC, as HTTP has it."""
+    """Convert an ISO 8601 or HTTP date to epoch seconds; without a zone it is UTC, as in HTTP."""
     text = text.replace("GMT+", "+").replace("GMT-", "-")  # as JavaScript prints a Date
     for parse in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError, OverflowError):

@@ -16,36 +16,37 @@ from dpq.model.errors import ConfigurationError
 from dpq.model.validation import MAX_SECONDS, milliseconds
 
 MAX_LINE_CHARACTERS = 300
-"""Of a cron expression with its zone: it is kept with each task."""
+"""Characters of a cron expression with its zone at most: it is stored with each task."""
 
 _START_MS = 946_684_800_000
-"""Where lines are tried: 2000, so that 50 years hold what comes every 28."""
+"""The time from which a cron line is tried, ms: the year 2000. The next 50 years, which CronSim
+looks at, contain each date that comes every 28 years."""
 
 MAX_PERIOD_DIGITS = 15
-"""Of a period in ms that is stored; more is damage."""
+"""Digits of a stored period in ms at most; more mean damage."""
 
 _LOCAL_ZONES = ("localtime", "posixrules")
-"""Files beside the zones that say where a machine is: each consumer would compute other times."""
+"""Names that mean the zone of a machine: each consumer would compute other times."""
 
 _LEAPING = "right/"
-"""Zones that count leap seconds, as no server does: half a minute off."""
+"""The beginning of zones that count leap seconds, as no server does: half a minute wrong."""
 
 _AT = "@"
-"""Stands in a spec for the first time of a cron line, until the server has told its clock."""
+"""The sign in a spec for the first time of a cron line, until the server's clock is known."""
 
 
 class Schedule(NamedTuple):
-    """What a record says about a recurring task."""
+    """The schedule of a recurring task, as its record has it."""
 
     every: float | None
     cron: str | None
 
 
 class Later(NamedTuple):
-    """A refusal: the cron task stays as it is, for want of a time that is late enough.
+    """A refusal of ack or fail: the cron task stays as it is, since no given time was late enough.
 
     Attributes:
-        after_ms: After when the next run must be.
+        after_ms: The next run must be after this time, ms.
         line: The cron line as it is now.
     """
 
@@ -56,7 +57,8 @@ class Later(NamedTuple):
 def named_schedule(
     every: Any, cron: Any, timezone: Any, delay_ms: int, expires_ms: int
 ) -> tuple[str, str]:
-    """Check what a push names: its schedule for the spec, and its cron line ("" for `every`).
+    """Check the schedule of a push; return its part of the spec, and its cron line ("" for
+    `every`).
 
     Raises:
         ConfigurationError: An argument is out of its bounds, or two exclude each other.
@@ -79,11 +81,13 @@ def named_schedule(
 
 
 def named_moment(at: Any) -> tuple[str, str]:
-    """Check when a push is to be due: what stands for its delay, and its line, until the clock is
-    known by which it is counted.
+    """Check the moment when a push is to be due.
+
+    Returns:
+        The sign for its delay, and a line with the moment, until the server's clock is known.
 
     Raises:
-        ConfigurationError: It is no datetime with a time zone.
+        ConfigurationError: The moment is no datetime with a time zone.
     """
     if not isinstance(at, datetime) or at.utcoffset() is None:
         raise ConfigurationError(
@@ -93,7 +97,7 @@ def named_moment(at: Any) -> tuple[str, str]:
 
 
 def with_first(spec: str, line: str, now_ms: int) -> str:
-    """Put into a spec the first time of a cron line after now, or the ms until its moment."""
+    """Put the first time of a cron line, or the ms until a moment, into a spec."""
     if line.startswith(_AT):
         wait = int(line.removeprefix(_AT)) - now_ms
         if wait > MAX_SECONDS * 1000:
@@ -103,7 +107,7 @@ def with_first(spec: str, line: str, now_ms: int) -> str:
 
 
 def cron_line(cron: Any, timezone: Any) -> str:
-    """Check a cron expression and a zone, as one line.
+    """Check a cron expression and a zone; return them as one line.
 
     Raises:
         ConfigurationError: One of them is not understood, or no time matches.
@@ -129,7 +133,7 @@ def cron_line(cron: Any, timezone: Any) -> str:
 
 
 def next_times(line: str, after_ms: int, count: int) -> list[int]:
-    """The next times of a cron line, later than a moment.
+    """Compute the next times of a cron line, later than a moment.
 
     Raises:
         ConfigurationError: The line or its zone is not understood here, or no time matches.
@@ -140,7 +144,7 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
     try:
         for moment in CronSim(cron, start):
             ms = round(moment.timestamp() * 1000)
-            if ms > after_ms:  # an hour that comes twice may offer its first time again
+            if ms > after_ms:  # in an hour that comes twice, CronSim may repeat a time
                 times.append(ms)
             if len(times) == count:
                 break
@@ -156,10 +160,10 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
 
 @lru_cache(1000)
 def computable(line: str, zone: str | None = None) -> bool:
-    """Say whether a cron line has times; in another zone, since it may be known elsewhere only."""
+    """Return True if a cron line has times; `zone` replaces its zone, which may be unknown here."""
     try:
         next_times(f"{line.rpartition(' ')[0]} {zone}" if zone else line, _START_MS, 1)
-    except Exception:  # whatever it is that somebody has written there
+    except Exception:  # another program may have written anything there
         return False
     return True
 
@@ -177,7 +181,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def read_schedule(text: str) -> Schedule:
-    """The schedule of a record."""
+    """Read the schedule of a record."""
     kind, _, rest = text.partition(" ")
     period = rest.split(" ", 2)[-1]
     whole = period.isascii() and period.isdecimal() and len(period) <= MAX_PERIOD_DIGITS
@@ -187,10 +191,10 @@ def read_schedule(text: str) -> Schedule:
 
 
 def read_later(reply: bytes, task_id: str) -> Later:
-    """What ack and fail answer when they want a later time.
+    """Read the answer of ack and fail if they need a later time.
 
     Raises:
-        ConfigurationError: The stored schedule is none: somebody has written into it.
+        ConfigurationError: The stored schedule cannot be read: another program has written it.
     """
     after, _, text = reply.decode("utf-8", "replace").partition("\t")
     line = read_schedule(text).cron
@@ -203,6 +207,6 @@ def read_later(reply: bytes, task_id: str) -> Later:
 
 
 def claim(token: int, later: Later, count: int) -> str:
-    """The token that ends a cron task's run, with the next times to choose from."""
+    """Make the token that ends a cron task's run, with the next times to choose from."""
     times = " ".join(map(str, next_times(later.line, later.after_ms, count)))
     return f"{token}\t{later.line}\t{times}"

@@ -1,4 +1,4 @@
-"""What the library hands out and takes in: frozen data without a connection inside."""
+"""The data of public calls: tasks, pushes, statistics. Frozen, and without a connection inside."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,24 +23,24 @@ __all__ = [
 ]
 
 P = TypeVar("P", default=Any)
-"""Payloads of a queue: of any type, where none is named."""
+"""The type of a queue's payloads; any type if none is named."""
 
 Nothing = TypeVar("Nothing", default=None)
-"""The task of a pop that found none: None, or Never of a pop that waits for ever."""
+"""The type of `task` if a pop found none: None, or Never if the pop waits for ever."""
 
 OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
-"""What a push does when its key is taken."""
+"""The action of a push whose key is taken."""
 
 Order = Literal["fifo", "lifo"]
-"""Which of equal priorities runs first: the first or the last one in."""
+"""The order of equal priorities: first in, first out; or last in, first out."""
 
 
 Fairness = Literal["none", "round_robin"]
-"""Whether groups of equal priority take turns, or go by the order of their tasks."""
+"""The order of groups of equal priority: by the order of their tasks, or in turn."""
 
 
 class TaskState(StrEnum):
-    """Where a stored task is. Every task is in exactly one state."""
+    """The state of a stored task. Every task is in exactly one state."""
 
     READY = "ready"
     DELAYED = "delayed"
@@ -53,27 +53,29 @@ class Task(BaseModel, Generic[P]):
     """A task as it was at the moment of the call that returned it.
 
     Attributes:
-        id: Made by the client that pushed it.
+        id: Its id, made by the client that pushed it.
         payload: The validated payload.
-        priority: Bigger runs first; an int stays an int.
-        group: What shares a limit with it, or None.
+        priority: Its priority; bigger runs first; an int stays an int.
+        group: The name under which tasks share a limit, or None.
         key: Its unique key, or None.
-        attempt: The number of this try, from 1; tries that were given back do not count.
-        max_attempts: How many may fail before the task is dead.
-        deliveries: How often it has been popped, this time included.
-        deferrals: How many of the deliveries ended, uncounted, at a limit.
-        enqueued_at: When it was pushed, by the server's clock, UTC.
-        visible_until: When the lease ends, or a delayed task is due, UTC; None in other states.
-        last_error: What the last failure said, or None.
-        state: Where it is.
-        token: Proof of this delivery: above that of every earlier one of its queue, and below 2^53.
-            0 before the first.
+        attempt: The number of this attempt, from 1; deliveries that were given back do not count.
+        max_attempts: The number of failed attempts after which the task is dead.
+        deliveries: The number of its pops, with this one.
+        deferrals: The number of deliveries that ended at a limit, uncounted.
+        enqueued_at: The time of its push, by the server's clock, UTC.
+        visible_until: The time when its lease ends, or when a delayed task is due, UTC; None in
+            other states.
+        last_error: The text of its last failure, or None.
+        state: Its state.
+        token: Proof of this delivery: above every earlier token of its queue, and below 2^53. 0
+            before the first delivery.
         cost: Units that it takes of every limit.
-        every: Seconds from one run to the next of a recurring task, or None.
+        every: Seconds from one run of a recurring task to the next, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
-        scheduled_at: When this run of a recurring task was due, UTC, or None. Each run has another.
-        visibility: Seconds of its leases, or None: as its consumers say.
-        time_limit: Seconds that a worker lets its handler run, or None: as the worker says.
+        scheduled_at: The time when this run of a recurring task was due, UTC, or None. It is
+            different for each run.
+        visibility: Seconds of its leases; None takes those of its consumers.
+        time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -107,14 +109,14 @@ class Task(BaseModel, Generic[P]):
 
 
 class DeadTask(Task[P], Generic[P]):
-    """A task in the dead letters.
+    """A dead letter.
 
     Attributes:
-        payload: The payload; the raw JSON text when it cannot be validated.
-        reason: Why it is dead: `attempts spent`, `lease expired` (of the last attempt), `expired`
-            (not started in time), `payload missing`, or what the caller of `bury` said.
-        attempts: How many attempts have failed.
-        died_at: When, by the server's clock, UTC.
+        payload: The payload; the raw JSON text if it cannot be validated.
+        reason: The reason of its death: `attempts spent`, `lease expired` (of the last attempt),
+            `expired` (not started in time), `payload missing`, or the reason given to `bury`.
+        attempts: The number of failed attempts.
+        died_at: The time of its death, by the server's clock, UTC.
     """
 
     reason: str
@@ -123,23 +125,23 @@ class DeadTask(Task[P], Generic[P]):
 
 
 class Popped(NamedTuple, Generic[P, Nothing]):
-    """A leased task and what may be done with it, or three times None when there is nothing to do.
+    """A leased task and two calls for it, or three times None if there is no task.
 
     Attributes:
         task: The task.
         on_success: `on_success()` is `ack(task)`.
-        set_visibility: `set_visibility(seconds)` hides it, uncounted, for so long.
+        set_visibility: `set_visibility(seconds)` hides the task for so long, uncounted.
     """
 
     task: Task[P] | Nothing
-    on_success: Callable[[], Any]  # None beside a None task; typed for use after that check
+    on_success: Callable[[], Any]  # None if task is None; typed for use after a check of task
     set_visibility: Callable[[float], Any]
 
 
 class Push(NamedTuple, Generic[P]):
-    """One push of `push_many`; the arguments are those of `push`, and are checked there.
+    """One push of `push_many`, which checks it; the arguments are those of `push`.
 
-    A tuple, since one is made for every task of a batch: 0.4 us, where a model takes 1.3.
+    It is a tuple, since one is made for each task of a batch: 0.4 us; a model takes 1.3 us.
     """
 
     payload: P
@@ -160,26 +162,26 @@ class Push(NamedTuple, Generic[P]):
 
 
 class QueueStats(BaseModel):
-    """How many tasks are in each state, and running totals since the queue began.
+    """The number of tasks in each state, and running totals since the queue began.
 
     Attributes:
-        ready: Could be popped now (of each group, only the first).
-        delayed: Not due yet.
-        invisible: Under a lease.
-        waiting: Behind the first of their group, or in a closed group.
-        dead: In the dead letters.
-        pushed: Tasks that entered; pushes that met their key do not count.
+        ready: Tasks that could be popped now (of each group, only the first).
+        delayed: Tasks that are not due yet.
+        invisible: Tasks under a lease.
+        waiting: Tasks behind the first of their group, or in a closed group.
+        dead: Dead letters.
+        pushed: Tasks that were added; pushes whose key was taken do not count.
         popped: Deliveries.
-        acked: Finished.
+        acked: Finished tasks.
         failed: Calls of `fail`.
         deferred: Deliveries given back by `set_visibility` or `rate_limited`.
         expired_leases: Leases that ran out.
-        buried: Tasks that went to the dead letters, for whatever reason.
+        buried: Tasks that became dead letters, for any reason.
         replayed: Dead tasks made live again.
-        dropped: Dead letters removed by the caps on number and age.
-        oldest_ready_seconds: How long the oldest ready task has been due, or None. Of more than 200
-            ready tasks, only the first to come in of each of the 100 best priorities and of the
-            worst are looked at.
+        dropped: Dead letters removed by the limits on their number and age.
+        oldest_ready_seconds: Seconds since the oldest ready task became due, or None. If more than
+            200 tasks are ready, only the first task of each of the 100 best priorities and of the
+            worst is looked at.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -205,9 +207,9 @@ class Problem(BaseModel):
     """A broken invariant found by `check()`.
 
     Attributes:
-        kind: What is wrong, in a few words.
+        kind: The kind of the problem, in a few words.
         subject: The task's id, the group's name, or the key.
-        detail: What was found there.
+        detail: The value that was found there.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -218,18 +220,19 @@ class Problem(BaseModel):
 
 
 class WorkerInfo(BaseModel):
-    """A worker, as one queue knows it from what the worker last told.
+    """A worker of a queue, by its last heartbeat.
 
     Attributes:
-        id: Of one run of a worker; the same in all of its queues.
-        name: As it was made, or host and process.
+        id: The id of one run of a worker; the same in all of its queues.
+        name: The worker's `name`, or its host and process.
         host: The machine that it runs on.
         pid: Its process there.
         queue: The queue that was asked.
         running: Handlers that ran on tasks of this queue.
         concurrency: Handlers that may run at once, on tasks of all its queues together.
-        since: When it began, by the server's clock, UTC.
-        seen: When it last told of itself, UTC; it does every 10 s, and is forgotten after 60.
+        since: The time when it began, by the server's clock, UTC.
+        seen: The time of its last heartbeat, UTC. It sends one every 10 s; after 60 s without one
+            it is forgotten.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -246,7 +249,7 @@ class WorkerInfo(BaseModel):
 
 
 class TaskName(NamedTuple):
-    """Which task a call means: by its id or by its key; the other one is empty."""
+    """The name of a task in a call: its id or its key; the other one is empty."""
 
     id: str
     key: str

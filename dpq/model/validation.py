@@ -12,16 +12,16 @@ from dpq.model.errors import ConfigurationError, in_seconds
 from dpq.model.task import TaskState
 
 MAX_SECONDS = 315_360_000
-"""10 years: far beyond any use, and far below where a double loses milliseconds."""
+"""Seconds of the longest duration: 10 years. No use needs more, and a double still holds the ms."""
 
 MAX_NAME_BYTES = 200
-"""Of a queue, a group or a unique key: they are parts of keys and records, not documents."""
+"""Bytes of the name of a queue, a group or a unique key: they are parts of keys and records."""
 
 MAX_TEXT_CHARACTERS = 1000
-"""Of an error or a reason that is kept with a task."""
+"""Characters of an error or a reason that is stored with a task."""
 
 MAX_BATCH = 1000
-"""Tasks in one call of pop_many: what a script leases without holding the server for long."""
+"""Tasks in one call of pop_many: a script can lease so many in a short time."""
 
 
 def number(name: str, value: float, what: str, low: float, high: float, note: str = "") -> None:
@@ -43,7 +43,7 @@ def delay_milliseconds(delay: float | timedelta) -> int:
 
 
 def whole_number(name: str, value: Any, low: int, high: int) -> int:
-    """Check a whole number, of any type but bool, between two bounds, both included; an int."""
+    """Check a whole number (no bool) between two bounds, both included; return an int."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or not low <= int(value) <= high:
         raise ConfigurationError(f"{name} is {value!r}: it must be an int from {low} to {high}")
@@ -79,7 +79,7 @@ def queue_label(value: Any) -> str:
 
 
 def one_line(text: object) -> str:
-    """Cut a text that is kept with a task to its bound, without control characters."""
+    """Shorten a text that is stored with a task to its bound, without control characters."""
     line = "".join(
         c if unicodedata.category(c) != "Cc" else " " for c in str(text)[:MAX_TEXT_CHARACTERS]
     )
@@ -97,9 +97,9 @@ def task_state(value: Any) -> TaskState:
 
 
 def error_line(error: BaseException) -> str:
-    """Say in one line what an error is."""
+    """Describe an error in one line."""
     kind = type(error).__name__
     try:
         return one_line(f"{kind}: {error}")
-    except Exception:  # a fault of its own
+    except Exception:  # its `__str__` fails
         return f"{kind}: its text cannot be had"

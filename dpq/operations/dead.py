@@ -1,6 +1,6 @@
-"""Which dead letters a call means: by their ids, and by what they are.
+"""The choice of dead letters: by their ids, or by filters.
 
-Both kinds of `DeadLetters` call it. It sends nothing.
+`DeadLetters` and `AsyncDeadLetters` call it. It sends nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from dpq.model.task import DeadTask, P
 def chosen_by(
     reason: str | None, group: str | None, where: Callable[[DeadTask[P]], bool] | None
 ) -> Callable[[DeadTask[P]], bool]:
-    """Whether a dead task passes all filters."""
+    """Make a function that returns True for a dead task which passes all filters."""
     return lambda task: (
         (reason is None or task.reason == reason)
         and (group is None or task.group == group)
@@ -20,7 +20,7 @@ def chosen_by(
 
 
 def some_ids(ids: Iterable[str] | str | None) -> Sequence[str] | None:
-    """One id or several as a list, each once; None for all."""
+    """Make a list of one id or several, each once; None for all."""
     if ids is None:
         return None
     return [ids] if isinstance(ids, str) else list(dict.fromkeys(ids))

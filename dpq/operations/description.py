@@ -1,7 +1,7 @@
-"""The arguments of a queue object, checked once: what all partitions of its queue have in common.
+"""The arguments of a queue object, checked once; all partitions of the queue share them.
 
-The queue objects make one and read it; the operations are built from it. It sends nothing and knows
-no partition.
+The queue objects make a `Description` and read it, and the operations are built from it. It sends
+nothing, and must not know partitions.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Description(Generic[P]):
     """A queue as this client names it. The arguments are those of `DPQ`.
 
     Attributes:
-        named: The settings of the queue that this client names, as the texts that are stored.
+        named: The settings that this client names, as the texts to store.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ def named_settings(
     dead_max_age: float | None,
     partitions: int | None = None,
 ) -> dict[str, str]:
-    """Check the settings that a client names, as the texts that are stored."""
+    """Check the settings that a client names, and convert them to the texts to store."""
     named: dict[str, str] = {}
     if order is not None:
         if order not in ("fifo", "lifo"):

@@ -1,4 +1,4 @@
-"""What the scripts say about limits and groups, as data, and why a task waits as a sentence."""
+"""Replies of the scripts about limits and groups, as data; and the sentence that `why` returns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from dpq.protocol.values import moment_of, read_texts
 def read_limits(
     groups: Sequence[str | None], running: Mapping[str, int], texts: Sequence[str]
 ) -> list[LimitState]:
-    """The reply of view, for groups of which so many tasks are running; None is the queue."""
+    """Read the reply of view; `running` counts the running tasks by group, None is the queue."""
     states = []
     for i, group in enumerate(groups):
         rules, opens, why, rate, left, waiting, _ = texts[7 * i : 7 * i + 7]
@@ -40,16 +40,16 @@ def read_limits(
 
 
 class Waiting(NamedTuple):
-    """What the script why says of a task.
+    """The reply of the script why about one task.
 
     Attributes:
-        state: Where it is; None when it is nowhere, since somebody has written into Redis.
-        until_ms: When a delayed task is due or a lease ends, by the server's clock.
+        state: Its state; None if it is in no set, since another program has written into Redis.
+        until_ms: The time when a delayed task is due or a lease ends, by the server's clock.
         group: Its group, or "".
         ahead: Ready tasks that come before it, or before the head of its group.
         in_group: Tasks of its group that come before it.
         paused_until: "", "inf", or ms.
-        held_until_ms: When the limit of the queue has enough units for this task.
+        held_until_ms: The time when the limit of the queue has enough units for this task.
     """
 
     state: TaskState | None
@@ -62,7 +62,7 @@ class Waiting(NamedTuple):
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
-    """The reply of why; None when nothing is stored under the id."""
+    """Read the reply of why; None if nothing is stored under the id."""
     if not reply:
         return None
     state, until, group, ahead, in_group, paused, held = read_texts(reply)
@@ -78,7 +78,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
 
 
 def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
-    """Say in one sentence why a task is not running; `limits` of the queue and of its group."""
+    """Say in one sentence why a task is not running; `limits` are the queue's and its group's."""
 
     def within(moment_ms: float) -> str:
         return f"{max(0.0, (moment_ms - now_ms) / 1000):.1f} s"

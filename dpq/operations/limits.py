@@ -1,4 +1,4 @@
-"""The operations about limits and groups: what may run when, and why something does not."""
+"""The operations about limits and groups of one partition. No I/O."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ class LimitOperations(CommandMaker):
         return self._set_rules(_field(group), write_rules(windows, concurrency), heavy)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
-        """Remove such a limit."""
+        """Remove the limit of the queue, of a group, or of every group without its own."""
         return self._set_rules(_field(group), "", 0)
 
     def _set_rules(self, field: str, rules: str, heavy: int) -> Steps[None]:
@@ -50,36 +50,36 @@ class LimitOperations(CommandMaker):
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
     def delay_group(self, group: str, seconds: float) -> Steps[Any]:
-        """Close a group, or open it."""
+        """Close a group for some seconds, or open it."""
         args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
         return self._ask("delay_group", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:
-        """Close one partition, since its queue has met a limit in another."""
+        """Close this partition, since another partition of the queue has met a limit."""
         return self._ask("close", [self._now(), milliseconds("retry_after", retry_after)], same)
 
     # Looking
 
     def limits(self) -> Steps[list[LimitState]]:
-        """What the queue, every group and single groups may do."""
+        """Read the limits of the queue, of every group and of single groups."""
         fields = yield from self._limited()
         states = yield from self._states([None, EVERY_GROUP, *sorted(_groups(fields))])
         return [state for state in states if state.group != EVERY_GROUP or "groups" in fields]
 
     def group(self, name: str) -> Steps[LimitState]:
-        """What one group may do."""
+        """Read the limit and the state of one group."""
         states = yield from self._states([label("group", name)])
         return states[0]
 
     def groups(self) -> Steps[list[LimitState]]:
-        """What the groups may do that are closed or have a limit of their own."""
+        """Read the state of each group that is closed, or has a limit of its own."""
         named = _groups((yield from self._limited()))
         closed = filter(_is_group, (yield from self._names("closed")))
         states: list[LimitState] = yield from self._states(sorted(named.union(closed)))
         return states
 
     def _limited(self) -> Steps[set[str]]:
-        """The fields of limits, with those that are lost and come back before anything runs."""
+        """Read the fields of limits; with lost ones, which are restored before a task runs."""
         fields: set[str] = yield from self._names("limits")
         fields |= yield from self._names("copies")
         return fields
@@ -127,7 +127,7 @@ def _groups(fields: Iterable[str]) -> set[str]:
 
 
 def _is_group(name: str) -> bool:
-    """Tell the name of a group from what somebody else has written in its place."""
+    """Return True for the name of a group, False for text that DPQ has not written."""
     try:
         return bool(label("group", name))
     except ConfigurationError:

@@ -1,8 +1,8 @@
 """Every operation on one partition as data: which script, which keys, which arguments.
 
-`Partition` checks arguments, converts seconds to milliseconds, encodes payloads, and says how a
-reply is read. An operation is a generator that yields commands and is sent their results. What
-concerns several partitions is decided in queue.py. No I/O.
+`Partition` checks arguments, converts seconds to milliseconds, encodes payloads, and chooses the
+reader of each reply. An operation is a generator that yields commands and is sent their results.
+`QueueOperations` in queue.py calls it, and decides what concerns several partitions. No I/O.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -64,17 +64,17 @@ PUSH_BATCH = 200
 """Tasks in one round trip of push_many: under 5 ms of server time. Source: benchmarks/README.md."""
 
 POP_BATCH = 125
-"""Tasks in one round trip of pop_many: under 5 ms of server time in groups, 5 to 7 with limits on
-all of them. Source: there."""
+"""Tasks in one round trip of pop_many: under 5 ms of server time in groups, 5 to 7 ms if all groups
+have limits. Source: benchmarks/README.md."""
 
 ACK_BATCH = 250
-"""Tasks in one round trip of ack_many: each may be the last lease that its group waits for."""
+"""Tasks in one round trip of ack_many: each may open its group, if it held the last lease."""
 
 EXTEND_BATCH = 250
-"""Leases in one round trip of keeping them alive. Source: there."""
+"""Leases extended in one round trip. Source: benchmarks/README.md."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""Payload bytes in one round trip, either way: a larger reply would hold up other clients."""
+"""Payload bytes in one call or reply: a larger one would hold up other clients."""
 
 PAGE = 100
 """Tasks in one round trip of reading, checking or purging."""
@@ -88,32 +88,36 @@ CHECKED_PARTS = (
 
 REPAIRED_PARTS = (
     *(("repair_limits", part) for part in ("settings", "limits", "kept")),  # what all others read
-    ("repair", "waiting"),  # first what does not belong there: the heirs of groups are found there
-    ("repair_limits", "gates"),  # and what could not be read when a group is opened
+    ("repair", "waiting"),  # before the others: they take the next heads of groups from it
+    ("repair_limits", "gates"),  # an unreadable gate would keep a group from being opened
     *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
     *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
     ("repair_limits", "tracked"),
     ("repair_limits", "invisible"),
 )
-"""What is mended in which order; see lua/repair.lua."""
+"""The parts that repair goes over, in this order; see lua/repair.lua."""
 
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
 class Partition(LimitOperations, WorkerOperations, Generic[P]):
-    """Every operation on one partition, which for the scripts is a whole queue."""
+    """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(
         self, queue: Description[P], place: int, count: int, make: Callable[[], Steps[Any]]
     ) -> None:
-        """Describe one partition of `count`, which is 0 while the number is not known.
+        """Describe one partition.
 
-        `make` makes the queue be there, divided as this client knows it.
+        Args:
+            queue: The description of its queue.
+            place: The index of the partition, from 0.
+            count: The number of partitions; 0 while it is not known.
+            make: Creates the queue, with the number of partitions that this client knows.
         """
         tag = tags_of(queue.name, count)[place] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
         self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
-        self._mark = mark_of(place)  # what ids begin with
+        self._mark = mark_of(place)  # the beginning of its ids
         self._count = count
         self._make = make
         self._codec = queue.codec
@@ -137,40 +141,40 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
     def configure(
         self, *, create: bool = False, limits: bool = False, named: dict[str, str] | None = None
     ) -> Steps[dict[str, str]]:
-        """Write the settings that this client names and nobody has named before; read all.
+        """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, those that are lost are restored as well.
+        With `limits`, restore lost limits as well.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
         args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
-        return once(command._replace(loose=True))  # see SettingsWatch
+        return once(command._replace(needs_confirmation=False))  # see SettingsWatch
 
     def stored_settings(self) -> Steps[dict[str, str]]:
-        """Read the settings, whatever they are."""
+        """Read the settings, without checks."""
         command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
-        return once(command._replace(loose=True))
+        return once(command._replace(needs_confirmation=False))
 
     def register(self) -> Steps[Any]:
-        """Put the queue into the registry that daemons and the CLI read."""
+        """Add the queue to the registry that daemons and the CLI read."""
         return self._ask("register", [self.queue_name], same)
 
     def enter(self) -> Steps[None]:
-        """Put it there if that can be done; else it is left to others, and the queue works.
+        """Add the queue to the registry if possible; an error is ignored, and the queue works.
 
-        The user may not do it, somebody has made something else of the list, or it lies on a master
-        that is away: all queues share it, and it must stop none of them.
+        Reasons for an error: the Redis user may not write the registry, its key has another type,
+        or its master is away. All queues share the registry, and it must stop none of them.
         """
         yield [self._command("register", [self.queue_name], same)]  # the answer may be an error
 
     def unregister(self) -> Steps[Any]:
-        """Take it out of there."""
+        """Remove the queue from the registry."""
         return self._ask("unregister", [self.queue_name], same)
 
     def drop(self) -> Steps[Any]:
-        """Remove the partition whole."""
+        """Remove the whole partition."""
         return self._ask("drop", [], same)
 
     # Adding
@@ -187,7 +191,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._prepare(*push)
 
     def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
-        """Add any number of tasks that are checked."""
+        """Add any number of checked tasks."""
         ids: list[str] = []
         batch: list[Checked] = []
         size = 0
@@ -209,14 +213,14 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             if line:
                 if now_ms is None:  # the server's clock, since this machine's may be wrong
                     ask = self._command("push", [self._now()], replies.read_time)
-                    now_ms = yield ask._replace(loose=True)
+                    now_ms = yield ask._replace(needs_confirmation=False)
                 spec = with_first(spec, line, now_ms)
             args += (id_, spec, body)
         if self._count > 1:
             args.append(self._count)
         keys = [prepared[2] for prepared in batch]
         command = self._command("push", args, lambda reply: replies.read_ids(ids, keys, reply))
-        while (yield command):  # the queue is new, or was dropped since this client opened it
+        while (yield command):  # no queue yet, or it was dropped since this client opened it
             yield from self._make()
         return ids
 
@@ -282,13 +286,13 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         waiter: str = "",
         most_bytes: int = BATCH_BYTES,
     ) -> Steps[Batch[P]]:
-        """Lease the best tasks. Catches up with upkeep first, and buries what cannot be read.
+        """Lease the best tasks, after the upkeep that is due; bury tasks that cannot be read.
 
         Args:
-            most: Tasks at most.
+            most: The most tasks to take.
             visibility: Seconds of the lease, or None.
-            waiter: Who asks; see lua/pop.lua.
-            most_bytes: Of payloads at most, but for the first.
+            waiter: pop's `waiter` argument; see lua/pop.lua.
+            most_bytes: The most bytes of payloads; the first task comes in any case.
         """
         ms = self.lease_ms(most, visibility)
         most = int(most)
@@ -299,7 +303,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         restored = False
         while True:
             count = min(most - len(tasks), POP_BATCH)
-            who = "" if tasks else waiter  # who has tasks will not wait
+            who = "" if tasks else waiter  # a caller that has tasks does not wait
             room = max(most_bytes - size, 0)  # the first comes in any case
             args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
             try:
@@ -308,7 +312,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 for task, reason in batch.unreadable:
                     bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
-                        yield bury._replace(loose=True)  # there are tasks to hand out
+                        yield bury._replace(needs_confirmation=False)  # there are tasks to hand out
                 for task, failed in batch.refused:
                     with suppress(LeaseLostError):
                         yield from self._fail_loosely(task, failed)
@@ -327,14 +331,14 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 return batch._replace(tasks=tasks, unreadable=[], refused=(), failed=failed)
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
-        """Check the arguments of a pop; how long its leases are."""
+        """Check the arguments of a pop; return the ms of its leases."""
         whole_number("max_tasks", most, 1, MAX_BATCH)
         if visibility is None:
             return self._visibility_ms
         return milliseconds("visibility", visibility, least=0.001)
 
     def look(self, count: int, waiter: str) -> Steps[Look]:
-        """Look at the best ready tasks, after all upkeep; `waiter` is as in `pop`."""
+        """Look at the best ready tasks, after all upkeep that is due; `waiter` is as in `pop`."""
         args = [self._now(), -count, 0, 0, UPKEEP_BATCH, waiter, self._count]
         seen, restored = Look([], again=True), False
         while seen.again or seen.lost:
@@ -344,10 +348,10 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return seen
 
     def _restore(self, restored: bool) -> Steps[bool]:
-        """Bring back settings and limits that are lost, before anything runs without them.
+        """Restore lost settings and limits, before a task runs without them.
 
         Raises:
-            ConfigurationError: That did not help.
+            ConfigurationError: They were restored before, and are lost again.
         """
         if restored:
             raise ConfigurationError(
@@ -363,8 +367,8 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
     def ack(self, task: Task[P]) -> Steps[bool]:
         """Finish a task.
 
-        A cron task that runs longer than its period is answered with `Later`: then the call says
-        once more when it comes back.
+        If a cron task has run longer than its period, the script answers `Later`. Then a second
+        call names the next time after that.
         """
         later = None
         while True:
@@ -381,7 +385,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         for batch in _batches(list(tasks), ACK_BATCH):
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
-            while todo:  # again for the cron tasks that want a later time
+            while todo:  # once more for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
                     args += (leased(batch[i]).id, _token(batch[i], codes[i]))
@@ -415,14 +419,14 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return kept
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Hide a task, uncounted."""
+        """Hide a task; this counts as no attempt."""
         ms = milliseconds("seconds", seconds)
         return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
 
     def release(
         self, task: Task[P], delay: float | timedelta, priority: float | None
     ) -> Steps[int]:
-        """Give a task back, uncounted."""
+        """Give a task back; this counts as no attempt."""
         text, residual = ("", "") if priority is None else encode_priority(priority)
         ms = delay_milliseconds(delay)
         return once(self._of_holder("release", "release", task, ms, text, residual))
@@ -438,13 +442,13 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._failed(task, tail)
 
     def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
-        """Count a failed attempt of a task that reaches nobody, without waiting for replicas."""
+        """Fail a task that is not handed out, without waiting for a confirmation."""
         steps = self.fail(task, error_line(error), None)
         reply = None
         try:
             while True:
                 command = cast("Command[Any]", steps.send(reply))
-                reply = yield command._replace(loose=True)
+                reply = yield command._replace(needs_confirmation=False)
         except StopIteration:
             return
 
@@ -465,7 +469,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._of_holder("bury", "bury", task, one_line(reason))
 
     def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
-        """Give a task back at a limit, and close its group or the queue."""
+        """Give a task back that met a limit, and close its group or the queue."""
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
         ms = milliseconds("retry_after", retry_after)
@@ -492,7 +496,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._ask("get", [f"\t{name.key}" if name.key else name.id], read)
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
-        """Look at the first tasks of one state, or at those behind the one of an id."""
+        """Look at the first tasks of one state, or at those behind the task `after`."""
         count = whole_number("n", count, 0, 10**9)
         passed = after is None or not task_id(after)
         tasks: list[Task[P]] = []
@@ -516,12 +520,12 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
 
     def ranked(self, state: TaskState, start: int, count: int) -> Steps[list[tuple[Any, Task[P]]]]:
-        """A page of `peek`, with what the tasks of several partitions are sorted by."""
+        """Read a page of `peek`, each task with the value that sorts it among partitions."""
         read = partial(replies.read_ranked_page, self._codec, state)
         return self._ask("peek", [state.value, start, count, BATCH_BYTES], read)
 
     def stats(self) -> Steps[QueueStats]:
-        """Count."""
+        """Count the tasks of each state."""
         return self._ask("stats", [self._now()], replies.read_stats)
 
     def update(
@@ -561,17 +565,17 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         return self._ask("pause", [self._now(), 0], same)
 
     def promote(self) -> Steps[tuple[int, int | None]]:
-        """One bounded step of upkeep: how many it moved, and the ms until the next event."""
+        """Do one bounded step of upkeep: return how many moved, and the ms until the next event."""
         args = [self._now(), UPKEEP_BATCH, self._count]
         return self._ask("promote", args, replies.read_promoted)
 
     def next_event(self) -> Steps[int | None]:
-        """The ms until the next event."""
+        """Return the ms until the next event."""
         return self._ask("next_event", [self._now()], replies.read_wait)
 
     def purge(self, state: TaskState | None) -> Steps[int]:
-        """Remove the tasks of one state, or all; what comes in meanwhile may stay."""
-        # waiting before ready: a head that goes would make the next waiting task ready
+        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
+        # waiting before ready: if a head goes, the next waiting task of its group becomes ready
         order = ("waiting", "ready", "delayed", "invisible", "dead")
         stats = yield from self.stats()
         removed = 0
@@ -584,30 +588,30 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                     break
                 removed += gone
                 left -= gone
-        if not removed:  # what an earlier call has removed may still have to be confirmed
+        if not removed:  # the removals of an earlier call may still need a confirmation
             yield self._command("purge", [self._now(), states[0], 0], same)
         return removed
 
     def check(self) -> Steps[list[Problem]]:
-        """Look at everything that is stored; at nothing else while a key is of another type."""
+        """Look at everything that is stored; only at the types of keys while one is wrong."""
         return (yield from self._types()) or (yield from self._walk(CHECKED_PARTS))
 
     def repair(self) -> Steps[list[Problem]]:
-        """Mend everything that is stored."""
+        """Repair everything that is stored."""
         removed = yield from self._types(remove=True)
         if not self._count and (
             yield from self._types()
         ):  # the settings, which say how many partitions
             return removed
         if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
-            yield from self._make()  # so that clients that follow find all partitions
+            yield from self._make()  # so that clients which follow the queue find all partitions
         mended = yield from self._walk(REPAIRED_PARTS)
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
             yield from self._make()
         return removed + mended
 
     def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
-        """Keys of another type, which no other script can look at."""
+        """Find keys of another type, which no other script can read; `remove` removes them."""
         args = [self._now(), int(remove), self._count]
         return self._ask("types", args, lambda reply: replies.read_problems(reply)[1])
 
@@ -638,7 +642,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
     def dead_list(
         self, count: int, chosen: Callable[[DeadTask[P]], bool]
     ) -> Steps[list[DeadTask[P]]]:
-        """The longest dead first."""
+        """List dead letters, the longest dead first."""
         count = whole_number("n", count, 0, 10**9)
         found: list[DeadTask[P]] = []
         start = 0
@@ -663,7 +667,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         spacing: float,
         first: float = 0.0,
     ) -> Steps[int]:
-        """Make dead tasks live: the first in so many ms, each other so many after another."""
+        """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
 
         def replay(batch: Sequence[str], done: int) -> Command[int]:
             args = [self._now(), first + done * spacing, spacing, *batch]
@@ -695,7 +699,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 yield act([], done)
             return done
         stats = yield from self.stats()
-        start, left = 0, stats.dead  # what dies meanwhile stands behind them
+        start, left = 0, stats.dead  # tasks that die meanwhile come behind them
         while left > 0:
             page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
             if not page:
@@ -705,7 +709,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             done += gone
             start += len(page) - gone
             left -= len(page)
-        if not done:  # what an earlier call has done may still have to be confirmed
+        if not done:  # the changes of an earlier call may still need a confirmation
             yield act([], done)
         return done
 
@@ -715,14 +719,14 @@ Checked = tuple[str, bytes, str, str]
 
 
 def spacing_of(rate: float | None) -> float:
-    """The ms from one replayed task to the next."""
+    """Convert a rate to the ms from one replayed task to the next."""
     if rate is not None:
         number("rate", rate, "tasks per second", 0.001, 1_000_000)
     return 1000 / rate if rate else 0.0
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:
-    """What proves a delivery to ack and fail: of a cron task, when it may come back as well."""
+    """Make the token for ack and fail; for a cron task it also names the next times."""
     if later:
         return claim(task.token, later, 4)  # a few, for a line of seconds on a slow network
     if task.cron is None or task.scheduled_at is None:

@@ -1,17 +1,18 @@
-"""From which partitions a pop takes. No I/O.
+"""Pop from several partitions: chooses those to look at, and those to take from. No I/O.
 
 With `ask` of N:
 
 * 1: the partitions in turn, without comparing: one round trip.
-* from 2 on: a look at the heads of `ask` partitions, then a pop where the best is. Half of them are
-  those with the best heads that this client remembers, the others come in turn. A pop that looks at
-  a task never brings a worse one, so of any ceil(N / (`ask` / 2)) pops of a client, one does not
-  pass a given task over. However many consumers there are, more are better: what is compared is
-  fresh. (A pop where the best head is remembered would need one round trip only; but then all
-  consumers run after the same tasks: the more they ask, the worse. Source: docs/scaling.md.)
-* N: all are looked at: strict, for one consumer at a time.
+* from 2 on: a look at the heads of `ask` partitions, then a pop from the partition with the best
+  head. Half of these partitions have the best heads that this client remembers; the others come in
+  turn. A pop that looks at a task never takes a worse one. So of any ceil(N / (`ask` / 2)) pops of
+  a client, one does not pass a given task over. A higher `ask` stays better with many consumers,
+  since the heads that it compares are fresh. (A pop from the partition whose remembered head is the
+  best would need one round trip only. But then all consumers go to the same partitions, and a
+  higher `ask` makes it worse. Source: docs/scaling.md.)
+* N: a look at all partitions: strict, for one consumer at a time.
 
-Before a pop says that there is nothing, all partitions have said so.
+Before a pop answers that no task is ready, all partitions have answered so.
 """
 
 import heapq
@@ -30,16 +31,16 @@ from dpq.protocol.replies import Batch, Look
 P = TypeVar("P")
 
 Head = tuple[float, bytes]
-"""Score and member of a ready task: the lesser one is to run first."""
+"""Score and member of a ready task: the lesser pair runs first."""
 
 
 class _Taken(Generic[P]):
-    """What one pop has brought so far.
+    """The result of one pop so far.
 
     Attributes:
-        looks: As of a `Batch`.
+        looks: As `Batch.looks`.
         refused: As `Batch.failed`.
-        failed: What a partition has met; of no interest when others have brought tasks.
+        failed: The last error of a partition; ignored if other partitions have brought tasks.
         broken: The partitions whose look has failed.
     """
 
@@ -53,16 +54,16 @@ class _Taken(Generic[P]):
 
     @property
     def left(self) -> int:
-        """How many more are wanted."""
+        """The number of tasks that are still missing; 0 if no bytes are left."""
         return self._most - len(self.tasks) if self.bytes_left > 0 else 0
 
     @property
     def bytes_left(self) -> int:
-        """How many more bytes of payloads are wanted."""
+        """The bytes of payloads that may still come."""
         return BATCH_BYTES - self._size
 
     def add(self, batches: dict[int, Batch[P] | Exception], order: Sequence[int]) -> set[int]:
-        """Add what partitions have answered, in this order of theirs; those that had nothing."""
+        """Add the answers of partitions, their tasks in `order`; return those without a task."""
         none: set[int] = set()
         brought: dict[int, list[Task[P]]] = {}
         for place, batch in batches.items():
@@ -79,7 +80,11 @@ class _Taken(Generic[P]):
         return none
 
     def batch(self) -> Batch[P]:
-        """All of it."""
+        """Make the result of the pop.
+
+        Raises:
+            Exception: There is no task, and this is the error of a partition.
+        """
         if self.failed and not (self.tasks or self.refused):
             raise self.failed
         looks = self.looks or None
@@ -93,17 +98,17 @@ class PartitionPop(Generic[P]):
         self._parts = parts
         self._ask = ask
         self._all = range(len(parts))
-        self._heads: list[Head | None] = [None] * len(parts)  # none: nothing there, when last seen
+        self._heads: list[Head | None] = [None] * len(parts)  # None: no ready task at the last look
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
 
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
-        """As `Partition.pop`.
+        """Take tasks as `Partition.pop` does.
 
         Args:
-            most: Tasks at most.
+            most: The most tasks to take.
             visibility: Seconds of the lease, or None.
-            waiter: "" or "-" as there; or for each partition, with a space between, as whom it is
-                asked: "" for those where it is not time to look.
+            waiter: "" or "-" as in `Partition.pop`; or the `waiter` argument of each partition,
+                with a space between: "" where the watched moment is not due.
         """
         self._parts[0].lease_ms(most, visibility)
         most = int(most)
@@ -119,7 +124,7 @@ class PartitionPop(Generic[P]):
         return taken.batch()
 
     def _take_some(self, taken: _Taken[P], visibility: float | None) -> Steps[None]:
-        """Take from `ask` of the partitions while that brings something."""
+        """Take from `ask` of the partitions, again while that brings tasks."""
         if self._ask == 1:
             place = self._turn()
             (batch,) = yield from together([self._parts[place].pop(taken.left, visibility)])
@@ -136,7 +141,7 @@ class PartitionPop(Generic[P]):
         return next(self._turns) % len(self._parts)
 
     def _some(self) -> list[int]:
-        """Those that come in turn, and those whose heads are the best, as far as is remembered."""
+        """Choose `ask` partitions: half in turn, half with the best heads that are remembered."""
         places = [self._turn() for _ in range(self._ask // 2)]
         known = ((head, place) for place, head in enumerate(self._heads) if head)
         places += (place for _, place in heapq.nsmallest(self._ask, known) if place not in places)
@@ -153,9 +158,9 @@ class PartitionPop(Generic[P]):
         *,
         register: bool,
     ) -> Steps[None]:
-        """Take from these partitions, the best first, until all have said that there is nothing.
+        """Take from these partitions, the best first, until all have answered that none is ready.
 
-        Who is to wait is noted where nothing was found: when all are believed to be empty.
+        The waiter is registered at empty partitions, once all are believed to be empty.
         """
         nobody = [""] * len(words)
         while places and taken.left:
@@ -175,10 +180,10 @@ class PartitionPop(Generic[P]):
         looking: list[str],
         taking: list[str],
     ) -> Steps[tuple[set[int], set[int]]]:
-        """Look at some partitions, and take the best in all of them.
+        """Look at some partitions, and take the best tasks of all of them.
 
         Returns:
-            Those that a pop found empty, or that have failed; and those that a look found empty.
+            The partitions that a pop found empty, or that failed; those that a look found empty.
         """
         count = max(-(-2 * taken.left // len(places)), 2)
         found = yield from self._look(places, count, looking, taken)
@@ -194,7 +199,7 @@ class PartitionPop(Generic[P]):
         batches = dict(zip(shares, results, strict=True))
         over = taken.add(batches, order) | taken.broken
         for place, batch in batches.items():
-            heads = found[place][shares[place] :] or found[place][-1:]  # a group may have an heir
+            heads = found[place][shares[place] :] or found[place][-1:]  # its group may have a next
             self._heads[place] = None if place in over else heads[0]
             if taking[place] and not isinstance(batch, Exception):
                 taken.looks[place] = (batch.now_ms, batch.next_event_ms)
@@ -203,7 +208,7 @@ class PartitionPop(Generic[P]):
     def _look(
         self, places: Sequence[int], count: int, words: list[str], taken: _Taken[P]
     ) -> Steps[dict[int, list[Head]]]:
-        """Look at some partitions: the first of each, of those that have any."""
+        """Look at the best tasks of some partitions; leave out those that have none."""
         looks = yield from together([self._parts[p].look(count, words[p]) for p in places])
         found = {}
         for place, look in zip(places, looks, strict=True):
@@ -223,10 +228,10 @@ class PartitionPop(Generic[P]):
 
 
 def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
-    """From which partitions to take the best in all, one after the other.
+    """Choose the partition of each task to take, the best task first.
 
-    Where as many were seen as were asked for, there may be more: after the last of those nothing is
-    known to be the best.
+    If a look at a partition brought as many tasks as it asked for, there may be more. Behind the
+    last of these tasks the order is unknown, so the list ends there.
     """
     order: list[int] = []
     left = dict.fromkeys(found, seen)

@@ -1,8 +1,8 @@
 """Every operation on a queue, which is a list of partitions: usually one.
 
-What is decided here is which partitions an operation asks, and how their answers make one. What it
-asks each of them is in partition.py. The queue objects know this class only: an operation that is
-not written here cannot be called, so none forgets the other partitions. No I/O.
+This module decides which partitions an operation asks, and how it joins their answers. partition.py
+says what to ask each of them. The queue objects know this class only. So an operation that is not
+written here cannot be called, and none forgets the other partitions. No I/O.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -38,24 +38,26 @@ from dpq.protocol.replies import Batch
 T = TypeVar("T")
 
 PUSHED_AT_ONCE = 16 * PUSH_BATCH
-"""Tasks in one round trip of push_many over all partitions: what the client holds meanwhile."""
+"""Tasks in one round trip of push_many over all partitions: the client holds them in memory."""
 
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness"),
     *("dead_max_tasks", "dead_max_age", "partitions"),
 )
-"""What every partition has in its own settings, as the first one has it."""
+"""The settings of the queue that the first partition shares with all others."""
 
 
 class QueueOperations(Generic[P]):
     """Every operation on a queue of one or more partitions.
 
-    A client that does not name the number of partitions follows the queue: until `agree` has told
-    it that number, operations go to the first one.
+    A client that does not name the number of partitions follows the queue. Until `agree` has set
+    that number, operations go to the first partition.
 
     Attributes:
-        partitions: All that this client knows of; replaced as a whole once their number is known.
-        settings: What is stored of the queue; None before it was seen, and while it is not there.
+        partitions: The partitions that this client knows; replaced as a whole once their number is
+            known.
+        settings: The stored settings; None before they are read, and while the queue does not
+        exist.
     """
 
     partitions: tuple[Partition[P], ...]
@@ -68,15 +70,15 @@ class QueueOperations(Generic[P]):
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: the queue is gone, and the next one of its name may have other settings."""
+        """Forget the settings: the queue is gone, and a new queue of its name may have others."""
         self._divide(int(self.description.named.get("partitions", 0)))
         self.settings = None
 
     def agree(self, settings: dict[str, str]) -> None:
-        """Take over what the server says of the queue; once it is there, its division stays.
+        """Take over the stored settings; once the queue exists, its number of partitions stays.
 
         Raises:
-            ConfigurationError: The stored number of partitions cannot be one.
+            ConfigurationError: The stored number of partitions cannot be read.
         """
         if self._count == 0 and "format" in settings:
             self._divide(partition_count(settings))
@@ -89,7 +91,7 @@ class QueueOperations(Generic[P]):
         self._count = count  # 0 while it is not known
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
         self._several = PartitionPop(parts, min(self.ask, count)) if count > 1 else None
-        self.partitions = parts  # the last: from here on other threads see the rest
+        self.partitions = parts  # last: from here on other threads see all of it
 
     @property
     def markers(self) -> list[str]:
@@ -102,12 +104,12 @@ class QueueOperations(Generic[P]):
         return [part.tick for part in self.partitions]
 
     def _of(self, id_: str) -> Partition[P]:
-        """The partition that holds the task of an id."""
+        """Find the partition that holds the task of an id."""
         parts = self.partitions
         return parts[place_of(id_, len(parts)) if len(parts) > 1 else 0]
 
     def _home(self, group: str | None, key: str | None) -> Partition[P]:
-        """The partition of a group, or of a key without one; else the next in turn."""
+        """Find the partition of a group, or of a key without a group; else take the next one."""
         parts = self.partitions
         if len(parts) == 1:
             return parts[0]
@@ -122,7 +124,7 @@ class QueueOperations(Generic[P]):
     def _by_partition(
         self, ids: Iterable[str], items: Iterable[T]
     ) -> dict[Partition[P], dict[int, T]]:
-        """The items of each partition, by their index."""
+        """Sort items by the partition of their ids; within each, by their index."""
         batches: dict[Partition[P], dict[int, T]] = defaultdict(dict)
         for index, (id_, item) in enumerate(zip(ids, items, strict=True)):
             batches[self._of(id_)][index] = item
@@ -131,9 +133,9 @@ class QueueOperations(Generic[P]):
     # Settings of the queue
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Agree with the server on what belongs to the queue; make a queue that is there known.
+        """Read the settings of the queue, write the named ones, and register a queue that exists.
 
-        The first partition's word holds for all.
+        The settings of the first partition hold for all partitions.
         """
         first, *others = self.partitions
         settings = yield from first.configure(create=create)
@@ -145,15 +147,15 @@ class QueueOperations(Generic[P]):
         return settings
 
     def _make(self) -> Steps[dict[str, str]]:
-        """Make the queue be there, divided as this client knows it."""
+        """Create the queue, with the number of partitions that this client knows."""
         return self.open(create=True)
 
     def register(self) -> Steps[Any]:
-        """Put the queue into the registry that daemons and the CLI read."""
+        """Add the queue to the registry that daemons and the CLI read."""
         return self.partitions[0].register()
 
     def drop(self) -> Steps[None]:
-        """Remove the queue whole, its own keys last, and from the registry."""
+        """Remove the whole queue, the first partition last, and its name in the registry."""
         first, known = self.partitions[0], self._count
         stored = yield from first.stored_settings()
         counts = {known}
@@ -162,20 +164,20 @@ class QueueOperations(Generic[P]):
         except ConfigurationError:
             if not known:
                 raise
-        for count in counts:  # both, if the settings are lost, or the queue has others now
+        for count in counts:  # both, if the settings are lost, or a new queue has another number
             parts = (
                 Partition(self.description, place, count, self._make) for place in range(1, count)
             )
             yield from all_of([part.drop() for part in parts])
         yield from first.drop()
         yield from first.unregister()
-        if "format" in (yield from first.stored_settings()):  # begun anew, and found its name there
+        if "format" in (yield from first.stored_settings()):  # created again meanwhile
             yield from first.enter()
 
     def _noted(self, part: Partition[P], operation: Steps[Any]) -> Steps[Any]:
-        """Do what writes settings of a partition: in the first one after the number of them."""
+        """Run an operation that writes settings; in partition 1 store the partition count first."""
         if part is self.partitions[0] and len(self.partitions) > 1:
-            # settings without that number would be those of a queue of one partition
+            # settings without that count would be those of a queue of one partition
             yield from part.configure(create=True)
             yield from part.enter()
         return (yield from operation)
@@ -185,11 +187,11 @@ class QueueOperations(Generic[P]):
     def push(
         self, payload: P, priority: float, delay: Any, group: Any, key: Any, *arguments: Any
     ) -> Steps[str]:
-        """Add one task: to the partition of its group, of its key, or to the next."""
+        """Add one task to the partition of its group, of its key, or to the next in turn."""
         return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
 
     def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
-        """Add any number of tasks, many partitions in each round trip."""
+        """Add any number of tasks, to many partitions in each round trip."""
         parts = self.partitions
         if len(parts) == 1:
             return parts[0].push_checked(map(parts[0].checked, pushes))
@@ -215,7 +217,7 @@ class QueueOperations(Generic[P]):
     # Taking
 
     def pop(self, most: int, visibility: float | None, waiter: str = "") -> Steps[Batch[P]]:
-        """Lease the best tasks, as `Partition.pop` or `PartitionPop.pop`."""
+        """Lease the best tasks, by `Partition.pop` or `PartitionPop.pop`."""
         if len(self.partitions) > 1 and self._several:
             return self._several.pop(most, visibility, waiter)
         return self.partitions[0].pop(most, visibility, waiter)
@@ -259,13 +261,13 @@ class QueueOperations(Generic[P]):
         return _in_order(len(leases), zip(batches.values(), kept, strict=True))
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
-        """Hide a task, uncounted."""
+        """Hide a task; this counts as no attempt."""
         return self._of(leased(task).id).set_visibility(task, seconds)
 
     def release(
         self, task: Task[P], delay: float | timedelta, priority: float | None
     ) -> Steps[int]:
-        """Give a task back, uncounted."""
+        """Give a task back; this counts as no attempt."""
         return self._of(leased(task).id).release(task, delay, priority)
 
     def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
@@ -277,10 +279,10 @@ class QueueOperations(Generic[P]):
         return self._of(leased(task).id).bury(task, reason)
 
     def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
-        """End a delivery as its work has ended: clean, with a signal, with an error, or broken off.
+        """End a delivery by the error that its work raised; None for no error.
 
-        A signal says how its task goes on. Other errors fail it. KeyboardInterrupt, SystemExit and
-        a cancelled asyncio task say nothing about it: it is given back, uncounted.
+        A signal says how the task goes on. Other errors fail the task. KeyboardInterrupt,
+        SystemExit and a cancelled asyncio task give it back, uncounted.
         """
         if error is None:
             return self.ack(task)
@@ -299,7 +301,7 @@ class QueueOperations(Generic[P]):
     # Looking and changing
 
     def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
-        """Look at the task of an id, or one of a key."""
+        """Look at the task of an id, or at one task of a key."""
         name, parts = task_name(id_, key), self.partitions
         if len(parts) == 1 or not name.key:
             return self._of(name.id).get(id_, key)
@@ -316,7 +318,7 @@ class QueueOperations(Generic[P]):
         return next(result for result in results if result not in missing)
 
     def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
-        """The first tasks of one state in all partitions, or those behind one, in their order."""
+        """Look at the first tasks of one state in all partitions, or at those behind `after`."""
         parts = self.partitions
         if len(parts) == 1:
             return parts[0].peek(count, state, after)
@@ -358,7 +360,7 @@ class QueueOperations(Generic[P]):
         return found
 
     def stats(self) -> Steps[QueueStats]:
-        """Count, in all partitions."""
+        """Count the tasks of all partitions."""
         parts = self.partitions
         return parts[0].stats() if len(parts) == 1 else self._summed(parts)
 
@@ -377,14 +379,14 @@ class QueueOperations(Generic[P]):
         delay: float | timedelta | None,
         cost: int | None,
     ) -> Steps[None]:
-        """Change the live task of an id, or all of a key."""
+        """Change the live task of an id, or all tasks of a key."""
         name, parts = task_name(id_, key), self.partitions
         if len(parts) == 1 or not name.key:
             return self._of(name.id).update(id_, key, priority, delay, cost)
         return self._each_of_key([part.update(id_, key, priority, delay, cost) for part in parts])
 
     def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
-        """Remove the live task of an id, or all of a key."""
+        """Remove the live task of an id, or all tasks of a key."""
         name, parts = task_name(id_, key), self.partitions
         if len(parts) == 1 or not name.key:
             return self._of(name.id).cancel(id_, key)
@@ -414,7 +416,7 @@ class QueueOperations(Generic[P]):
         return _done([part.resume() for part in self.partitions])
 
     def promote(self) -> Steps[tuple[int, int | None]]:
-        """One bounded step of upkeep in each partition."""
+        """Do one bounded step of upkeep in each partition."""
         parts = self.partitions
         if len(parts) == 1:
             return (yield from parts[0].promote())
@@ -422,11 +424,11 @@ class QueueOperations(Generic[P]):
         return sum(moved for moved, _ in found), _soonest([wait for _, wait in found])
 
     def next_event(self) -> Steps[int | None]:
-        """The ms until the next event."""
+        """Return the ms until the next event."""
         return _soonest((yield from all_of([part.next_event() for part in self.partitions])))
 
     def purge(self, state: TaskState | None) -> Steps[int]:
-        """Remove the tasks of one state, or all."""
+        """Remove the tasks of one state, or of all."""
         return _total([part.purge(state) for part in self.partitions])
 
     def check(self) -> Steps[list[Problem]]:
@@ -434,7 +436,7 @@ class QueueOperations(Generic[P]):
         return _joined([part.check() for part in self.partitions])
 
     def repair(self) -> Steps[list[Problem]]:
-        """Mend everything that is stored."""
+        """Repair everything that is stored."""
         return _joined([part.repair() for part in self.partitions])
 
     # Dead letters
@@ -442,7 +444,7 @@ class QueueOperations(Generic[P]):
     def dead_list(
         self, count: int, chosen: Callable[[DeadTask[P]], bool]
     ) -> Steps[list[DeadTask[P]]]:
-        """The longest dead first."""
+        """List dead letters, the longest dead first."""
         parts = self.partitions
         if len(parts) == 1:
             return parts[0].dead_list(count, chosen)
@@ -452,7 +454,7 @@ class QueueOperations(Generic[P]):
     def dead_replay(
         self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
     ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second in all: one partition after the other."""
+        """Make dead tasks live, at most `rate` per second in total, one partition after another."""
         spacing = spacing_of(rate)
         if not spacing:
             return _total([part.dead_replay(few, chosen, None) for part, few in self._named(ids)])
@@ -476,7 +478,7 @@ class QueueOperations(Generic[P]):
         return _total([part.dead_purge(few, chosen) for part, few in self._named(ids)])
 
     def _named(self, ids: Sequence[str] | None) -> list[tuple[Partition[P], list[str] | None]]:
-        """Who is asked for which ids: everybody for all."""
+        """Pair each partition with its ids; for None, every partition with None."""
         if not ids:
             return [(part, None if ids is None else []) for part in self.partitions]
         batches = self._by_partition([task_id(id_) for id_ in ids], ids)
@@ -516,12 +518,12 @@ class QueueOperations(Generic[P]):
         return _done([self._noted(part, part.clear_limit(group)) for part in parts])
 
     def delay_group(self, group: str, seconds: float) -> Steps[Any]:
-        """Close a group, or open it."""
+        """Close a group for some seconds, or open it."""
         part = self._group(group)
         return self._noted(part, part.delay_group(group, seconds))
 
     def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
-        """Give a task back at a limit, and close its group or all partitions."""
+        """Give a task back that met a limit, and close its group, or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]
         whole = scope == "queue" or (scope == "group" and task.group is None)
@@ -536,7 +538,10 @@ class QueueOperations(Generic[P]):
         return steps()
 
     def limits(self) -> Steps[list[LimitState]]:
-        """What all, every group and single groups may do; the queue is open if one partition is."""
+        """Read the limits of the queue, of every group and of single groups.
+
+        The queue is open if one of its partitions is.
+        """
         found = yield from all_of([part.limits() for part in self.partitions])
         queue = _one_queue([states[0] for states in found])
         default = [state for state in found[0] if state.group == EVERY_GROUP]
@@ -544,12 +549,12 @@ class QueueOperations(Generic[P]):
         return [queue, *default, *sorted(groups, key=lambda state: str(state.group))]
 
     def groups(self) -> Steps[list[LimitState]]:
-        """What the groups may do that are closed or have a limit of their own."""
+        """Read the state of each group that is closed, or has a limit of its own."""
         found = yield from _joined([part.groups() for part in self.partitions])
         return sorted(found, key=lambda state: str(state.group))
 
     def group(self, name: str) -> Steps[LimitState]:
-        """What one group may do."""
+        """Read the limit and the state of one group."""
         return self._group(name).group(name)
 
     def why(self, id_: str) -> Steps[str]:
@@ -559,7 +564,7 @@ class QueueOperations(Generic[P]):
         where = f" (in partition {parts.index(part) + 1} of {len(parts)})"
         return told + where if len(parts) > 1 else told
 
-    # Workers: the first partition knows them
+    # Workers: the first partition stores them
 
     def beat(
         self,
@@ -571,20 +576,20 @@ class QueueOperations(Generic[P]):
         concurrency: int,
         age: float,
     ) -> Steps[int]:
-        """Say that a worker lives."""
+        """Report that a worker lives."""
         return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age)
 
     def leave(self, worker: str) -> Steps[int]:
-        """Say that a worker has ended."""
+        """Report that a worker has ended."""
         return self.partitions[0].leave(worker)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
-        """Who works on the queue, the longest first."""
+        """List the workers of the queue, the longest running first."""
         return self.partitions[0].workers()
 
 
 def _in_order(count: int, answers: Iterable[tuple[dict[int, Any], Sequence[T]]]) -> list[T]:
-    """The answers of several partitions in the order of the questions."""
+    """Put the answers of several partitions into the order of the questions."""
     by_index = {i: each for batch, found in answers for i, each in zip(batch, found, strict=True)}
     return [by_index[index] for index in range(count)]
 
@@ -606,7 +611,7 @@ def _soonest(waits: Iterable[int | None]) -> int | None:
 
 
 def _one_queue(states: Sequence[LimitState]) -> LimitState:
-    """What all partitions say of the queue."""
+    """Join the states of all partitions into one state of the queue."""
     shut = [state for state in states if not state.open]
     said = shut[0] if len(shut) == len(states) else next(state for state in states if state.open)
     moments = [state.opens_at for state in shut if state.opens_at]

@@ -1,4 +1,4 @@
-"""The settings that a queue has on the server: how they are read, and whether a client agrees.
+"""The settings that a queue has on the server: reads them, and refuses those that contradict.
 
 The first client that names a setting writes it to the server; see lua/configure.lua.
 """
@@ -13,10 +13,10 @@ from dpq.protocol.replies import other_format, other_partitions, read_settings
 
 
 def partition_count(settings: dict[str, str]) -> int:
-    """How many partitions a queue has by its settings.
+    """Read the number of partitions from a queue's settings.
 
     Raises:
-        ConfigurationError: That cannot be read.
+        ConfigurationError: The number cannot be read.
     """
     text = settings.get("partitions", "1")
     if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
@@ -28,10 +28,10 @@ def partition_count(settings: dict[str, str]) -> int:
 
 
 def aging_rate(settings: dict[str, str]) -> float:
-    """The points of priority per second that a queue has by its settings.
+    """Read the aging, in points of priority per second, from a queue's settings.
 
     Raises:
-        ConfigurationError: That cannot be read; lua/push.lua then takes it for none.
+        ConfigurationError: The aging cannot be read; lua/push.lua then takes it for 0.
     """
     text = settings.get("aging", "0")
     if not (re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII) and float(text) <= MAX_AGING):
@@ -43,7 +43,7 @@ def aging_rate(settings: dict[str, str]) -> float:
 
 
 def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[str, str]:
-    """The reply of configure: all settings that are stored, none of which may contradict.
+    """Read the reply of configure: all stored settings; refuse those that contradict.
 
     Raises:
         ConfigurationError: The queue has another format, or another value than the client names.

@@ -1,4 +1,4 @@
-"""The operations about workers: what they tell of themselves, and who is there."""
+"""The operations about workers: their heartbeats, and the list of workers. No I/O."""
 
 import re
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from dpq.protocol.command import CommandMaker, Steps, same
 from dpq.protocol.values import moment_of, read_texts
 
 BEAT_SECONDS = 10.0
-"""How often a worker tells of itself, in one call for each of its queues."""
+"""Seconds between the heartbeats of a worker, one call for each of its queues."""
 
 FORGET_SECONDS = 60.0
-"""A worker that has told nothing for so long is gone: five of its calls were lost in a row."""
+"""Seconds without a heartbeat after which a worker counts as gone: five were lost in a row."""
 
 _COUNT = r"(\d{1,15})"  # of more digits Python may refuse to make an int
 
@@ -22,7 +22,7 @@ _STORED = re.compile(
 
 
 class WorkerOperations(CommandMaker):
-    """Every operation about workers; of several partitions, the first one knows them."""
+    """Every operation about workers; of several partitions, the first stores them."""
 
     def beat(
         self,
@@ -34,13 +34,13 @@ class WorkerOperations(CommandMaker):
         concurrency: int,
         age: float,
     ) -> Steps[int]:
-        """Say that a worker lives; `age` is how many seconds it has been running."""
+        """Send a heartbeat of a worker; `age` is the seconds that it has been running."""
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
         return self._beat(worker, round(age * 1000), about)
 
     def leave(self, worker: str) -> Steps[int]:
-        """Say that a worker has ended."""
+        """Report that a worker has ended."""
         return self._beat(worker, 0, "")
 
     def _beat(self, worker: str, age_ms: int, about: str) -> Steps[int]:
@@ -48,7 +48,7 @@ class WorkerOperations(CommandMaker):
         return self._ask("beat", args, same)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
-        """Who works on the queue, the longest first."""
+        """List the workers of the queue, the longest running first."""
         found: dict[str, WorkerInfo] = {}
         cursor = "0"
         while True:
@@ -62,7 +62,7 @@ class WorkerOperations(CommandMaker):
 def _read(queue_name: str, page: Sequence[str]) -> dict[str, WorkerInfo]:
     workers = {}
     for worker, stored in zip(page[::2], page[1::2], strict=True):
-        if told := _STORED.fullmatch(stored):  # else somebody has written into Redis
+        if told := _STORED.fullmatch(stored):  # else another program has written into Redis
             seen, since, running, concurrency, pid, host, name = told.groups()
             workers[worker] = WorkerInfo(
                 id=worker,

@@ -1,1 +1,1 @@
-"""What is stored and said: keys, Lua scripts, commands and their replies. No I/O."""
+"""The protocol: keys, Lua scripts, commands and their replies. No I/O."""

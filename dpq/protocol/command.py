@@ -1,4 +1,15 @@
-"""A call of a script as a value, and what makes one for a queue. No I/O."""
+"""One script call as data (`Command`), and the generators that yield calls (`Operation`). No I/O.
+
+`operations` builds them, and sessions of `transport` send them:
+
+    operation = Operation(steps)
+    commands = operation.begin()                 the first commands, or None
+    while commands is not None:
+        commands = operation.go_on(send(commands))   the next ones, after the raw replies
+    operation.result
+
+It must not know how commands are sent.
+"""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -15,25 +26,25 @@ from dpq.protocol.scripts import Script, script
 T = TypeVar("T")
 
 Steps = Generator["Command[Any] | list[Command[Any]]", Any, T]
-"""An operation of several round trips: yields commands, is sent their results, returns its own.
-For a list of commands, which travel together, it is sent their raw replies, as `together` is."""
+"""An operation: it yields a command and is sent its result, until it returns its own result.
+It may also yield a list of commands, which travel together, and is sent their raw replies."""
 
 
 class Command(NamedTuple, Generic[T]):
-    """One call of one script, as a value (a tuple: it is made for every call).
+    """One call of one script, as data. A tuple, since it is made for every call.
 
-    `loose`: nobody has to vouch for it, whatever the script promises and `durability` asks for.
+    `needs_confirmation`: if False, the call is not confirmed, whatever `durability` asks for.
     """
 
     script: Script
     keys: tuple[str, ...]
     args: Sequence[str | bytes | int | float]
     parse: Callable[[Any], T]
-    loose: bool = False
+    needs_confirmation: bool = True
 
 
 Together = Generator[list[Command[Any]], list[Any], list[Any]]
-"""Operations that are run in step; see `together`."""
+"""Several operations that run in step; see `together`."""
 
 _Request = Command[Any] | list[Command[Any]]
 
@@ -42,8 +53,8 @@ def parsed(command: Command[T], reply: Any) -> T:
     """Read a reply.
 
     Raises:
-        DPQError: What the command's reader raises; and when what is stored cannot be read, because
-            somebody else wrote into Redis.
+        DPQError: The command's reader refuses the reply; or the stored data cannot be read, because
+            another program wrote into Redis.
     """
     try:
         return command.parse(reply)
@@ -58,12 +69,12 @@ def parsed(command: Command[T], reply: Any) -> T:
 
 
 def same(reply: Any) -> Any:
-    """Read a reply that says all by itself."""
+    """Return a reply as it is: a reader for replies that need none."""
     return reply
 
 
 def leased(value: Any) -> Task[Any]:
-    """Check the task that a holder's call names."""
+    """Check the task argument of `ack`, `extend` and others."""
     if not isinstance(value, Task):
         raise ConfigurationError(f"task is {value!r}: it must be the Task that pop returned")
     return value
@@ -77,7 +88,7 @@ def task_id(value: Any) -> str:
 
 
 def task_name(id_: Any, key: Any) -> TaskName:
-    """Check what names a task: its id or its key."""
+    """Check the arguments that name a task: its id or its key."""
     if (id_ is None) == (key is None):
         raise ConfigurationError(
             f"task_id is {id_!r} and key is {key!r}: give one of them; task_id must be the string "
@@ -87,7 +98,7 @@ def task_name(id_: Any, key: Any) -> TaskName:
 
 
 def once(command: Command[T]) -> Steps[T]:
-    """An operation of one command."""
+    """Make an operation of one command."""
     result: T = yield command
     return result
 
@@ -96,7 +107,7 @@ def all_of(operations: Iterable[Steps[T]]) -> Steps[list[T]]:
     """Run operations in step, as one operation.
 
     Raises:
-        Exception: The first that one of them ended with, once all have ended.
+        Exception: The first error of an operation, once all of them have ended.
     """
     results = yield from together(list(operations))
     for result in results:
@@ -106,24 +117,24 @@ def all_of(operations: Iterable[Steps[T]]) -> Steps[list[T]]:
 
 
 class Operation(Generic[T]):
-    """An operation under way: what it asks next, and what it comes to.
+    """A running operation: gives the commands to send next, and takes their replies.
 
     Attributes:
-        result: What it has come to, once it asks nothing more.
+        result: The result, once there are no more commands.
     """
 
-    __slots__ = ("_action", "_request", "_steps", "_unsure", "result")
+    __slots__ = ("_action", "_request", "_steps", "_unconfirmed", "result")
 
     _request: _Request
     result: T
 
     def __init__(self, steps: Steps[T]) -> None:
         self._steps = steps
-        self._unsure: Unconfirmed | None = None
-        self._action = ""  # the script for which nobody has vouched
+        self._unconfirmed: Unconfirmed | None = None
+        self._action = ""  # the script that is not confirmed
 
     def begin(self) -> Sequence[Command[Any]] | None:
-        """What it asks first; None when it has ended.
+        """Return the first commands to send; None if the operation has ended.
 
         Raises:
             Exception: An argument is wrong.
@@ -131,11 +142,14 @@ class Operation(Generic[T]):
         return self._ask(self._steps.send, None)
 
     def go_on(self, replies: Sequence[Any]) -> Sequence[Command[Any]] | None:
-        """What it asks next, after the raw replies to the last, or the errors that they met.
+        """Take the raw replies to the last commands, or their errors; return the next commands.
+
+        Returns:
+            None if the operation has ended.
 
         Raises:
-            Exception: It has failed: what a reply says, or `NotConfirmedError` when it has ended
-                and something of it is not confirmed.
+            Exception: The operation has failed; `NotConfirmedError` if it has ended, but a command
+                of it is not confirmed.
         """
         command = self._request
         if not isinstance(command, Command):
@@ -148,8 +162,8 @@ class Operation(Generic[T]):
             except DPQError as error:
                 reply = error
             else:
-                if isinstance(reply, Later):  # nothing has changed: it is asked again
-                    self._unsure = None
+                if isinstance(reply, Later):  # nothing has changed: the operation asks again
+                    self._unconfirmed = None
                 return self._ask(self._steps.send, reply)
         return self._ask(self._steps.throw, reply)
 
@@ -157,27 +171,27 @@ class Operation(Generic[T]):
         try:
             self._request = request = tell(what)
         except StopIteration as end:
-            if self._unsure:
-                raise self._unsure.error(self._action, end.value) from None
+            if self._unconfirmed:
+                raise self._unconfirmed.error(self._action, end.value) from None
             self.result = end.value
             return None
         commands = (request,) if isinstance(request, Command) else request
-        if self._unsure:  # nobody vouches for the whole, so what is left is not waited for
-            return [command._replace(loose=True) for command in commands]
+        if self._unconfirmed:  # the whole cannot be confirmed any more, so the rest need not wait
+            return [command._replace(needs_confirmation=False) for command in commands]
         return commands
 
     def _heard(self, command: Command[Any], reply: Any) -> Any:
-        """A reply, which may be one that nobody has vouched for."""
+        """Return the reply of a command; if it is not confirmed, remember that."""
         if isinstance(reply, Unconfirmed):
-            self._unsure, self._action = reply, command.script.name
+            self._unconfirmed, self._action = reply, command.script.name
             return reply.reply
         return reply
 
 
 def together(operations: Sequence[Steps[Any]]) -> Together:
-    """Run operations in step: the commands of all that go on travel in one round trip.
+    """Run operations in step: the next commands of all of them travel in one round trip.
 
-    Yields commands and is sent their raw replies, or the errors that they met.
+    The generator yields commands, and is sent their raw replies or errors.
 
     Returns:
         For each operation its result, or the exception that it ended with.
@@ -190,7 +204,7 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
         try:
             asked = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
-            if not expected(error):  # what interrupts is of no operation
+            if not expected(error):  # an interrupt ends all of them
                 raise
             results[index] = error
             return
@@ -214,11 +228,11 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
 
 
 class CommandMaker:
-    """Makes the commands of one partition: finds scripts and keys."""
+    """The base of the operations on one partition: finds scripts, and makes their keys."""
 
     def __init__(self, queue_name: str, tag: str, clock: Callable[[], int] | None) -> None:
         self.queue_name = queue_name
-        self._tag = tag  # of its keys
+        self._tag = tag  # the text between the braces of its keys
         self._clock = clock
         self._keys: dict[str, tuple[str, ...]] = {}
 
@@ -235,7 +249,7 @@ class CommandMaker:
     def _ask(
         self, name: str, args: Sequence[str | bytes | int | float], parse: Callable[[Any], T]
     ) -> Steps[T]:
-        """An operation of one command."""
+        """Run an operation of one command."""
         result: T = yield self._command(name, args, parse)
         return result
 

@@ -1,8 +1,10 @@
-"""What a call waits for before it returns, as data: which calls, which words, which error. No I/O.
+"""Confirmation of changes, as data: the scripts that need it, its commands, its error. No I/O.
 
-A server answers before its replicas, and often before its disk, have what it answers for. WAIT asks
-the replicas, and WAITAOF the disk, for all that one connection has written so far. So it travels
-behind the scripts that it is for, over the same connection and in the same round trip.
+A server answers before its replicas, and often before its disk, have a change. WAIT asks the
+replicas, and WAITAOF the disk, for all that one connection has written so far. So `transport` sends
+it behind the scripts, over the same connection and in the same round trip:
+
+    HINCRBY before a drop, scripts, HINCRBY, WAIT 1 2100
 """
 
 import re
@@ -14,13 +16,13 @@ from dpq.model.errors import ConfigurationError, NotConfirmedError
 from dpq.protocol.keys import beside
 
 Durability = Literal["async", "replica", "fsync"]
-"""What has a change when the call that made it returns: the server; a replica too; its disk too."""
+"""The places that have a change before its call returns: the server; a replica too; a disk too."""
 
 CONFIRM_SECONDS = 3.0
-"""How long a call waits: a replica that is well answers in 1 ms, a disk within a second."""
+"""Seconds that a call waits: a healthy replica answers in 1 ms, a disk within a second."""
 
 SHARE_OF_TIMEOUT = 0.7
-"""... but at most this share of the client's own timeout, which would end the connection."""
+"""Share of the client's own timeout that a call waits at most: the timeout ends the connection."""
 
 PROMISES = frozenset(
     {
@@ -29,26 +31,26 @@ PROMISES = frozenset(
         *("pause", "close", "delay_group", "set_limit", "configure"),
     }
 )
-"""The scripts whose answer says that something has changed for good. Not pop and extend: a lease
-that is lost costs a redelivery, which may come anyway; nor upkeep, which is done again."""
+"""The scripts whose changes are to be confirmed. Not pop and extend: a lost lease costs another
+delivery, which may come anyway. Not upkeep either: it is done again."""
 
 WAITAOF_SINCE = (7, 2)
 
 
 class Words(NamedTuple):
-    """A command that is no script of ours."""
+    """A plain Redis command, not a script."""
 
     words: tuple[Any, ...]
 
 
 class Unconfirmed(NamedTuple):
-    """The reply of a script that has run, and for which nobody has vouched in time.
+    """The reply of a script that has run, but was not confirmed in time.
 
     Attributes:
-        reply: As the script gave it.
-        durability: What was asked for.
-        confirmed: How many replicas, or disks, have answered.
-        reason: What has gone wrong, when it was not just the time.
+        reply: The reply of the script.
+        durability: The durability that was asked for.
+        confirmed: The number of replicas, or disks, that have answered.
+        reason: The error, if it was not just the time.
     """
 
     reply: Any
@@ -57,12 +59,12 @@ class Unconfirmed(NamedTuple):
     reason: str = ""
 
     def error(self, action: str, result: Any) -> NotConfirmedError:
-        """What the caller gets in the place of the result."""
+        """Make the error that the caller gets instead of the result."""
         return NotConfirmedError(action, result, self.durability, self.confirmed, self.reason)
 
 
 def named_durability(value: Any) -> Durability:
-    """Check the setting."""
+    """Check the setting `durability`."""
     if value not in ("async", "replica", "fsync"):
         raise ConfigurationError(
             f"durability is {value!r}: it must be 'async', 'replica' or 'fsync'"
@@ -72,23 +74,25 @@ def named_durability(value: Any) -> Durability:
 
 
 def promises(commands: Sequence[Any]) -> bool:
-    """Whether something among these commands is to be confirmed."""
-    return any(not command.loose and command.script.name in PROMISES for command in commands)
+    """Return True if one of these commands needs a confirmation."""
+    return any(
+        command.needs_confirmation and command.script.name in PROMISES for command in commands
+    )
 
 
 def confirmation(
     durability: Durability, commands: Sequence[Any], timeout: float | None
 ) -> tuple[list[Words], list[Words]]:
-    """What is sent before commands, and behind them: a write of no effect, and words that wait.
+    """Make the commands to send before and behind others: a write without effect, and WAIT.
 
-    The write, since a newer server waits for what this connection has written and for nothing else:
-    a call that is repeated, and finds that all is done, has written nothing. It goes before a drop,
-    which takes away what it has written: behind, it would be left.
+    A newer server waits only for what this connection has written. If a call is repeated and finds
+    its work done, it writes nothing; so there is a write without effect. For a drop it comes
+    before, and the drop removes it; behind the drop it would stay.
 
     Args:
         durability: "replica" or "fsync".
-        commands: They are to be confirmed.
-        timeout: The client's own, seconds.
+        commands: The commands to confirm.
+        timeout: The client's own timeout, seconds.
     """
     seconds = min(CONFIRM_SECONDS, SHARE_OF_TIMEOUT * (timeout or CONFIRM_SECONDS * 2))
     milliseconds = max(1, round(seconds * 1000))
@@ -100,17 +104,17 @@ def confirmation(
 
 
 def _nothing(commands: Iterable[Any]) -> list[Words]:
-    """A write of no effect to the queue of the first of them, if there is one."""
+    """Make a write without effect to the queue of the first command, if there is one."""
     return [
         Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))
         for command in islice(commands, 1)
     ]
 
 
-def doubt(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
-    """What is said of all that was sent, by the answers to the words of `confirmation`.
+def missing_confirmation(durability: Durability, answers: Sequence[Any]) -> Unconfirmed | None:
+    """Read the answers to the commands of `confirmation`: None if all is confirmed.
 
-    Without the write the last answer says nothing of what an earlier call has changed.
+    If one answer is an error, the last one says nothing about the changes of an earlier call.
     """
     answer = answers[-1]
     if refusal := next((each for each in answers if isinstance(each, Exception)), None):

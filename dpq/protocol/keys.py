@@ -1,13 +1,14 @@
-"""The name of every Redis key, and nowhere else. Knows no Redis and no task."""
+"""The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
 STORAGE_FORMAT = 3
-"""Raised by any change to a key, a field or a stored encoding; a queue keeps its own in `conf`."""
+"""The number of the storage format: any change to a key, a field or a stored encoding raises it.
+A queue stores its number in `conf`."""
 
 REGISTRY = "{dpq}:queues"
 """SET of the names of all queues on this server."""
 
 REGISTRY_TICK = "{dpq}:tick"
-"""The marker that tells one daemon of a queue that was not there before."""
+"""The marker that wakes one daemon when there is a new queue."""
 
 PARTS = (
     "ready",  # ZSET: order and id -> score
@@ -29,7 +30,7 @@ PARTS = (
     "tracked",  # ZSET: leases whose end lets others run
     "workers",  # HASH: worker -> when it was seen, and what it said
 )
-"""What a queue is made of. The number of its keys does not grow with its tasks or groups."""
+"""The keys of a queue. Their number does not grow with its tasks or groups."""
 
 
 _SHARED = {"queues": REGISTRY, "queues_tick": REGISTRY_TICK}
@@ -45,7 +46,7 @@ def key_of(tag: str, part: str) -> str:
 
 
 def queue_of(key: str) -> str:
-    """The queue that a key belongs to, whatever its partition."""
+    """Return the name of the queue that a key belongs to, whatever its partition."""
     return key.removeprefix("dpq:{").partition("}")[0].partition("{")[0]
 
 

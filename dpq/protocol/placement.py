@@ -1,6 +1,6 @@
-"""Where a partitioned queue keeps what: its partitions' names, and to which one a task belongs.
+"""Names of the partitions of a queue, and the partition of each group, key and task id.
 
-Knows no commands and no server. What is written here may never change for a stored queue.
+Used by `operations`. Knows no commands and no server. For a stored queue none of this may change.
 """
 
 import binascii
@@ -19,10 +19,11 @@ PLAIN_ID_LENGTH = 12
 
 @lru_cache(maxsize=1000)
 def tags_of(queue_name: str, count: int) -> tuple[str, ...]:
-    """The hash tags of the partitions: of the first the queue's name, of others one no name can be.
+    """Choose the hash tags of the partitions.
 
-    Each lies in a range of its own of so many equal ranges of slots. So they are spread evenly over
-    a cluster of any size whose nodes have equal ranges.
+    The first tag is the queue's name. The others contain a brace, so they cannot be a name. The
+    slots are divided into `count` equal ranges, and each tag lies in another range. So the
+    partitions are spread evenly over a cluster whose nodes have equal ranges.
     """
     found: dict[int, str] = {_range_of(queue_name, count): queue_name}
     number = 0
@@ -39,18 +40,18 @@ def _range_of(tag: str, count: int) -> int:
 
 
 def home_of(group: str | None, key: str | None, count: int) -> int | None:
-    """The partition of a group, or of a key without one; None where any will do."""
+    """Return the partition of a group, or of a key without a group; None if any will do."""
     name = group if group is not None else key
     return None if name is None else zlib.crc32(name.encode()) % count
 
 
 def mark_of(place: int) -> str:
-    """What the ids of a partition begin with; nothing in the first."""
+    """Return the beginning of the ids of a partition; "" for the first."""
     return DIGITS[place // 64] + DIGITS[place % 64] if place else ""
 
 
 def place_of(task_id: str, count: int) -> int:
-    """The partition that an id names; the first for what is no id of this queue."""
+    """Return the partition that an id names; the first for a text that is no id of this queue."""
     if len(task_id) != PLAIN_ID_LENGTH + 2:
         return 0
     place = _VALUES.get(task_id[0], 0) * 64 + _VALUES.get(task_id[1], 0)

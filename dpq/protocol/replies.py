@@ -1,6 +1,7 @@
-"""Raw replies of the scripts -> results or errors. The one place that reads a stored record.
+"""Raw replies of the scripts -> results or errors. Only this module reads a stored record.
 
-Everything that comes in is what the client returned for a script: ints, bytes and lists of them.
+Operations name a function of this module as the reader of each command. A reader gets the reply as
+the client returned it: ints, bytes and lists of them. It must not send anything.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -30,24 +31,24 @@ P = TypeVar("P")
 
 
 OLDEST_SERVER = (6, 2)
-"""The oldest server that the suite runs on; older ones cannot block for fractions of a second."""
+"""The oldest Redis version that the tests run on; older ones cannot block for parts of a second."""
 
 
 MAX_DIGITS = 20
-"""Of a number that the server can count in."""
+"""Digits of the longest number that the server can count with."""
 
 _INVISIBLE = TaskState.INVISIBLE
 
-_set = object.__setattr__  # of a frozen model
+_set = object.__setattr__  # sets attributes of a frozen model
 
 _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
     kind: set(kind.model_fields) for kind in (Task, DeadTask)
 }
-"""Which fields were set; shared by all tasks, as nobody changes it (a copy gets its own)."""
+"""The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
 class Code(IntEnum):
-    """What a script answers when it refuses; the headers of the scripts name the same numbers."""
+    """The refusals of the scripts; the headers of the scripts name the same numbers."""
 
     LEASE_LOST = -1
     NOT_FOUND = -2
@@ -64,22 +65,22 @@ _OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 
 
 class Batch(NamedTuple, Generic[P]):
-    """What one pop brought.
+    """The result of one pop.
 
     Attributes:
-        tasks: Under a lease now.
-        unreadable: Leased too, but their payloads do not validate, or their records cannot be
-            read: to be buried, for that reason.
-        refused: Leased too, but a validator of the payload's type has met a fault of its own: a
-            failed attempt, with that error.
-        again: Upkeep is not done: ask again at once.
+        tasks: The tasks that are leased now.
+        unreadable: Leased tasks whose payload does not validate, or whose record cannot be read,
+            each with the reason: they are buried.
+        refused: Leased tasks for which a validator of the payload's type raised an error of its
+            own, each with that error: a failed attempt.
+        again: The upkeep is not done: ask again at once.
         size: Bytes of all payloads.
-        next_event_ms: How long until time alone may let a task run; None when nothing is to come,
-            or when another waiter watches that moment.
-        now_ms: The server's clock, when there was nothing to do.
-        failed: The last of those errors: for the caller, when there are no tasks.
-        looks: Of a partitioned queue, for each partition that is watched anew or no more by this
-            waiter: `now_ms` and `next_event_ms`.
+        next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
+            if another waiter watches that moment.
+        now_ms: The server's clock, if no task was ready.
+        failed: The last error of `refused`: the caller gets it if there are no tasks.
+        looks: For a partitioned queue, `now_ms` and `next_event_ms` of each partition that this
+            waiter begins or stops to watch.
         lost: Settings or limits are lost: restore them, and ask again.
     """
 
@@ -96,11 +97,11 @@ class Batch(NamedTuple, Generic[P]):
 
 
 class Look(NamedTuple):
-    """What one look at the head of a queue has seen.
+    """The result of one look at the head of a queue.
 
     Attributes:
-        first: Score and member of the best ready tasks, the best first; none when none may run.
-        again: Upkeep is not done: ask again at once.
+        first: Score and member of the best ready tasks, the best first; empty if none may run.
+        again: The upkeep is not done: ask again at once.
         wait_ms: As `Batch.next_event_ms`.
         now_ms: As `Batch.now_ms`.
         lost: As `Batch.lost`.
@@ -116,10 +117,10 @@ class Look(NamedTuple):
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
 _NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
-"""Shown for a record that cannot be read; pop and upkeep bury such a task."""
+"""The record that is shown if the stored one cannot be read; pop and upkeep bury the task."""
 
 _UNREADABLE = (ValueError, LookupError, ArithmeticError)
-"""What damage may raise; also a `PayloadError`."""
+"""The errors of reading damaged data; `PayloadError` is one of them."""
 
 
 def _task(
@@ -179,7 +180,7 @@ def _task(
 
 
 def read_options(text: str) -> tuple[float | None, float | None]:
-    """The visibility and the time limit of one task; None for what it has not, or is damaged."""
+    """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
     return _option(visibility), _option(limit)
 
@@ -192,7 +193,7 @@ def _option(ms: str) -> float | None:
 def stored_task(
     codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
-    """A task that is looked at, in any state; a payload that cannot be read comes as its text."""
+    """Read a task in any state; an unreadable payload is its stored text."""
     when = moment_of(float(until))
     try:
         _task(Task, task_id, record, None, state, when)
@@ -215,7 +216,7 @@ def stored_task(
 
 
 def require_version(info: Mapping[str, Any]) -> None:
-    """Check what INFO says.
+    """Check the version in the reply of INFO.
 
     Raises:
         ConfigurationError: The server is older than Redis 6.2.
@@ -228,7 +229,7 @@ def require_version(info: Mapping[str, Any]) -> None:
 
 
 def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]:
-    """The reply of pop, which was asked for leases of so many ms."""
+    """Read the reply of pop; `lease_ms` is the lease that pop was asked for."""
     first = reply[0]
     if first <= 0:
         return _nothing(reply)
@@ -250,7 +251,7 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
                 tasks.append(task)
             else:
                 refused.append((task, met))
-        except _UNREADABLE as error:  # the others of the batch must reach the caller
+        except _UNREADABLE as error:  # the other tasks of the batch must reach the caller
             raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
             record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
@@ -259,11 +260,11 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
 
 
 def _payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
-    """A payload; or None, and the fault that a validator of its type has met.
+    """Read a payload; or return None and the error that a validator of its type raised.
 
     Raises:
-        PayloadError: It cannot be read.
-        Exception: What has interrupted this.
+        PayloadError: The payload cannot be read.
+        Exception: A signal handler has interrupted this.
     """
     try:
         return codec.decode(body, task_id), None
@@ -286,7 +287,7 @@ def _nothing(reply: list[Any]) -> Batch[Any]:
 
 
 def read_look(reply: list[Any]) -> Look:
-    """The reply of pop to one who only looks."""
+    """Read the reply of pop to a look, which takes no task."""
     if isinstance(reply[0], int):
         nothing = _nothing(reply)
         return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms, nothing.lost)
@@ -298,17 +299,20 @@ def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
 
 
 def read_time(reply: list[Any]) -> int:
-    """The reply of a push of nothing: the time, ms."""
+    """Read the reply of a push of no task: the server's time, ms."""
     return int(reply[1])
 
 
 def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
-    """The reply of push: puts in the ids of holders that were met; is the queue not there yet?
+    """Read the reply of push; replace ids by those of the tasks that have the keys already.
+
+    Returns:
+        True if the queue does not exist yet: create it, and push again.
 
     Raises:
-        DuplicateTaskError: A key is taken and the push forbids that.
-        ConfigurationError: A key's holder is in another group, or the queue has another number of
-            partitions than the client knows.
+        DuplicateTaskError: A key is taken, and the push forbids that.
+        ConfigurationError: The task that has a key is in another group, or the queue has another
+            number of partitions than the client knows.
     """
     if reply[0] < 0:
         _require_same(reply)
@@ -325,11 +329,11 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
 
 
 DONE = 1
-"""What ack does not answer for a task that it finished: only other codes travel."""
+"""The code of a finished task. ack does not send it: a task without a code is finished."""
 
 
 def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
-    """The reply of ack, as one code for each task."""
+    """Read the reply of ack, as one code for each task."""
     codes: list[int | Later] = [DONE] * len(ids)
     for index, code in zip(reply[::2], reply[1::2], strict=True):
         codes[index - 1] = code if isinstance(code, int) else read_later(code, ids[index - 1])
@@ -337,10 +341,10 @@ def read_codes(ids: Sequence[str], reply: list[Any]) -> list[int | Later]:
 
 
 def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
-    """The reply of ack for one task: was it there to be finished?
+    """Read the reply of ack for one task: False if the task was gone already.
 
     Raises:
-        LeaseLostError: Another delivery has it.
+        LeaseLostError: Another delivery has the task.
     """
     if not reply:
         return True
@@ -350,13 +354,13 @@ def read_ack(task_id: str, reply: list[Any]) -> bool | Later:
 
 
 def read_fail(task_id: str) -> Callable[[int | bytes], int | Later]:
-    """A reader for fail."""
+    """Make a reader for fail."""
     read = read_lease("fail", task_id)
     return lambda reply: read(reply) if isinstance(reply, int) else read_later(reply, task_id)
 
 
 def read_lease(action: str, task_id: str) -> Callable[[int], int]:
-    """A reader for a call that needs the live token."""
+    """Make a reader for a call that needs the live token."""
 
     def read(reply: int) -> int:
         if reply == Code.LEASE_LOST:
@@ -367,7 +371,7 @@ def read_lease(action: str, task_id: str) -> Callable[[int], int]:
 
 
 def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int], None]:
-    """A reader for a call that needs a live task."""
+    """Make a reader for a call that needs a live task."""
 
     def read(reply: int) -> None:
         if reply == Code.NOT_FOUND:
@@ -382,7 +386,7 @@ def read_change(action: str, task: TaskName, queue_name: str) -> Callable[[int],
 
 
 def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[P] | None]:
-    """The reply of get: None for an id that is not stored."""
+    """Read the reply of get: None for an id that is not stored."""
     found: list[Task[P] | None] = []
     for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
         if state:
@@ -395,7 +399,7 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
 
 
 def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[P]]:
-    """The reply of peek."""
+    """Read the reply of peek."""
     return [
         stored_task(
             codec,
@@ -412,7 +416,7 @@ def read_page(codec: Codec[P], state: TaskState, reply: list[Any]) -> list[Task[
 def read_ranked_page(
     codec: Codec[P], state: TaskState, reply: list[Any]
 ) -> list[tuple[Any, Task[P]]]:
-    """The reply of peek, with what each task is sorted by, beside those of other partitions too."""
+    """Read the reply of peek, each task with the value that sorts it among all partitions."""
     tasks = read_page(codec, state, reply)
     if state is TaskState.WAITING:
         return [((task.group or "").encode(), task) for task in tasks]
@@ -435,12 +439,12 @@ _TOTALS = {
 
 
 def read_stats(reply: list[Any]) -> QueueStats:
-    """The reply of stats."""
+    """Read the reply of stats."""
     ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
     totals = {
         name.decode("utf-8", "replace"): _count(count)
         for name, count in zip(reply[6::2], reply[7::2], strict=True)
-        if name in _TOTALS  # what else somebody has written there is no total
+        if name in _TOTALS  # other programs may have written more fields
     }
     return QueueStats(
         ready=ready,
@@ -454,12 +458,12 @@ def read_stats(reply: list[Any]) -> QueueStats:
 
 
 def _count(text: bytes) -> int:
-    """A running total; 0 for one that is no number any more."""
+    """Read a running total; 0 for text that is no number."""
     return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
 
 
 def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
-    """The reply of promote: how many moved, and the milliseconds until the next event.
+    """Read the reply of promote: how many moved, and the milliseconds until the next event.
 
     Raises:
         ConfigurationError: The client knows another number of partitions.
@@ -469,7 +473,7 @@ def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
 
 
 def _require_same(reply: list[Any]) -> None:
-    """Look whether a script refuses this client, as one that takes the queue for another.
+    """Raise if a script refuses this client, since it knows other settings of the queue.
 
     Raises:
         ConfigurationError: The queue has another storage format or number of partitions.
@@ -482,7 +486,7 @@ def _require_same(reply: list[Any]) -> None:
 
 
 def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """The error for two storage formats."""
+    """Make the error for a storage format that this DPQ does not know."""
     return ConfigurationError(
         f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
         "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
@@ -491,7 +495,7 @@ def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError
 
 
 def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """The error for two numbers of partitions."""
+    """Make the error for a number of partitions that is not the stored one."""
     return ConfigurationError(
         f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
         "leave it out to follow the queue, or use another queue. Who had the queue open before it "
@@ -501,12 +505,12 @@ def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationE
 
 
 def read_wait(reply: int) -> int | None:
-    """Milliseconds until the next event, or None."""
+    """Read the milliseconds until the next event, or None."""
     return None if reply < 0 else int(reply)
 
 
 def read_settings(reply: list[bytes]) -> dict[str, str]:
-    """The reply of configure; without a format that is no number: somebody has damaged it."""
+    """Read the reply of configure; leave out a format that is no number, since it is damaged."""
     texts = read_texts(reply)
     settings = dict(zip(texts[::2], texts[1::2], strict=True))
     if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
@@ -515,7 +519,7 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
 
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
-    """The reply of check: where to go on ("0" at the end), and what is broken here."""
+    """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     _require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
     found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]

@@ -28,7 +28,7 @@ class Script:
         name: The file's name without its ending.
         text: The source with all that it needs in its place.
         parts: The parts of a queue that it touches, in the order of KEYS.
-        sha: What EVALSHA finds it by.
+        sha: The hash by which EVALSHA finds it.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Sources:
         return Script(name, f"{header}local {', '.join(parts)} = {slots}\n{''.join(body)}", parts)
 
     def _resolved(self, name: str, body: str) -> Iterator[str]:
-        """A text with what each of its blocks needs, which indentation tells apart."""
+        """Put the files that each block needs into a text; blocks differ by their indentation."""
         there: list[tuple[int, str]] = []  # how deep, and which file
         end = 0
         for line in _NEEDS.finditer(body):
@@ -83,7 +83,7 @@ class Sources:
         yield body[end:]
 
     def _in_order(self, names: list[str], above: tuple[str, ...], done: set[str]) -> Iterator[str]:
-        """Files with what they need, that first; adds them to `done`."""
+        """List files, each after the files that it needs; add them to `done`."""
         for name in names:
             if name not in self.shared:
                 raise ValueError(f"{' -> '.join(above)} needs {name}, which is not there")
@@ -104,7 +104,7 @@ def _names(text: str) -> list[str]:
 
 
 def needs_of(source: str) -> list[str]:
-    """All that a file of Lua says that it needs."""
+    """List the files that the text of a Lua file needs."""
     return [name for line in _NEEDS.finditer(source) for name in _names(line[2])]
 
 
@@ -113,7 +113,7 @@ _LUA = resources.files("dpq.protocol").joinpath("lua")
 
 @cache
 def sources() -> Sources:
-    """The Lua of DPQ."""
+    """Read the Lua files of DPQ."""
     by_folder: dict[bool, dict[str, str]] = {True: {}, False: {}}
     for folder in (_LUA, *(path for path in _LUA.iterdir() if path.is_dir())):
         for path in folder.iterdir():
@@ -129,5 +129,5 @@ def script(name: str) -> Script:
 
 
 def script_names() -> list[str]:
-    """Every operation that has a script, in alphabetical order."""
+    """List the names of all scripts, in alphabetical order."""
     return sorted(sources().operations)

@@ -1,6 +1,7 @@
-"""Ids of tasks: made by the client, so that a retried push is harmless. Knows no queue.
+"""Ids of tasks: the client makes them, so that a retried push is harmless. Knows no queue.
 
-The one module of the core that looks at a clock: for the eye alone. Order comes from the server.
+`Partition` calls it. It reads this machine's clock, so that a person can see the time in an id. The
+order of tasks comes from the server.
 """
 
 import secrets
@@ -11,18 +12,19 @@ from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH
 _SORTED = "".join(sorted(DIGITS))  # as sets and people sort
 
 TIME_DIGITS = 7
-"""Of the ms since 1970 in an id: 42 bits, which last until 2109."""
+"""Digits for the ms since 1970 in an id: 42 bits, enough until 2109."""
 
 
 def new_ids(count: int, mark: str | None) -> list[str]:
-    """Make ids: 72 random bits each, behind the time, so that they sort by it.
+    """Make ids: the time, and 72 random bits behind it, so that ids sort by their time.
 
-    Those of one call sort in their order, too. The time is that of this machine, in ms. It serves
-    nothing but the eye, so a clock that steps does no harm.
+    The ids of one call sort in their order, too. The time is the ms of this machine's clock. It is
+    only for people to read, so a wrong clock does no harm.
 
     Args:
-        count: So many.
-        mark: Of a partition, whose ids begin with it and have no time: older clients read them.
+        count: The number of ids.
+        mark: The mark of a partition. Then ids begin with it, and have no time: older clients
+            read them.
     """
     text = secrets.token_urlsafe(9 * count)
     made = [text[i : i + PLAIN_ID_LENGTH] for i in range(0, len(text), PLAIN_ID_LENGTH)]

@@ -9,7 +9,7 @@ _EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo
 
 
 def moment_of(milliseconds: float) -> datetime:
-    """A time of the server; one that no calendar holds, as damage may leave, is its end."""
+    """Convert a time of the server; a damaged one, too far for a date, to the farthest date."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError) as error:  # somebody wrote into Redis
@@ -18,5 +18,5 @@ def moment_of(milliseconds: float) -> datetime:
 
 
 def read_texts(reply: list[Any]) -> list[str]:
-    """A reply of texts alone."""
+    """Read a reply that has only texts."""
     return [text.decode("utf-8", "replace") for text in reply]

@@ -1,4 +1,7 @@
-"""What both queue objects have in common: their arguments, checked once and readable after."""
+"""The common part of `DPQ` and `AsyncDPQ`: their arguments, checked once and readable after.
+
+Both queue classes derive from it; workers read its attributes. It sends nothing.
+"""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -25,7 +28,7 @@ DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
 
 DEFAULT_MAX_ATTEMPTS = 10
-"""Failed attempts until a task is dead: with the default backoff, about half an hour of trying."""
+"""Failed attempts until a task is dead: with the default backoff, about half an hour."""
 
 
 DEFAULT_ASK = 2
@@ -50,12 +53,12 @@ class QueueSettings(TypedDict, total=False):
     clock: Callable[[], int] | None
 
 
-class QueueFace(Generic[P]):
+class QueueBase(Generic[P]):
     """The constructor and the read-only attributes of `DPQ`."""
 
-    _opened: Any = None  # what from_url opened
+    _opened: Any = None  # the client that from_url opened
     _leases: Leases
-    _session: Any  # of one kind or the other: all that other rooms use, beside the leases
+    _session: Any  # blocking or asyncio; other rooms use only this and the leases
 
     @overload
     def __init__(
@@ -95,45 +98,50 @@ class QueueFace(Generic[P]):
         ask: int = DEFAULT_ASK,
         clock: Callable[[], int] | None = None,
     ) -> None:
-        """Describe one queue. Nothing is sent before the first call, unless a setting is named.
+        """Describe one queue. Unless a setting is named, nothing is sent before the first call.
 
         Args:
-            redis: The caller's own client; it is used as it is and never closed.
+            redis: The caller's own client; DPQ uses it as it is, and never closes it.
             queue_name: 1 to 200 bytes without braces or control characters.
             payload_type: Anything pydantic's `TypeAdapter` takes; payloads are validated on push
                 and pop.
             default_visibility: Seconds of a lease, from 0.001 to 315 360 000 (10 years).
             default_max_attempts: Failed attempts until a task is dead, from 1 to 1 000 000.
-            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (at first
+            order: `"fifo"` or `"lifo"` among equal priorities; None follows the queue (a new queue:
                 FIFO).
             aging: Points of priority that a task gains per second from the moment it is first due,
-                0 to 1 000 000; None follows the queue (at first 0). Static: nothing is ever
-                rescored. Exactness beyond 2^53 holds for 0 only; LIFO with aging is refused.
+                0 to 1 000 000; None follows the queue (a new queue: 0). No task is ever rescored.
+                Priorities beyond 2^53 are exact only with 0. LIFO with aging is refused.
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
-                backlog (not with LIFO or aging); None follows the queue (at first `"none"`: in the
-                order of their tasks).
-            backoff: How long a failed task waits.
+                backlog (not with LIFO or aging); `"none"` in the order of their tasks. None follows
+                the queue (a new queue: `"none"`).
+            backoff: The delay of a failed task before its next attempt.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
-            dead_max_tasks: Dead letters kept at most; None follows the queue (at first 100 000).
-            dead_max_age: Seconds a dead letter is kept; None follows the queue (at first 90 days).
-            durability: What has a change when the call that made it returns: `"async"`, the server;
-                `"replica"`, one of its replicas too; `"fsync"`, its disk too (Redis 7.2, Valkey).
-                What is not confirmed within 3 s is a `NotConfirmedError`. `pop` and `extend` do
-                not wait, nor does this constructor: what it writes is confirmed with the first
-                push. See docs/durability.md.
-            partitions: Spread the queue over so many slots of a cluster, 1 to 1024; None follows
-                the queue (at first 1). A group stays in one partition, with its order and limit; so
-                does a key without a group. The order is that of each partition, and between them
-                as `ask` says. A limit of the whole queue is refused; `dead_max_tasks` counts for
-                each partition. It cannot change while the queue is stored; see docs/scaling.md.
-            ask: At the first task of how many partitions a pop looks (1 to 1024) before it takes
-                the best: the more, the stricter and the dearer. From `partitions` on, the order is
-                strict for one consumer at a time; 1 takes the partitions in turn, in one round trip
-                instead of two. Source: docs/scaling.md, "The order".
-            clock: For tests only: the time in ms, instead of the server's.
+            dead_max_tasks: The most dead letters that are kept; None follows the queue (a new
+                queue: 100 000).
+            dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
+                90 days).
+            durability: The places that have a change before its call returns. `"async"`: the
+                server. `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2,
+                Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
+                and `extend` do not wait; nor does this constructor: the first push confirms what it
+                writes. See docs/durability.md.
+            partitions: The number of slots of a cluster over which the queue is spread, 1 to 1024;
+                None follows the queue (a new queue: 1). A group stays in one partition, with its
+                order and limit; so does a key without a group. Each partition keeps its order;
+                between partitions `ask` decides. A limit of the whole queue is refused.
+                `dead_max_tasks` counts for each partition. The number cannot change while the queue
+                is stored; see docs/scaling.md.
+            ask: The number of partitions (1 to 1024) whose first task a pop looks at before it
+                takes the best. A higher number gives a stricter order and costs more. From
+                `partitions` on, the order is strict for one consumer at a time. 1 takes the
+                partitions in turn, in one round trip instead of two. Source: docs/scaling.md,
+                "The order".
+            clock: The time in ms, instead of the server's; for tests only.
 
-        `order`, `aging`, `fairness`, `partitions` and the two caps belong to the queue: the first
-        client that names one writes it to the server, at once.
+            `order`, `aging`, `fairness`, `partitions` and the two limits of dead letters belong to
+            the
+            queue: the first client that names one writes it to the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -170,20 +178,20 @@ class QueueFace(Generic[P]):
         self._start()
 
     def _start(self) -> None:
-        """Set up what else the queue object needs, once its arguments are checked."""
+        """Make the session and its helpers, once the arguments are checked."""
 
     def _popped(self, tasks: Sequence[Task[P]]) -> Popped[P]:
-        """What a pop hands out of the one task, or of none, that it has taken."""
+        """Make the result of `pop` from the one task that it took, or from none."""
         if not tasks:
             return Popped(None, cast("Any", None), cast("Any", None))
         task, queue = tasks[0], cast("Any", self)
         return Popped(task, partial(queue.ack, task), partial(queue.set_visibility, task))
 
     def _readable(self, batch: Batch[P]) -> list[Task[P]]:
-        """What a pop has brought.
+        """Return the tasks of a pop.
 
         Raises:
-            Exception: Nothing, since a validator of the payload's type has met a fault.
+            Exception: There are none, since a validator of the payload's type raised this error.
         """
         if batch.failed and not batch.tasks:
             raise batch.failed
@@ -191,9 +199,9 @@ class QueueFace(Generic[P]):
         return batch.tasks
 
     def _refusal(self) -> str:
-        """Why this object sends nothing once it is closed.
+        """Say why this object sends nothing once it is closed.
 
-        On the caller's client it connects again.
+        "" if the client is the caller's: then a closed object connects again.
         """
         if not self._opened:
             return ""
@@ -206,7 +214,7 @@ class QueueFace(Generic[P]):
         return f"{type(self).__name__}({self.queue_name!r})"
 
     def __bool__(self) -> bool:
-        """An empty queue is still a queue."""
+        """Return True, also for an empty queue, whose `len` is 0."""
         return True
 
     def _setting(self, name: str, default: str) -> str:
@@ -215,12 +223,12 @@ class QueueFace(Generic[P]):
 
     @property
     def partitions(self) -> int:
-        """Over how many slots it is spread, as far as this client knows."""
+        """The number of partitions, as far as this client knows."""
         return int(self._setting("partitions", "1"))
 
     @property
     def ask(self) -> int:
-        """Of how many partitions a pop looks at the first task."""
+        """The number of partitions whose first task a pop looks at."""
         return self._operations.ask
 
     @property
@@ -235,7 +243,7 @@ class QueueFace(Generic[P]):
 
     @property
     def payload_type(self) -> Any:
-        """What payloads are validated against."""
+        """The type that payloads are validated against."""
         return self._described.payload_type
 
     @property
@@ -250,12 +258,12 @@ class QueueFace(Generic[P]):
 
     @property
     def durability(self) -> Durability:
-        """What has a change when the call that made it returns."""
+        """The places that have a change before its call returns: "async", "replica" or "fsync"."""
         return self._durability
 
     @property
     def order(self) -> str:
-        """Which of equal priorities runs first, as far as this client knows (it asks once)."""
+        """The order of equal priorities, as far as this client knows (it asks once)."""
         return self._setting("order", "fifo")
 
     @property
@@ -265,39 +273,39 @@ class QueueFace(Generic[P]):
 
     @property
     def fairness(self) -> str:
-        """Whether groups of equal priority take turns, as far as this client knows."""
+        """The order of groups of equal priority, as far as this client knows."""
         return self._setting("fairness", "none")
 
     @property
     def backoff(self) -> Backoff:
-        """How long a failed task waits."""
+        """The delay of a failed task before its next attempt."""
         return self._described.backoff
 
     @property
     def max_payload_bytes(self) -> int:
-        """The longest encoded payload."""
+        """The bytes of the longest encoded payload that is accepted."""
         return self._described.codec.max_bytes
 
     @property
     def dead_max_tasks(self) -> int:
-        """Dead letters kept at most, as far as this client knows."""
+        """The most dead letters that are kept, as far as this client knows."""
         return int(self._setting("dead_max_tasks", "100000"))
 
     @property
     def dead_max_age(self) -> float:
-        """Seconds a dead letter is kept, as far as this client knows."""
+        """Seconds that a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
 
 
 def log_refused(queue_name: str, batch: Batch[Any]) -> None:
-    """Log what is told to nobody else: the other tasks of a pop are handed out."""
+    """Log the error of a validator: the caller gets the other tasks of the pop, not the error."""
     if batch.failed:
         what = error_line(batch.failed)
         log.warning("%s: a validator failed, and so did the attempt: %s", queue_name, what)
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:
-    """Build the operations of a queue that this process only looks after."""
+    """Build the operations of a queue of which this process knows only the name."""
     return QueueOperations(
         Description(
             queue_name,

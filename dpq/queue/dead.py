@@ -1,4 +1,4 @@
-"""The dead letters of a queue, as `q.dead`: list, replay, purge."""
+"""The dead letters of a queue, `q.dead`: list, replay, purge. It only sends, by the session."""
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
@@ -30,10 +30,10 @@ class DeadLetters(Generic[P]):
         """List up to `n` dead tasks, the longest dead first.
 
         Args:
-            n: At most so many.
-            reason: Only those with this reason.
-            group: Only those of this group.
-            where: Only those for which it is true.
+            n: The most tasks to return.
+            reason: Only tasks with this reason.
+            group: Only tasks of this group.
+            where: Only tasks for which this function returns True.
         """
         return self._session.run(
             self._session.operations.dead_list, n, chosen_by(reason, group, where)
@@ -48,19 +48,20 @@ class DeadLetters(Generic[P]):
         where: Callable[[DeadTask[P]], bool] | None = None,
         rate: float | None = None,
     ) -> int:
-        """Make dead tasks live again, with all their attempts before them and their old places.
+        """Make dead tasks live again, with all their attempts and their old positions.
 
         Args:
-            ids: One id or several; None for all that the filters choose. None at all, `[]`, changes
-                nothing: with `durability` that only asks whether all so far is confirmed.
-            reason: Only those with this reason.
-            group: Only those of this group.
-            where: Only those for which it is true.
-            rate: Tasks per second, from 0.001: they come due one after the other. None: all at
+            ids: One id or several; None for all tasks that the filters choose. `[]` changes
+                nothing; with `durability` it asks for a confirmation of all earlier changes.
+            reason: Only tasks with this reason.
+            group: Only tasks of this group.
+            where: Only tasks for which this function returns True.
+            rate: Tasks per second, from 0.001: they come due one after another. None: all at
                 once.
 
         Returns:
-            How many came back. An id that is not dead is passed over, so a retry is harmless.
+            The number of replayed tasks. An id that is not dead is skipped, so a retry is
+            harmless.
         """
         return self._session.run(
             self._session.operations.dead_replay,
@@ -80,7 +81,7 @@ class DeadLetters(Generic[P]):
         """Remove dead tasks for good; the arguments are those of `replay`.
 
         Returns:
-            How many went.
+            The number of removed tasks.
         """
         return self._session.run(
             self._session.operations.dead_purge, some_ids(ids), chosen_by(reason, group, where)

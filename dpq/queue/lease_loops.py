@@ -1,9 +1,9 @@
-"""`q.leases()`: a loop over tasks, each under a lease that is kept alive while the body runs.
+"""`q.leases()`: a loop over tasks, whose leases are extended while the body runs.
 
-Both queues call it. A `for` does not tell its iterator how its body has ended: a next step means
-that the body came to its end, and that is the only thing that acks. So a loop that is left early
-never acks the task it was left with. `with` does tell: then that task is settled at once.
-Nothing here sends anything while an object is deleted.
+Both queues call it. A `for` does not say to its iterator how the body has ended. But a next step
+means that the body came to its end, and only that acks. So if a loop is left early, its last task
+is not acked. A `with` does say how it was left, so it ends the delivery at once. Must not send
+anything while an object is deleted.
 """
 
 import logging
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 1.0
-"""Seconds between two looks for live tasks that others hold: no wake-up tells of their acks."""
+"""Seconds between two looks for live tasks that others hold: their acks wake no waiter."""
 
 
 def _none_live(stats: QueueStats) -> bool:
@@ -30,7 +30,7 @@ def _none_live(stats: QueueStats) -> bool:
 
 
 class _Held(Generic[P]):
-    """The task that a loop has handed out last."""
+    """The common part of both loops: the task that the loop has handed out last."""
 
     _task: Task[P] | None = None
     _over = False
@@ -53,7 +53,7 @@ class _Held(Generic[P]):
         return task
 
     def _leave(self) -> None:
-        """Let the lease of the task run out that an earlier `for` was left with."""
+        """Stop to extend the last task of an earlier `for`, so that its lease runs out."""
         if (task := self._hand_back()) is not None:
             Leases.let_go(self._queue._leases, task)  # the keeper's would wait for a lock
 
@@ -74,7 +74,7 @@ class LeaseLoop(_Held[P]):
         return self
 
     def __next__(self) -> Task[P]:
-        """Ack the task before, and take the next one.
+        """Ack the last task, and take the next one.
 
         Raises:
             StopIteration: `until_empty`, and no live task is left; or the loop is closed.
@@ -98,8 +98,8 @@ class LeaseLoop(_Held[P]):
         """End the loop; a task that was not finished goes back at once.
 
         Args:
-            error: How its body has ended, which says what becomes of it, as in `lease()`; without
-                one it is given back, uncounted.
+            error: The error of the body, which ends the delivery as in `lease()`; None gives the
+                task back, uncounted.
         """
         self._over = True
         task = self._hand_back()
@@ -107,8 +107,8 @@ class LeaseLoop(_Held[P]):
             told = GeneratorExit() if error is None else signal_of(error)
             try:
                 self._queue._session.run(self._queue._operations.settle, task, told)
-            except (LeaseLostError, NotConfirmedError) as unsure:
-                self._tell(unsure)
+            except (LeaseLostError, NotConfirmedError) as unconfirmed:
+                self._tell(unconfirmed)
 
     def __enter__(self) -> Self:
         return self
@@ -149,15 +149,15 @@ class AsyncLeaseLoop(_Held[P]):
         raise StopAsyncIteration
 
     async def close(self, error: BaseException | None = None) -> None:
-        """Async `LeaseLoop.close`; also when it is cancelled."""
+        """Async `LeaseLoop.close`; it ends the delivery also if it is cancelled."""
         self._over = True
         task = self._hand_back()
         if task is not None and self._queue._leases.let_go(task):
             told = GeneratorExit() if error is None else signal_of(error)
             try:
                 await self._queue._finish(self._queue._settle(task, told))
-            except (LeaseLostError, NotConfirmedError) as unsure:
-                self._tell(unsure)
+            except (LeaseLostError, NotConfirmedError) as unconfirmed:
+                self._tell(unconfirmed)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,7 @@
-"""Leases that are kept alive while their tasks run: many in one call, at a third of their time."""
+"""Renewal of leases while their tasks run: many in one call, at a third of their time.
+
+`DPQ` and the workers hold their leases here. It must not end a delivery.
+"""
 
 import logging
 import threading
@@ -11,15 +14,15 @@ from dpq.model.task import Task
 log = logging.getLogger(__name__)
 
 Lost = Callable[[], object]
-"""Is told, once, that a lease is lost."""
+"""A function that is called once when a lease is lost."""
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], list[bool]]
-"""Extends leases by their seconds; False for each that is lost."""
+"""A function that extends leases by their seconds; False for each that is lost."""
 
 Key = tuple[str, int]
 
 LINGER_SECONDS = 10.0
-"""How long the keeper's thread outlives the last lease: beginning a thread takes 60 us."""
+"""Seconds that the keeper's thread stays after the last lease: a new thread takes 60 us."""
 
 
 class Lease:
@@ -27,10 +30,10 @@ class Lease:
 
     Attributes:
         task: The task.
-        seconds: How long each extension lasts.
-        due: When it is to be extended next, monotonic seconds.
-        alive: False once it is let go or lost.
-        lost: Is called, once, when it is found lost; or None.
+        seconds: Seconds of each extension.
+        due: The time of the next extension, monotonic seconds.
+        alive: False once the lease is let go or lost.
+        lost: A function that is called once if the lease is lost; or None.
     """
 
     __slots__ = ("alive", "due", "lost", "seconds", "task")
@@ -43,26 +46,26 @@ class Lease:
         self.renew()
 
     def renew(self) -> None:
-        """It was extended just now."""
+        """Note that the lease was extended just now."""
         self.due = time.monotonic() + self.seconds / 3
 
 
 class Leases:
-    """Which leases are held, and when they are to be extended. Sends nothing itself.
+    """The held leases, and the times of their extensions. Sends nothing itself.
 
     Attributes:
-        wake_at: When the keeper looks next, monotonic seconds; it is to be told of sooner ones.
+        wake_at: The time of the keeper's next look, monotonic seconds; an earlier lease wakes it.
     """
 
     def __init__(self) -> None:
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
-        self._ending: dict[Key, Lease] = {}  # whose work has ended
-        self._third = LINGER_SECONDS  # of the shortest lease so far
+        self._ending: dict[Key, Lease] = {}  # their work has ended, the ack is not answered
+        self._third = LINGER_SECONDS  # a third of the shortest lease so far
         self._on_the_way: dict[Key, Lease] = {}  # being extended now
 
     def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
-        """Keep a lease alive from now on: of the task's own seconds, or else of so many."""
+        """Keep a lease alive from now on; the task's own visibility comes before `seconds`."""
         seconds = task.visibility or seconds
         lease = Lease(task, seconds, lost)
         self._held[task.id, task.token] = lease
@@ -72,7 +75,7 @@ class Leases:
         return lease
 
     def let_go(self, task: Task[Any]) -> bool:
-        """Extend a lease no more; False when it was not held, or is lost."""
+        """Stop to extend a lease; False if it was not held, or is lost."""
         lease = self._held.pop((task.id, task.token), None)
         if lease is None:
             return False
@@ -80,10 +83,11 @@ class Leases:
         return True
 
     def ending(self, task: Task[Any]) -> bool:
-        """The work has ended: extend the lease until `ended`; False when it is not held any more.
+        """Extend a lease whose work has ended until `ended`; False if it is not held any more.
 
-        An extension may then cross the call that ends the delivery: not one after which the token
-        is live (`set_visibility`, `rate_limited`), as the extension would undo it.
+        An extension may then cross the call that ends the delivery. Do not use this for
+        `set_visibility` and `rate_limited`: the token stays live, and the extension would undo
+        them.
         """
         key = task.id, task.token
         lease = self._held.pop(key, None)
@@ -94,28 +98,28 @@ class Leases:
         return True
 
     def ended(self, task: Task[Any]) -> None:
-        """The end of a delivery was answered."""
+        """Stop to extend the lease of an ended delivery: the server has answered."""
         self._ending.pop((task.id, task.token), None)
 
     def _kept(self) -> list[tuple[Key, Lease]]:
         return list(self._held.items()) + list(self._ending.items())
 
     def _wake(self) -> None:
-        """Let the keeper plan anew; begin one if there is none."""
+        """Wake the keeper, so that it plans again; start one if there is none."""
         raise NotImplementedError
 
     def _plan(self) -> float:
-        """Set `wake_at`, and return it: the first that is due, or a while if nothing is held.
+        """Set `wake_at` and return it: the first due time, or a while if nothing is held.
 
-        So a queue whose tasks are quick does not wake the keeper with each of them.
+        So quick tasks do not wake the keeper one by one.
         """
-        self.wake_at = float("inf")  # who comes from here on wakes the keeper
+        self.wake_at = float("inf")  # a lease that is held from here on wakes the keeper
         dues = (lease.due for _, lease in self._kept())
         self.wake_at = min(dues, default=time.monotonic() + self._third)
         return self.wake_at
 
     def _due(self) -> dict[Key, Lease]:
-        """The leases to extend now: those that are due, and those that soon will be."""
+        """Return the leases to extend now: those that are due, and those that soon will be."""
         now = time.monotonic()
         return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
 
@@ -138,12 +142,12 @@ class Leases:
 
 
 def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
-    """What to extend, and by how much."""
+    """List the tasks to extend, each with its seconds."""
     return [(lease.task, lease.seconds) for lease in leases.values()]
 
 
 class Keeper(Leases):
-    """Extends held leases from a thread of its own, which lives while there are some."""
+    """Extends held leases from a thread of its own, which ends soon after the last lease."""
 
     def __init__(self, extend: Extend) -> None:
         super().__init__()
@@ -155,7 +159,7 @@ class Keeper(Leases):
         self._closed = False
 
     def let_go(self, task: Task[Any]) -> bool:
-        """Extend a lease no more; no extension is on its way when this returns."""
+        """Stop to extend a lease; no extension is under way when this returns."""
         held = super().let_go(task)
         if (task.id, task.token) in self._on_the_way:
             with self._beat:
@@ -163,7 +167,7 @@ class Keeper(Leases):
         return held
 
     def close(self) -> None:
-        """Extend nothing more, until another lease is held; what is held may still be let go."""
+        """Stop all extensions, until another lease is held; held leases may still be let go."""
         self._closed = True
         self._news.set()
 
@@ -193,7 +197,7 @@ class Keeper(Leases):
                 try:
                     if leases:
                         self._extended(leases, self._extend(wanted(leases)))
-                except Exception:  # of whatever kind: a keeper that has died keeps nothing
+                except Exception:  # any error: a keeper that has ended extends nothing
                     self._put_off(leases)
                 finally:
                     self._on_the_way = {}

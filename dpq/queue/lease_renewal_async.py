@@ -1,4 +1,4 @@
-"""Leases that are kept alive by a task of the event loop: the twin of `_leases.Keeper`."""
+"""Renewal of leases by a task of the event loop: the twin of `lease_renewal.Keeper`."""
 
 import asyncio
 import logging
@@ -12,14 +12,14 @@ from dpq.queue.lease_renewal import Key, Lease, Leases, wanted
 from dpq.transport.cluster import passed_on
 
 Extend = Callable[[Sequence[tuple[Task[Any], float]]], Awaitable[list[bool]]]
-"""Extends leases by their seconds; False for each that is lost."""
+"""A coroutine function that extends leases by their seconds; False for each that is lost."""
 
 
 log = logging.getLogger(__name__)
 
 
 class AsyncKeeper(Leases):
-    """Extends held leases from a task of its own, which lives while there are some."""
+    """Extends held leases from an asyncio task of its own, which ends after the last lease."""
 
     def __init__(self, extend: Extend) -> None:
         super().__init__()
@@ -29,14 +29,14 @@ class AsyncKeeper(Leases):
         self._beat: asyncio.Future[None] | None = None  # done when nothing is on the way
 
     async def end(self, task: Task[Any]) -> bool:
-        """`let_go`, and no extension is on its way when this returns."""
+        """Stop to extend a lease; no extension is under way when this returns."""
         held = self.let_go(task)
         if self._beat and (task.id, task.token) in self._on_the_way:
             await asyncio.shield(self._beat)
         return held
 
     async def aclose(self) -> None:
-        """Extend nothing more."""
+        """Stop all extensions."""
         keeping = self._keeping
         if keeping is not None and keeping.get_loop() is asyncio.get_running_loop():
             keeping.cancel()
@@ -56,12 +56,12 @@ class AsyncKeeper(Leases):
             while self._kept():
                 try:
                     await self._beat_once(news)
-                except BaseException as error:  # of a signal handler: of no call of this queue
+                except BaseException as error:  # the error of a signal handler, not of a call
                     if not passed_on(error):
                         raise
                     log.warning("interrupted while it extends leases", exc_info=True)
         finally:
-            self.wake_at = float("inf")  # whoever holds a lease next begins another one
+            self.wake_at = float("inf")  # the next lease starts another task
 
     async def _beat_once(self, news: asyncio.Event) -> None:
         news.clear()
@@ -76,7 +76,7 @@ class AsyncKeeper(Leases):
         self._beat = beat = asyncio.get_running_loop().create_future()
         try:
             self._extended(leases, await self._extend(wanted(leases)))
-        except Exception:  # of whatever kind: a keeper that has died keeps nothing
+        except Exception:  # any error: a keeper that has ended extends nothing
             self._put_off(leases)
         finally:
             self._on_the_way = {}

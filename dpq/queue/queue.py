@@ -1,6 +1,7 @@
-"""DPQ, the blocking queue: hands operations to its session, and waits.
+"""`DPQ`, the blocking queue: hands operations to its session, and waits for tasks.
 
-Data flows one way: caller -> queue -> command -> script -> reply. Nothing here decides about tasks.
+Callers, workers, the scheduler and the command line use it. Data flows one way: caller -> queue ->
+command -> script -> reply. Nothing here decides about tasks.
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -42,17 +43,17 @@ from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
-from dpq.queue.base import QueueFace, QueueSettings, operations_of
+from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.transport.cluster import ask, reachable, unspoiled
-from dpq.transport.confirmed import link_for
+from dpq.transport.confirmed import connections_for
 from dpq.transport.connect import Opened, open_url
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
-from dpq.transport.waiter import Waiters, asking, looked, sleep, watched
+from dpq.transport.waiter import Waiters, owned_markers, sleep, waiter_argument, watches_after
 
 __all__ = ["DPQ", "known_queues"]
 
@@ -62,11 +63,11 @@ T = TypeVar("T")
 A = ParamSpec("A")
 
 
-class DPQ(QueueFace[P]):
+class DPQ(QueueBase[P]):
     """A delayed priority queue with visibility timeouts.
 
-    One object serves any number of threads. A client library may send a call again when the reply
-    is lost; every script is safe to send again, and each method says what it means.
+    One object serves any number of threads. If a reply is lost, the client library may send the
+    call again. Every script is safe to send again; each method says what a second call does.
     """
 
     _opened: Opened | None = None
@@ -75,7 +76,7 @@ class DPQ(QueueFace[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
-        connections = link_for(self._redis, self.durability)
+        connections = connections_for(self._redis, self.durability)
         self._session = QueueSession(
             self._redis,
             connections,
@@ -183,45 +184,48 @@ class DPQ(QueueFace[P]):
             payload: What JSON can say, or what the queue's `payload_type` takes.
             priority: Any int from -2^63 to 2^63-1 or finite float; bigger runs first.
             delay: Seconds, or a timedelta, until the task is ready: 0 to 315 360 000 (10 years).
-            group: What it shares a limit with: 1 to 200 bytes.
-            key: Makes the task unique while it is stored, dead included: 1 to 200 bytes. In a
-                partitioned queue that holds within its group, or among tasks without one; whether
-                two groups may use the same key depends on where they live (docs/scaling.md).
-            on_duplicate: What to do when the key is taken. `keep` it as it is; `update` its
-                payload, priority and delay in place (of a running task the delay is left out);
-                `raise_priority` to the higher; `rerun` it once more after its ack when it is
-                running, else update; or `error`. A dead holder is revived by `update` and `rerun`.
+            group: The name under which tasks share a limit: 1 to 200 bytes.
+            key: A name that makes the task unique while it is stored, dead included: 1 to 200
+                bytes. In a partitioned queue a key is unique within its group, or among tasks
+                without a group. Whether two groups may use the same key depends on their
+                partitions (docs/scaling.md).
+            on_duplicate: What to do if another task has the key. `keep` leaves that task as it is.
+                `update` changes its payload, priority and delay (of a running task, not the delay).
+                `raise_priority` gives it the higher of both priorities. `rerun` runs it once more
+                after its ack if it is running; else it updates. `error` raises. `update` and
+                `rerun` make a dead task live again.
             max_attempts: Failed attempts until it is dead; None takes the queue's default.
-            expires_in: Seconds within which it must start, else it is dead with the reason
-                `expired`.
-            cost: Units that it takes of every limit, from 1 to 1 000 000. One that costs more than
-                a window ever grants takes all of it.
-            every: Makes the task recurring: after each ack it comes back at the next of the times
-                that are so many seconds (0.001 to 10 years) apart, counted from the first due.
-            cron: Makes it recurring at the times of a cron expression of five fields (six: seconds
-                first); it is first due at the next one, so there is no `delay`.
-            timezone: In which zone `cron` is meant: an IANA name, as in `Europe/Berlin`.
-            at: When the task is ready, instead of `delay`: a datetime with a time zone, at most 10
-                years ahead; now, when it has passed. By the server's clock, which is asked first:
-                one round trip more, and late by as much.
+            expires_in: Seconds within which the task must start. After that it is dead, with the
+                reason `expired`.
+            cost: Units that the task takes of every limit, from 1 to 1 000 000. If a task costs
+                more than a window ever grants, it takes the whole window.
+            every: Seconds (0.001 to 10 years) between the runs of a recurring task, counted from
+                the time when it is first due. After each ack it comes back at the next such time.
+            cron: A cron expression of five fields (six: seconds first) that makes the task
+                recurring. The task is first due at the next of these times, so give no `delay`.
+            timezone: The time zone of `cron`: an IANA name, as in `Europe/Berlin`.
+            at: The time when the task is ready, instead of `delay`: a datetime with a time zone, at
+                most 10 years ahead. If it has passed, the task is ready now. DPQ asks the server's
+                clock first: that costs one round trip, and the task is late by as much.
             visibility: Seconds of each lease of this task, 0.001 to 10 years, instead of what its
                 consumers say.
             time_limit: Seconds that a worker lets its handler run, 0.001 to 10 years, instead of
                 the worker's own limit.
 
-        Of a recurring task `expires_in` counts from each time it is due. A run whose attempts are
-        spent is given up, and the task waits for its next time. An `update` that names no `every`
-        or `cron` makes it a task of one run; see docs/recurring.md.
+        Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
+        are spent, the run is given up, and the task waits for its next time. An `update` without
+        `every` or `cron` makes it a task of one run; see docs/recurring.md.
 
         Returns:
-            The task's id, or that of the key's holder. A retry by the client library is harmless; a
-            push that the caller repeats needs a `key`.
+            The task's id, or the id of the task that has the key. A retry by the client library is
+            harmless. If the caller itself repeats a push, it needs a `key`.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or the key's holder is in another
-                group.
+            ConfigurationError: An argument is out of its bounds, or the task that has the key is in
+                another group.
             PayloadError: The payload has no JSON form, is too long or does not fit the type.
-            DuplicateTaskError: The key is taken and `on_duplicate="error"`. Nothing changed.
+            DuplicateTaskError: Another task has the key and `on_duplicate="error"`. Nothing
+                changed.
 
         Source: docs/design.md, "Order" and "Keys".
         """
@@ -247,14 +251,14 @@ class DPQ(QueueFace[P]):
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
         """Add any number of tasks, up to 200 in a round trip.
 
-        Each batch is checked whole before anything of it is written: all of it or nothing is added.
-        Of a partitioned queue that is so in each partition; several travel together.
+        The server adds all tasks of a batch, or none. In a partitioned queue this holds for each
+        partition; the batches of several partitions travel together.
 
         Returns:
             The ids, in the order given.
 
         Raises:
-            As `push`. Batches before the refused one stay.
+            As `push`. The batches before the refused one stay.
         """
         if isinstance(pushes, Iterator):  # it can be read only once
             self._session.require_open()
@@ -268,7 +272,7 @@ class DPQ(QueueFace[P]):
     @overload
     def pop(self, timeout: float = 0, visibility: float | None = None) -> Popped[P]: ...
     def pop(self, timeout: float | None = 0, visibility: float | None = None) -> Popped[P, Any]:
-        """Take the best ready task under a lease.
+        """Take the best ready task, and lease it.
 
         Args:
             timeout: Seconds to wait for a task, on the server and without polling; 0 does not wait,
@@ -276,12 +280,12 @@ class DPQ(QueueFace[P]):
             visibility: Seconds of the lease, from 0.001; None takes the queue's default.
 
         Returns:
-            `(task, on_success, set_visibility)`, or three times None. A pop whose reply is lost
-            costs a lease and an attempt: the task comes back when the lease ends.
+            `(task, on_success, set_visibility)`, or three times None. If the reply of a pop is
+            lost, it costs a lease and an attempt: the task comes back when the lease ends.
 
         Raises:
-            Exception: What a validator of `payload_type` has raised beside ValueError and
-                AssertionError: a fault of its own. The delivery is a failed attempt.
+            Exception: A validator of `payload_type` raised something else than ValueError or
+                AssertionError. The delivery is a failed attempt.
 
         Source: docs/design.md, "Waiting".
         """
@@ -290,11 +294,11 @@ class DPQ(QueueFace[P]):
     def pop_many(
         self, max_tasks: int, timeout: float | None = 0, visibility: float | None = None
     ) -> list[Task[P]]:
-        """Take up to `max_tasks` of the best: 1 to 1000, and up to 4 MiB of payloads, but at least
-        one (of each partition that it takes from).
+        """Take up to `max_tasks` (1 to 1000) of the best ready tasks, and lease them.
 
-        Up to 125 in a round trip; other consumers may pop in between. `timeout` and `visibility`
-        are those of `pop`; it waits for the first task only.
+        A call takes up to 4 MiB of payloads, but at least one task of each partition it takes from.
+        A round trip brings up to 125 tasks; other consumers may pop in between. `timeout` and
+        `visibility` are those of `pop`; the call waits for the first task only.
         """
         return self._take(max_tasks, timeout, visibility)
 
@@ -309,18 +313,18 @@ class DPQ(QueueFace[P]):
         while True:
             waiters = self._waiters
             with waiters.take() as waiter:
-                watches = looked(batch)
+                watches = watches_after(batch)
                 while not batch.tasks and sleep(waiter, watches, until):
                     batch = self._session.run(
-                        self._operations.pop, most, visibility, asking(watches)
+                        self._operations.pop, most, visibility, waiter_argument(watches)
                     )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
                     if batch.failed:
                         break
-                    watches = looked(batch, watches)
-                waiter.withdraw(watched(watches))
+                    watches = watches_after(batch, watches)
+                waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
 
@@ -334,19 +338,19 @@ class DPQ(QueueFace[P]):
     ) -> AbstractContextManager[Task[P] | None]: ...
     @contextmanager
     def lease(self, timeout: float | None = 0, visibility: float | None = None) -> Iterator[Any]:
-        """Pop a task for the body of a `with`, and settle it at the end.
+        """Pop a task for the body of a `with`, and end its delivery after the body.
 
-        A clean end acks the task; a signal (`RateLimited`, `Release`, `Retry`, `Reject`) does what
-        it says, and ends there; any other error fails it and propagates; KeyboardInterrupt and
-        SystemExit release it. While the body runs, the lease is extended at a third of its time. A
-        body that settles the task itself (`fail`, `bury`, `release`, `set_visibility`,
-        `rate_limited`, `ack`) has the last word.
+        If the body ends without an error, the task is acked. A signal (`RateLimited`, `Release`,
+        `Retry`, `Reject`) does what it says, and is not raised further. Any other error fails the
+        task, and is raised. KeyboardInterrupt and SystemExit release it. While the body runs, the
+        lease is extended at a third of its time. If the body ends the delivery itself (`ack`,
+        `fail`, `bury`, `release`, `set_visibility`, `rate_limited`), nothing more happens to it.
 
         Yields:
             The task, or None when there is nothing to do.
 
         Raises:
-            LeaseLostError: At a clean end, when another consumer has got the task meanwhile.
+            LeaseLostError: The body ended without an error, but another consumer has the task now.
         """
         tasks = self._take(1, timeout, visibility)
         if not tasks:
@@ -369,39 +373,41 @@ class DPQ(QueueFace[P]):
             self._leases.let_go(task)
 
     def _end_lease(self, task: Task[P], error: BaseException) -> None:
-        """Settle a task whose body has raised."""
+        """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
             try:
                 self._session.run(self._operations.settle, task, error)
             except LeaseLostError:
                 log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unsure:  # what the body has met tells more
-                log.warning("%s: %s", self.queue_name, unsure)
+            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
 
-        Each lease is extended while the body runs. The next step of the loop acks the task before:
-        so does `continue`, and `list(q.leases(...))` finishes tasks that nobody has worked on. A
-        body that settles its task itself (`rate_limited`, `release`, `fail`, `bury`, `ack`, ...)
-        has the last word.
+        Each lease is extended while the body runs. The next step of the loop acks the task before
+        it; so does `continue`. So `list(q.leases(...))` finishes tasks that nobody has worked on.
+        If the body ends the delivery itself (`rate_limited`, `release`, `fail`, `bury`, `ack`,
+        ...), the loop does not.
 
-        A loop that is left early (`break`, `return`, an exception) does not ack its last task, nor
-        does another `for` over the same loop. That task comes back when its lease ends, and an
-        attempt is counted. The lease is extended while the loop object lives, so keep it in no
-        variable, but in a `with`. There the task is settled at once, as by `lease()`: given back,
-        uncounted, at `break`, `return` and Ctrl-C; failed at an error; at a signal as that says.
-        Errors and signals propagate, since the loop has ended:
+        If the loop is left early (`break`, `return`, an exception), its last task is not acked;
+        another `for` over the same loop does not ack it either. That task comes back when its lease
+        ends, and an attempt is counted. The lease is extended while the loop object exists, so do
+        not keep it in a variable; use a `with`. The `with` ends the delivery at once, as `lease()`
+        does. At `break`, `return` and Ctrl-C it gives the task back, uncounted. At an error it
+        fails the task; at a signal it does what the signal says. Errors and signals are raised
+        further, since the loop has ended:
 
             with q.leases() as tasks:
                 for task in tasks: ...
 
-        A lease that was lost is logged, and the loop goes on.
+        If a lease is lost, the loop logs that and goes on.
 
         Args:
             visibility: Seconds of each lease, from 0.001; None takes the queue's default.
-            until_empty: End at once when no live task is left; delayed ones are waited for, and
-                those that run elsewhere (looked at each second). Else it waits for ever.
+            until_empty: End when no live task is left. The loop waits for delayed tasks, and for
+                tasks that run elsewhere (it looks each second). Without it, the loop waits for
+                ever.
         """
         return LeaseLoop(self, visibility, until_empty)
 
@@ -415,7 +421,10 @@ class DPQ(QueueFace[P]):
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
-        """Run what ends a delivery: once its arguments are checked, its lease is not extended."""
+        """Run an operation that ends a delivery.
+
+        Once its arguments are checked, the lease is not extended any more.
+        """
         return self._session.run_after(
             partial(self._leases.let_go, task), verb, task, *args, **named
         )
@@ -423,15 +432,15 @@ class DPQ(QueueFace[P]):
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P]) -> bool:
-        """Finish a task: it is gone, from whatever state it is in while its token is live.
+        """Finish a task: it is removed, whatever its state, while its token is the live one.
 
-        A recurring task comes back at its next time, as a new one under the same id.
+        A recurring task comes back at its next time, as a new task with the same id.
 
         Returns:
-            False when it was gone already (a retried ack).
+            False if the task was gone already (a retried ack).
 
         Raises:
-            LeaseLostError: Another delivery has it. Nothing changed.
+            LeaseLostError: Another delivery has the task. Nothing changed.
         """
         return self._end(self._operations.ack, task)
 
@@ -442,14 +451,14 @@ class DPQ(QueueFace[P]):
             For each task what `ack` returns.
 
         Raises:
-            LeaseLostError: Other deliveries have some of them; all the others are finished.
+            LeaseLostError: Other deliveries have some of the tasks; all others are finished.
         """
         return self._session.run(self._operations.ack_many, list(tasks))
 
     def extend(self, task: Task[P], seconds: float) -> datetime:
-        """Go on working: the lease now ends `seconds` (0.001 to 10 years) from now.
+        """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
 
-        A crash after it still counts as an attempt. A retry sets the same time once more.
+        A crash after this call still counts as an attempt. A retry sets the same time once more.
 
         Returns:
             The new end of the lease, UTC.
@@ -465,8 +474,8 @@ class DPQ(QueueFace[P]):
     def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Hide a task for `seconds` (0 to 10 years) from now; this delivery is no failed attempt.
 
-        Meanwhile the task is DELAYED; the holder may still ack or extend it until somebody else has
-        popped it. Counts one deferral, however often it is called in one delivery.
+        Meanwhile the task is DELAYED. Its holder may still ack or extend it, until another consumer
+        pops it. Each delivery counts at most one deferral, however often it calls this.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
@@ -477,11 +486,11 @@ class DPQ(QueueFace[P]):
     def release(
         self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
     ) -> None:
-        """Give a task back, not counted; it keeps its place among equal priorities.
+        """Give a task back, uncounted; it keeps its position among equal priorities.
 
         Args:
             task: What pop returned.
-            delay: Seconds, or a timedelta, until it is ready: 0 to 10 years.
+            delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
 
         Raises:
@@ -493,13 +502,13 @@ class DPQ(QueueFace[P]):
     def fail(
         self, task: Task[P], error: object = None, delay: float | timedelta | None = None
     ) -> None:
-        """Count a failed attempt: the task comes back, or is dead when its attempts are spent.
+        """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
-        A recurring task does not die then: it waits for its next time, with all attempts before it.
+        A recurring task does not die: it waits for its next time, and has all its attempts again.
 
         Args:
             task: What pop returned.
-            error: Kept as `last_error`, up to 1000 characters.
+            error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
 
         Raises:
@@ -509,7 +518,7 @@ class DPQ(QueueFace[P]):
         self._end(self._operations.fail, task, error, delay)
 
     def bury(self, task: Task[P], reason: object) -> None:
-        """Give a task up: it goes to the dead letters with `reason` (up to 1000 characters).
+        """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
@@ -520,10 +529,10 @@ class DPQ(QueueFace[P]):
     # Looking and changing
 
     def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
-        """Look at a task; a dead one is a `DeadTask`; an unreadable payload comes as its text.
+        """Look at one task. A dead task is a `DeadTask`; an unreadable payload is its stored text.
 
-        The task is named by its id or its key (which in a partitioned queue may name one in each
-        group: then one of them).
+        Name the task by its id or its key. In a partitioned queue a key may name a task in each
+        group: then the call returns one of them.
 
         Raises:
             TaskNotFoundError: Nothing is stored under this id or key.
@@ -540,13 +549,14 @@ class DPQ(QueueFace[P]):
         """Look at the first `n` tasks of one state, best or soonest first.
 
         Args:
-            n: Tasks at most.
-            state: Which ones.
-            after: Go on behind the task of this id, the last of the page before. All before it are
-                read again, 100 in a round trip.
+            n: The most tasks to return.
+            state: The state whose tasks to return.
+            after: The id of the last task of the page before: the call goes on behind it. All tasks
+                before it are read again, 100 in a round trip.
 
         Raises:
-            TaskNotFoundError: The task of `after` is not in this state any more: begin anew.
+            TaskNotFoundError: The task of `after` is not in this state any more: start again
+                without `after`.
         """
         return self._session.run(self._operations.peek, n, task_state(state), after)
 
@@ -571,25 +581,28 @@ class DPQ(QueueFace[P]):
         delay: float | timedelta | None = None,
         cost: int | None = None,
     ) -> None:
-        """Change a live task in place: its priority, its cost (units of every limit, 1 to
-        1 000 000), or when it is ready: `delay` seconds (or a timedelta) from now. Of a running
-        task priority and cost can change, for its return.
+        """Change a live task: its priority, its cost, or the time when it is ready.
 
-        The task is named by its id or its key (which in a partitioned queue may name one in each
-        group). Of a recurring one `delay` moves the next run; the times of `every` then count from
-        there.
+        `cost` is in units of every limit, 1 to 1 000 000. `delay` is in seconds from now, or a
+        timedelta. If the task is running, its priority and cost can change; they hold when it comes
+        back.
+
+        Name the task by its id or its key. In a partitioned queue a key may name a task in each
+        group: then the call changes all of them. Of a recurring task `delay` moves the next run;
+        the times of `every` then count from there.
 
         Raises:
             TaskNotFoundError: No live task has this id or key. Nothing changed.
             ConfigurationError: An argument is out of its bounds, or a delay was given for a running
-                task. (Where a key names several, the others are changed, and the error says so.)
+                task. (If a key names several tasks, the others are changed; the error says so.)
         """
         self._session.run(self._operations.update, task_id, key, priority, delay, cost)
 
     def cancel(self, task_id: str | None = None, *, key: str | None = None) -> None:
-        """Remove a live task; its holder, if it runs, finds it gone. A retry says it is not found.
+        """Remove a live task. If the task is running, its holder finds it gone.
 
-        The task is named by its id or its key, as for `update`. A recurring one does not come back.
+        Name the task by its id or its key, as for `update`. A recurring task does not come back. A
+        retry raises TaskNotFoundError.
 
         Raises:
             TaskNotFoundError: No live task has this id or key.
@@ -599,28 +612,28 @@ class DPQ(QueueFace[P]):
     # The whole queue
 
     def pause(self, seconds: float | None = None) -> None:
-        """Stop handing out tasks to anybody, for `seconds` or until `resume`."""
+        """Stop handing out tasks to all consumers, for `seconds` or until `resume`."""
         self._session.run(self._operations.pause, seconds)
 
     def resume(self) -> None:
-        """Hand out tasks again; a closing of the queue after a 429 ends, too."""
+        """Hand out tasks again; this also opens a queue that a 429 has closed."""
         self._session.run(self._operations.resume)
 
     def purge(self, state: TaskState | str | None = None) -> int:
-        """Remove the tasks of one state, or of all, dead ones included, in bounded steps.
+        """Remove the tasks of one state, or of all states with the dead ones, in bounded steps.
 
         Returns:
-            How many went. What is pushed meanwhile may stay.
+            The number of removed tasks. Tasks that are pushed meanwhile may stay.
         """
         return self._session.run(
             self._operations.purge, None if state is None else task_state(state)
         )
 
     def register(self) -> None:
-        """Make the queue be there, and put its name into the list that daemons and the CLI read.
+        """Create the queue, and add its name to the list that daemons and the CLI read.
 
-        The first push does both, unless its user may not write that list; then an administrator
-        does this once. Safe to call again.
+        The first push does both, unless its Redis user may not write that list. Then an
+        administrator calls this once. Safe to call again.
 
         Raises:
             ConfigurationError: A setting that this client names contradicts the queue.
@@ -630,7 +643,7 @@ class DPQ(QueueFace[P]):
         self._session.run(self._operations.register)
 
     def drop(self) -> None:
-        """Remove the queue whole: tasks, settings, totals and its name in the registry."""
+        """Remove the whole queue: tasks, settings, totals and its name in the registry."""
         self._session.require_open()
         if not self._session.checked:
             self._session.check_server()
@@ -651,28 +664,28 @@ class DPQ(QueueFace[P]):
         reserve: Reserve | None = None,
         slack: float | None = None,
     ) -> None:
-        """Limit what is popped, for all consumers at once, those that run already included.
+        """Limit what is popped, for all consumers together, also for those that run already.
 
-        Replaces what the same queue or group had as its limit. What was granted before still
-        counts in a window of the same length, and a learned rate stays, so every process may say it
-        at its start.
+        The call replaces the limit of the same queue or group. Units that were granted before still
+        count in a window of the same length, and a learned rate stays. So every process may set the
+        same limit at its start.
 
         Args:
-            rate: Units in a window, 0.001 to 1 000 000; or with the window, as the command line
-                reads it: `"10/s"`, `"300/15m"`; or several `RateLimit`s, all of which hold.
+            rate: Units in a window, 0.001 to 1 000 000; or a text with the window, as on the
+                command line: `"10/s"`, `"300/15m"`; or several `RateLimit`s, all of which hold.
                 Never more than rate + burst - 1 units are granted in any window of `per` seconds.
             per: Seconds of the window, 0.001 to 10 years.
-            burst: Units at once after a rest.
+            burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
-            concurrency: Leases out at once, 1 to 1 000 000; alone or with a rate.
-            adaptive: Learn the rate between two bounds.
-            reserve: Keep some units of the window for higher priorities.
-            slack: Seconds by which `per` is widened for the way to the host, 0 to 3600: requests
-                that were granted evenly come unevenly. None: learned from 429s, up to a
-                quarter of the shortest window and 1 s.
+            concurrency: Leases that exist at once, 1 to 1 000 000; alone or with a rate.
+            adaptive: Two bounds between which DPQ learns the rate.
+            reserve: Units of the window that are kept for higher priorities.
+            slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
+                reach the limited host unevenly. None: learned from 429s, up to a quarter of the
+                shortest window and 1 s.
 
         Raises:
-            ConfigurationError: An argument is out of its bounds, or it is a limit of a whole queue
+            ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
                 that has partitions. Nothing changed.
 
         Source: docs/design.md, "Limits".
@@ -692,16 +705,17 @@ class DPQ(QueueFace[P]):
     def clear_limit(self, group: str | None = None) -> None:
         """Remove the limit of a group, of every group without its own (`"*"`), or of the queue.
 
-        What a 429 or `delay_group` has closed stays closed: `resume` opens the queue.
+        A group or queue that a 429 or `delay_group` has closed stays closed: `resume` opens the
+        queue.
         """
         self._session.run(self._operations.clear_limit, group)
 
     def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
-        """Give a task back that met a limit, uncounted, with its priority and place.
+        """Give a task back that met a limit, uncounted, with its priority and position.
 
-        Its group (or the queue, when it has none) closes for all consumers; a longer closing is
-        never shortened. Then the first task is a probe: the others follow, at the limit's pace,
-        when it is acked or given back without another 429. An adaptive limit is halved.
+        Its group (or the queue, if it has no group) closes for all consumers; a longer closing is
+        never shortened. Then the first task is a probe. When the probe is acked, or given back
+        without another 429, the others follow at the limit's pace. An adaptive limit is halved.
 
         Args:
             task: What pop returned.
@@ -717,7 +731,8 @@ class DPQ(QueueFace[P]):
     def delay_group(self, group: str, seconds: float) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
 
-        One entry moves, however many tasks wait in the group. What its limit has granted stands.
+        Only one entry moves, however many tasks wait in the group. Units that its limit has granted
+        stay granted.
         """
         self._session.run(self._operations.delay_group, group, seconds)
 
@@ -730,7 +745,7 @@ class DPQ(QueueFace[P]):
         return self._session.run(self._operations.groups)
 
     def group(self, name: str) -> LimitState:
-        """Look at one group: its limit, what is left of it, whether it is open, and why not."""
+        """Look at one group: its limit, the units left, if it is open, and if not, why."""
         return self._session.run(self._operations.group, name)
 
     def why(self, task_id: str) -> str:
@@ -744,8 +759,8 @@ class DPQ(QueueFace[P]):
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.
 
-        A worker tells of itself when it begins, every 10 s and when it ends. One that died is
-        listed for up to 60 s more.
+        A worker reports when it begins, every 10 s and when it ends. A worker that died is listed
+        for up to 60 s more.
         """
         return self._session.run(self._operations.workers)
 
@@ -758,14 +773,14 @@ class DPQ(QueueFace[P]):
         """Do one bounded step of upkeep; a pop does the same before it takes anything.
 
         Returns:
-            How many tasks and groups it moved.
+            The number of tasks and groups that moved.
         """
         return self._session.run(self._operations.promote)[0]
 
     def next_event(self) -> float | None:
-        """Seconds until time alone makes a task ready, or None when nothing is to come.
+        """Return the seconds until time alone makes a task ready, or None if nothing is to come.
 
-        A pause, and a limit of the queue that is spent, keep nothing from being ready.
+        Neither a pause nor a spent limit of the queue keeps a task from being ready.
         """
         wait = self._session.run(self._operations.next_event)
         return None if wait is None else wait / 1000
@@ -773,22 +788,23 @@ class DPQ(QueueFace[P]):
     def check(self) -> list[Problem]:
         """Look for broken invariants in all that is stored, in bounded steps.
 
-        Each step sees one moment, so a busy queue gives no false alarms. While a key is of another
-        type, only that is named, since nothing can look at the rest.
+        Each step sees one moment, so a busy queue gives no false alarms. If a key has another type,
+        only that key is named: while it is there, the rest cannot be checked.
         """
         return self._session.run(self._operations.check)
 
     def repair(self) -> list[Problem]:
-        """Mend what `check` finds, in bounded steps, while the queue is in use.
+        """Repair what `check` finds, in bounded steps, while the queue is in use.
 
-        No task is lost: one without its record or its payload goes to the dead letters, with the
-        reason `bad record` or `payload missing`; one that is in no set is due again. Keys of
-        another type are removed; that of the settings only when this client knows the number of
-        partitions, which was stored there: name it. Safe to call twice, and from several places at
-        once. A repair whose reply is lost has mended all the same, and names less.
+        No task is lost. A task without its record or its payload becomes a dead letter, with the
+        reason `bad record` or `payload missing`. A task that is in no set is due again. Keys of
+        another type are removed. The key of the settings also holds the number of partitions: it is
+        removed only if this client knows that number, so name `partitions`. Safe to call twice, and
+        from several processes at once. If the reply of a repair is lost, the repair is done all the
+        same; the next one names less.
 
         Returns:
-            What it has mended, as `check` names it; one cause may have several names.
+            The repaired problems, as `check` names them; one cause may have several names.
 
         Source: docs/operations.md, "Repair".
         """
@@ -796,10 +812,10 @@ class DPQ(QueueFace[P]):
 
 
 def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
-    """Look at how a queue's server is set up; what it does not say is taken for good.
+    """Look at how a queue's server is set up; a setting that it does not show counts as good.
 
     Returns:
-        What endangers tasks; and the rights that are missing to see all of it.
+        The problems that endanger tasks, and the rights that are missing to see all settings.
     """
     redis, here = (
         queue.redis,
@@ -817,15 +833,15 @@ def inspect_server(queue: DPQ[Any]) -> tuple[list[Problem], list[str]]:
 
 
 NAMES_A_CALL = 500
-"""Names of queues in one round trip: some 0.1 ms of server time."""
+"""Names of queues in one round trip: about 0.1 ms of server time."""
 
 
 QUEUES_A_CALL = 100
-"""Queues that are asked in one round trip: some 5 ms of server time."""
+"""Queues in one round trip of `ask_queues`: about 5 ms of server time."""
 
 
 def some_names(redis: Any, cursor: int = 0) -> tuple[int, list[bytes]]:
-    """Read a part of the list of names; 0 as the next cursor says that it was the last one."""
+    """Read a part of the list of names, and the next cursor: 0 after the last part."""
     at, names = ask(redis, "SSCAN", REGISTRY, cursor, "COUNT", NAMES_A_CALL)
     return int(at), names
 
@@ -841,12 +857,12 @@ def all_names(redis: Any) -> list[bytes]:
 
 
 def known_queues(redis: Any) -> list[str]:
-    """List the names of all queues on a server, or a cluster, in alphabetical order."""
+    """List the names of all queues on a server or a cluster, in alphabetical order."""
     return sorted(name.decode("utf-8", "replace") for name in all_names(redis))
 
 
 def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
-    """Take names out of the list; how many were there. What is stored of a queue stays."""
+    """Remove names from the list, and count those that were there; the queues themselves stay."""
     return int(ask(redis, "SREM", REGISTRY, *names))
 
 
@@ -855,10 +871,10 @@ def ask_queues(
     names: Sequence[bytes],
     what: Callable[[QueueOperations[Any]], Steps[Any]],
 ) -> Iterator[tuple[str, Any]]:
-    """Ask several queues the same, over one connection, some at once.
+    """Run one operation on several queues over one connection, some queues in each round trip.
 
     Yields:
-        A name, and its answer or the error in the place of that.
+        The name of a queue, and its answer, or the error instead of an answer.
     """
     session: Session | None = None
     for start in range(0, len(names), QUEUES_A_CALL):
@@ -874,20 +890,20 @@ def ask_queues(
             except UnicodeDecodeError:
                 continue
         if session is None and queues:
-            session = Session(redis, Link(redis), queue_name=next(iter(queues)))
+            session = Session(redis, Connections(redis), queue_name=next(iter(queues)))
             session.check_server()
         if session:
-            steps = [seen(queue, what) for queue in queues.values()]
+            steps = [after_opening(queue, what) for queue in queues.values()]
             answers |= zip(queues, session.send_all(steps), strict=True)
         yield from answers.items()
     if session:
         session.close()
 
 
-def seen(
+def after_opening(
     queue: QueueOperations[Any], what: Callable[[QueueOperations[Any]], Steps[Any]]
 ) -> Steps[Any]:
-    """Agree with a queue on what it is, then do with it what is wanted; its server is checked."""
+    """Read a queue's settings, then run an operation on it; the server must be checked before."""
     if queue.settings is None:
         queue.agree((yield from queue.open()))
     return (yield from what(queue))

@@ -39,14 +39,14 @@ from dpq.model.task import (
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
-from dpq.queue.base import QueueFace, QueueSettings
+from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
-from dpq.transport.confirmed_async import link_for
+from dpq.transport.confirmed_async import connections_for
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.session_async import AsyncQueueSession
-from dpq.transport.waiter import asking, looked, watched
+from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
 from dpq.transport.waiter_async import AsyncWaiters, sleep
 
 __all__ = ["AsyncDPQ"]
@@ -58,18 +58,17 @@ A = ParamSpec("A")
 
 
 GIVE_BACK_SECONDS = 5.0
-"""How long `close` waits for what cancelled pops give back: then their leases run out."""
+"""Seconds that `close` waits for the releases of cancelled pops; then their leases run out."""
 
 _OF_A_PARENT: list[object] = []
-"""What a forked child must not let go of."""
+"""The objects of a parent process, which a forked child must keep."""
 
 
-class AsyncDPQ(QueueFace[P]):
+class AsyncDPQ(QueueBase[P]):
     """`DPQ` for asyncio: the same queue, methods, arguments and errors, to be awaited.
 
-    One object serves any number of tasks of one event loop. A setting that is named (`order`, ...)
-    is written, or found to contradict, at the first call: a constructor cannot await. `len(q)` is
-    `await q.size()`.
+    One object serves any number of tasks of one event loop. A constructor cannot await. So a named
+    setting (`order`, ...) is written, or refused, at the first call. `len(q)` is `await q.size()`.
     """
 
     _opened: AsyncOpened | None = None
@@ -77,7 +76,7 @@ class AsyncDPQ(QueueFace[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        connections = link_for(self._redis, self.durability)
+        connections = connections_for(self._redis, self.durability)
         self._own_session = AsyncQueueSession(
             self._redis,
             connections,
@@ -91,9 +90,10 @@ class AsyncDPQ(QueueFace[P]):
         self._background: set[asyncio.Task[Any]] = set()
 
     def _start_in_child(self) -> None:
-        """After a fork, begin anew, and keep what the parent opened: it shares its epoll with us.
+        """Start again in a forked child, and keep the objects of the parent: both share one epoll.
 
-        To close a connection here would make the parent's event loop deaf to it.
+        If the child closed a connection, the parent's event loop would not see its replies any
+        more.
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
@@ -263,29 +263,29 @@ class AsyncDPQ(QueueFace[P]):
         while True:
             waiters = self._waiters
             async with waiters.take() as waiter:
-                watches = looked(batch)
+                watches = watches_after(batch)
                 while not batch.tasks and await sleep(waiter, watches, until, stop):
                     batch = await self._session.run(
-                        self._operations.pop, most, visibility, asking(watches)
+                        self._operations.pop, most, visibility, waiter_argument(watches)
                     )
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
                     if batch.failed:
                         break
-                    watches = looked(batch, watches)
-                await waiter.withdraw(watched(watches))
+                    watches = watches_after(batch, watches)
+                await waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
 
     async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
-        """Release what a cancelled pop has got; where that fails, the leases run out."""
+        """Release the tasks of a cancelled pop; if that fails, their leases run out."""
         with suppress(DPQError, RedisError):
             tasks = await taking
             await self._session.run_all([self._operations.release(task, 0, None) for task in tasks])
 
     def _finish(self, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Run what a cancelled caller does not break off, and what `close` waits for."""
+        """Run a coroutine to its end, even if its caller is cancelled; `close` waits for it."""
         task = asyncio.create_task(work)
         task.add_done_callback(self._background.discard)
         self._background.add(task)
@@ -303,7 +303,7 @@ class AsyncDPQ(QueueFace[P]):
     async def lease(
         self, timeout: float | None = 0, visibility: float | None = None
     ) -> AsyncIterator[Any]:
-        """Async `DPQ.lease`; a body that is cancelled releases the task.
+        """Async `DPQ.lease`; if its body is cancelled, the task is released.
 
         The task is settled also when its end is cancelled.
         """
@@ -336,8 +336,8 @@ class AsyncDPQ(QueueFace[P]):
                 await self._finish(self._settle(task, error))
             except LeaseLostError:
                 log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unsure:  # what the body has met tells more
-                log.warning("%s: %s", self.queue_name, unsure)
+            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False

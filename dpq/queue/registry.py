@@ -1,6 +1,7 @@
-"""The list of the names of all queues: what is a name, and whether there is a queue behind it.
+"""The list of the names of all queues: finds the names that are queues. No I/O.
 
-Whoever may write the list may write anything into it. No I/O.
+The scheduler and the command line call it. A user who may write the list may write anything into
+it, so a name must not be trusted.
 """
 
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from dpq.transport.cluster import forbidden
 
 
 def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
-    """Divide names into those that a queue can have, and the others."""
+    """Divide names into possible names of queues, and others."""
     good, bad = [], []
     for raw in names:
         try:
@@ -25,22 +26,22 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
 
 
 class Sieve:
-    """Finds the names that are queues, and takes the others out of the list.
+    """Finds the names that are queues, and removes the others from the list.
 
-    A producer may begin a queue between the look and the removal. It writes the settings first and
-    looks at the list then; here the name goes first, and then there is a second look. So at least
-    one of the two sees the other: either the producer finds the name missing and enters it, or this
-    finds the settings and enters it. Who opens the queue later enters it in any case.
+    A producer may create a queue between the look and the removal. It first writes the settings,
+    then it looks at the list. `is_queue` first removes the name, then it looks again. So at least
+    one of both sees the other. Either the producer finds the name missing and adds it, or
+    `is_queue` finds the settings and adds it. A client that opens the queue later adds it anyway.
 
     Attributes:
-        may_remove: This user may change the list, as far as is known.
+        may_remove: This user may change the list, as far as DPQ knows.
     """
 
     def __init__(self) -> None:
         self.may_remove = True
 
     def is_queue(self, name: str) -> Steps[bool]:
-        """Is there anything of a queue? If there is not, its name goes."""
+        """Return True if anything of a queue is stored; else remove its name from the list."""
         makes = CommandMaker(name, name, None)
         absent = makes._command("absent", [], same)
         if not (yield absent):

@@ -8,18 +8,19 @@ unix socket only, and both work the same way, with two lock files in the server'
     use.lock      shared by every user; held exclusively by the keeper while it stops the server
     server.lock   held exclusively by the keeper and its server, from before the start to the end
 
-Who gets `server.lock` starts the server, by way of a keeper (`supervisor.py`); who does not waits
-until it answers. The keeper waits for `use.lock`: it gets it when the last user has closed, ended
-or been killed, because a lock goes with its process. Nothing is recorded that could be stale: no
-pid file, no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`, which fires when the
-*thread* that forked ends, is used between keeper and server only.
+The process that gets `server.lock` starts the server, through a keeper (`supervisor.py`). The
+others wait until the server answers. The keeper waits for `use.lock`. It gets the lock when the
+last user has closed, ended or been killed, because a lock ends with its process. So no record can
+be stale: there is no pid file and no counter. The start is safe in any thread: `PR_SET_PDEATHSIG`,
+which fires when the *thread* that forked ends, is used between keeper and server only.
 
 A durable directory, its files and the socket are for one user: who could write there could read
 the tasks, or answer in the server's place. So a directory of another user, or one that others may
 write, is refused, and what keeper and server create is readable by the user alone.
 
-fork() copies a place in `use.lock`: a forked child keeps its parent's server alive until it ends or
-closes its copy, unless the parent closes a throw-away. A child never stops its parent's server.
+fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
+ends or closes its copy, unless the parent closes a throw-away. A child never stops its parent's
+server.
 
 This module must not open a TCP port, import a wheel's own launcher, or choose a client's timeouts
 (`transport/connect.py` does). Locks are flock(2): a durable directory belongs on a local disk.
@@ -156,7 +157,7 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 class Server:
-    """A place at a running private server; made by `start` or `join`.
+    """A handle of a running private server; made by `start` or `join`.
 
     Attributes:
         url: `unix:///....sock`, database 0.
@@ -240,9 +241,9 @@ class Server:
             raise
 
     def close(self) -> None:
-        """Give the place up; the last one out (of a throw-away: its owner) waits for the stop.
+        """Give the handle up; the last user (of a throw-away: its owner) waits for the stop.
 
-        Idempotent. In a forked child it only gives up the child's copy of the place.
+        Idempotent. In a forked child it only gives up the child's copy of the handle.
         """
         atexit.unregister(self.close)
         if self._use.closed or os.getpid() != self._owner:
@@ -289,7 +290,7 @@ def open_embedded(url: str) -> Server:
 def _ensure_running(
     directory: Path, binary: Binary | None, options: list[str], throw_away: bool
 ) -> int:
-    """Return the server's pid once it answers; the caller holds a place in use.lock."""
+    """Return the server's pid once it answers; the caller holds use.lock."""
     started_here = False
     deadline = time.monotonic() + START_S
     while True:
@@ -365,7 +366,7 @@ def _require_own(directory: Path) -> None:
 
 
 def _close_to_others(directory: Path) -> None:
-    """Take from others what an older release has left readable; new files are private anyway."""
+    """Make files private that an older release has left readable; new files are private anyway."""
     for name in ("appendonlydir", "appendonly.aof", "server.log"):
         with contextlib.suppress(FileNotFoundError):
             path = directory / name
@@ -378,7 +379,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _mark(directory: Path, binary: Binary, socket: Path) -> None:
-    """Write who writes here, and its socket; refuse data of another family, or a newer release."""
+    """Write the server and its socket into the marker; refuse data that the server cannot read."""
     marker = directory / MARKER
     if marker.exists():
         wrote = _writer(directory)
@@ -454,7 +455,7 @@ def _new_socket(directory: Path) -> Path:
 
 
 def _is_private(directory: Path) -> bool:
-    """Is it a directory, no link, of this user, which nobody else may enter?"""
+    """Return True for a directory of this user, no link, which no other user may enter."""
     try:
         status = directory.lstat()
     except OSError:
@@ -503,14 +504,14 @@ def _locked(file: IO[bytes], kind: int) -> bool:
 
 
 def _free(lock: IO[bytes]) -> bool:
-    """Does neither a keeper nor a server hold server.lock?"""
+    """Return True if neither a keeper nor a server holds server.lock."""
     if free := _locked(lock, fcntl.LOCK_SH):
         fcntl.flock(lock, fcntl.LOCK_UN)
     return free
 
 
 def _in_use(directory: Path) -> bool:
-    """Has somebody a place? False also while the keeper, which takes all places, stops it."""
+    """Return True if a user holds use.lock; False also while the keeper holds it."""
     with _lock_file(directory, "use.lock") as lock:
         return not _locked(lock, fcntl.LOCK_EX) and _locked(lock, fcntl.LOCK_SH)
 

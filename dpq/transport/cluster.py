@@ -1,8 +1,9 @@
-"""Which server holds which keys: the only one, or in a cluster the master of their slot.
+"""The nodes that hold the keys: the only server, or in a cluster the master of each slot.
 
-Nothing above this module knows of clusters. Who sends asks `of` for the node and opens connections
-of its own to it (`own_connection`). What fails there goes through the client itself (`ask`), which
-follows redirections and finds the new topology; `of` reads it there. Must not know of tasks.
+`connections` and `waiter` call it; no other module knows about clusters. They ask `Nodes.of` for
+the node of a key, and open connections of their own to it (`own_connection`). If that fails, they
+send through the client itself (`ask`), which follows redirections and learns the new slots; `of`
+reads them from the client. Must not know about tasks.
 """
 
 import asyncio
@@ -42,8 +43,8 @@ from dpq.model.interrupts import interruption, raise_interruption
 T = TypeVar("T")
 
 RIDE_OUT_SECONDS = 3.0
-"""How long a call is repeated that no server has run: while a slot moves, its keys are in two
-places, and a cluster that fails over refuses everything. redis-py alone repeats for 0.4 s."""
+"""Seconds for which a call that no server has run is repeated. While a slot moves, two nodes have
+its keys, and a cluster that fails over refuses everything. redis-py alone repeats for 0.4 s."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -56,9 +57,9 @@ class Node:
     """One server.
 
     Attributes:
-        name: Tells it from the others of its cluster.
-        client: Has its connection settings: a client, or a node of an asyncio cluster.
-        changes: The settings that our own connections do not share with it.
+        name: Its name in the cluster.
+        client: The client, or the node of an asyncio cluster, that has its connection settings.
+        changes: The settings that are different for DPQ's own connections.
     """
 
     __slots__ = ("changes", "client", "name")
@@ -70,20 +71,20 @@ class Node:
 
 
 def own_connection(node: Node, **changes: Any) -> Any:
-    """Make a connection with a client's settings that does not belong to its pool.
+    """Make a connection with a client's settings, outside of its pool.
 
-    RESP2, so that nothing but replies arrives on it; scripts reply the same in both protocols.
+    It speaks RESP2, so that only replies arrive on it; scripts reply the same in both protocols.
     """
     pool = getattr(node.client, "connection_pool", node.client)
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
     connection = pool.connection_class(**{**settings, **node.changes, **changes})
-    if heedful := _HEEDFUL.get(type(connection.retry)):  # not a subclass: it may do something else
+    if heedful := _HEEDFUL.get(type(connection.retry)):  # not for subclasses of Retry
         connection.retry = heedful.like(connection.retry)
     return connection
 
 
 class HeedfulRetry(Retry):
-    """Does not take what a signal handler has raised for an error of the network."""
+    """A `Retry` that does not take the error of a signal handler for a network error."""
 
     @classmethod
     def like(cls, retry: Retry) -> Self:
@@ -97,7 +98,7 @@ class HeedfulRetry(Retry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
-        """As redis-py's; what has interrupted it is raised at once."""
+        """Call as redis-py does, but raise the error of a signal handler at once."""
 
         heed = _heeding(is_retryable)
         return super().call_with_retry(do, fail, heed, with_failure_count)
@@ -118,7 +119,7 @@ class HeedfulAsyncRetry(AsyncRetry):
         is_retryable: Callable[[Exception], bool] | None = None,
         with_failure_count: bool = False,
     ) -> T:
-        """As redis-py's; what has interrupted it is raised at once."""
+        """Call as redis-py does, but raise the error of a signal handler at once."""
         heed = _heeding(is_retryable)
         return await super().call_with_retry(do, fail, heed, with_failure_count)
 
@@ -134,15 +135,15 @@ _HEEDFUL: dict[type, Any] = {Retry: HeedfulRetry, AsyncRetry: HeedfulAsyncRetry}
 
 
 def refused(error: object) -> bool:
-    """Is it the answer of a server that does not hold the keys (any more), and has run nothing?"""
+    """Return True for the answer of a server that does not hold the keys, and has run nothing."""
     return isinstance(error, _REFUSALS)
 
 
-def told(error: ResponseError) -> ResponseError:
-    """What a server has answered; the end of the connection, when it is no master any more.
+def raise_if_demoted(error: ResponseError) -> ResponseError:
+    """Return the error that a server has answered; raise if the server is no master any more.
 
     Raises:
-        ConnectionError: It was demoted. Redis 6.2 wraps what a script has met into a text.
+        ConnectionError: The server was demoted. Redis 6.2 says so only in the error's text.
     """
     text = str(error)
     if isinstance(error, ReadOnlyError) or "-READONLY" in text or text.startswith("UNBLOCKED"):
@@ -151,9 +152,10 @@ def told(error: ResponseError) -> ResponseError:
 
 
 def forbidden(error: object) -> bool:
-    """Is it the answer to a user who may not log in, or may not do what it asks for?
+    """Return True if the Redis user may not log in, or may not run the command.
 
-    It comes again until somebody changes the user. From within a script some servers send a text.
+    The error comes again until the user is changed. For a command within a script some servers
+    send only a text.
     """
     return isinstance(error, AuthenticationError | NoPermissionError) or (
         isinstance(error, ResponseError) and bool(_FORBIDDEN.search(str(error)))
@@ -162,13 +164,13 @@ def forbidden(error: object) -> bool:
 
 @contextmanager
 def unspoiled(client: Any) -> Iterator[None]:
-    """Leave no connection of a client with a reply under way for its next call to find.
+    """Close a client's idle connections after an interrupt, so that no call reads an old reply.
 
-    redis-py puts a connection back into its pool also when a call was interrupted between its
-    command and the reply, and looks at none that speaks RESP3 before it is used again.
+    If a call is interrupted between command and reply, redis-py still puts its connection back
+    into the pool. Before the next use it checks none that speaks RESP3.
 
     Raises:
-        BaseException: What has interrupted the call, in the place of redis-py's word for it.
+        BaseException: The error that interrupted the call, instead of redis-py's own.
     """
     try:
         yield
@@ -184,7 +186,7 @@ def unspoiled(client: Any) -> Iterator[None]:
 
 
 def close_idle(client: Any) -> None:
-    """Close all connections of a client that no call is using now."""
+    """Close all connections of a client that no call uses now."""
     if own := _own_connection(client):
         own.disconnect()
     for pool in _pools(client):
@@ -192,7 +194,7 @@ def close_idle(client: Any) -> None:
 
 
 def _own_connection(client: Any) -> Any:
-    """The only connection of a client without a pool; None for others, and for doubles."""
+    """Return the only connection of a client without a pool; None for others, and for doubles."""
     return client.connection if isinstance(client, Redis | AsyncRedis) else None
 
 
@@ -236,7 +238,7 @@ async def unspoiled_async(client: Any) -> AsyncIterator[None]:
 
 
 def passed_on(error: BaseException) -> bool:
-    """Look whether a task may give what has interrupted it to those who wait for its result.
+    """Return True if an asyncio task may pass this error to those who wait for its result.
 
     asyncio itself raises KeyboardInterrupt and SystemExit out of the event loop.
     """
@@ -246,9 +248,10 @@ def passed_on(error: BaseException) -> bool:
 
 @contextmanager
 def reachable() -> Iterator[None]:
-    """Make a `RedisError` of what redis-py raises for a cluster: others, and one by a fault of it.
+    """Convert the errors that redis-py raises for a cluster into a `RedisError`.
 
-    It stumbles over being sent (ASK) to a node of which it has not heard, since it has no slot yet.
+    One of them is a fault of redis-py: if ASK redirects it to a node without a slot, it raises
+    AttributeError.
     """
     try:
         yield
@@ -261,7 +264,7 @@ def reachable() -> Iterator[None]:
 
 
 def ask(client: Any, *words: Any) -> Any:
-    """Send a command through a client, with its retries and redirections; the raw reply.
+    """Send a command through a client, with its retries and redirections; return the raw reply.
 
     Raises:
         RedisError: As the client raises it.
@@ -304,13 +307,13 @@ class Nodes:
 
     Attributes:
         client: The client.
-        direct: Connections of our own may be used beside its pool. Not for doubles, nor for
-            subclasses, which may do something with a command.
-        clustered: It is a direct one of a cluster.
-        only: The server, when it is not.
-        losses: How often a master that Sentinels have named was found cut off, or silent: from then
-            on older connections are of no use.
-        unblocks: The user may ask for CLIENT UNBLOCK, as far as is known.
+        direct: DPQ may open connections beside the client's pool. Not for doubles, nor for
+            subclasses, which may change a command.
+        clustered: The client is a direct one, of a cluster.
+        only: The server, if the client is not of a cluster.
+        losses: The number of times that a master named by Sentinels was cut off or silent: then
+            older connections are not used again.
+        unblocks: The user may call CLIENT UNBLOCK, as far as DPQ knows.
     """
 
     def __init__(self, client: Any) -> None:
@@ -332,7 +335,7 @@ class Nodes:
         return isinstance(client, RedisCluster) and own is RedisCluster.execute_command
 
     def of(self, key: str) -> Node | None:
-        """The node that holds a key, as far as the client knows; None when it does not.
+        """Return the node that holds a key, as far as the client knows; None if it does not.
 
         Raises:
             RedisError: No node of the cluster can be reached.
@@ -357,7 +360,7 @@ class Nodes:
         return self.client.get_redis_connection(holder)
 
     def _changes(self) -> dict[str, Any]:
-        """What the user wants done with new connections, without redis-py's own READONLY."""
+        """Take over the user's function for new connections, without redis-py's own READONLY."""
         wanted = self.client.user_on_connect_func
 
         def connected(connection: Any) -> None:
@@ -368,14 +371,14 @@ class Nodes:
 
     @property
     def label(self) -> str:
-        """What to call them in an error: an address, or those of a cluster that are known."""
+        """The name of the servers in errors: an address, or the known ones of a cluster."""
         if self.clustered:
             return ",".join(self.client.nodes_manager.startup_nodes)
         settings = getattr(getattr(self.client, "connection_pool", None), "connection_kwargs", {})
         return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 
     def split(self, keys: Iterable[str]) -> dict[Node | None, list[int]]:
-        """The nodes that hold keys, and of each the places of its keys among them.
+        """Find the nodes that hold keys, and for each node the indexes of its keys.
 
         Raises:
             RedisError: As `of`.
@@ -386,7 +389,7 @@ class Nodes:
         return places
 
     def by_slot(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
-        """Keys, put together as one command may name them."""
+        """Group keys by slot: one command may name the keys of one slot only."""
         if not self.clustered:
             return [tuple(keys)]
         slots: dict[int, list[str]] = {}
@@ -395,42 +398,42 @@ class Nodes:
         return [tuple(together) for together in slots.values()]
 
     def aimed(self, key: str) -> dict[str, Any]:
-        """What a method of the client is called with to ask the node that holds a key."""
+        """Return the arguments that make a method of the client ask the node that holds a key."""
         holder = self._holder(key) if self.clustered else None
         return {"target_nodes": holder} if holder else {}
 
     @property
     def sends_once(self) -> bool:
-        """The client has no retries: what may have run is never sent again."""
+        """True if the client has no retries: a call that may have run is never sent again."""
         holder = self.client if self.clustered else own_connection(self.only)
         return bool(holder.retry.get_retries() == 0)
 
     @property
     def finds_master(self) -> bool:
-        """Connections ask Sentinels where to go."""
+        """True if connections ask Sentinels for the address of the master."""
         pool = getattr(self.client, "connection_pool", None)
         return isinstance(pool, SentinelConnectionPool | AsyncSentinelConnectionPool)
 
     @property
     def fails_over(self) -> bool:
-        """Another server may take over while this one is silent."""
+        """True if another server may take over while this one is silent."""
         return self.clustered or self.finds_master
 
     def learn(self, error: ResponseError) -> None:
-        """Take note of where a slot is now; other nodes may not have heard of it yet."""
+        """Tell the client the new node of a slot, which other nodes may not know yet."""
         if self.clustered and isinstance(error, MovedError):
-            with suppress(KeyError):  # a slot of nobody: the client is to find out
+            with suppress(KeyError):  # no node has the slot: the client finds out later
                 self.client.nodes_manager.move_slot(error)
 
     def unblocks_no_more(self, refusal: ResponseError) -> None:
-        """Remember that the user has not the right to end a block; anything else is raised."""
+        """Remember that the user may not call CLIENT UNBLOCK; raise any other refusal."""
         if not forbidden(refusal):
             raise refusal
         self.unblocks = False
 
     def lost(self, node: Node) -> None:
-        """Look for who serves instead of a node that was cut off, or is silent."""
-        if self.finds_master:  # what is idle goes to it, too, and would have to find that out
+        """Look for the server that replaces a node which was cut off, or is silent."""
+        if self.finds_master:  # idle connections go to the same node, and would fail as well
             self.losses += 1
             self.client.connection_pool.disconnect(inuse_connections=False)
         if self.clustered:
@@ -441,7 +444,7 @@ class Nodes:
 
 
 class AsyncNodes(Nodes):
-    """The servers behind an asyncio client; `of` and `aimed` want `ready` before."""
+    """The servers behind an asyncio client; call `ready` before `of` and `aimed`."""
 
     @staticmethod
     def _is_plain(client: Any) -> bool:
@@ -453,7 +456,7 @@ class AsyncNodes(Nodes):
         return isinstance(client, AsyncRedisCluster) and own is AsyncRedisCluster.execute_command
 
     async def ready(self) -> None:
-        """Have the client know its cluster.
+        """Make the client read the nodes of its cluster.
 
         Raises:
             RedisError: No node of the cluster can be reached.

@@ -1,8 +1,11 @@
-"""`Link` for a queue whose calls return when what they have changed is confirmed: `durability`.
+"""Connections for `durability`: a call returns once its changes are confirmed.
 
-Scripts, and the words that wait for them, go over one connection of our own. Where the client had
-to send a script, since a slot of a cluster moves or a connection was cut twice, the caller is told
-that nothing is confirmed.
+`DPQ` uses it. Scripts, and the WAIT behind them, go over one connection of DPQ's own:
+
+    EVALSHA push, EVALSHA ack, HINCRBY, WAIT    one WAIT confirms all before it
+
+If the client itself had to send a script, since a slot moves or a connection was cut twice, the
+caller gets `NotConfirmedError`. Must not know what a script does.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,50 +20,51 @@ from dpq.protocol.durability import (
     Unconfirmed,
     Words,
     confirmation,
-    doubt,
+    missing_confirmation,
     promises,
     require_direct,
 )
 from dpq.protocol.keys import STORAGE_FORMAT, key_of, queue_of
 from dpq.protocol.scripts import script
 from dpq.transport.cluster import Node, refused
-from dpq.transport.connections import MISSING, Link, Packer, bulk_strings
+from dpq.transport.connections import MISSING, Connections, Packer, bulk_strings
 from dpq.transport.script_loading import load_instead, may_not_eval
 
 TRIES = 2
-"""To get a confirmation too, before a script whose connection was cut goes through the client."""
+"""Tries over DPQ's own connection, after which the client sends a script whose connection was cut:
+only the former can be confirmed."""
 
 BY_CLIENT = "its connection was cut or it was sent elsewhere, and the client has sent it again"
 
 
 class WaitedInVainError(NoScriptError):
-    """The server does not know the script, and nobody has vouched for what was sent behind it: the
-    call has waited as long as it may."""
+    """The error for a script that the server does not know, after a WAIT that was not answered in
+    time: the call has waited as long as it may."""
 
-    def __init__(self, unsure: Unconfirmed) -> None:
+    def __init__(self, unconfirmed: Unconfirmed) -> None:
         super().__init__("unknown script")
-        self.unsure = unsure
+        self.unconfirmed = unconfirmed
 
 
 class SettingsWatch:
-    """Has the settings of partitioned queues vouched for, once, before what is pushed there is.
+    """Lets the settings of partitioned queues be confirmed once, before the first task is.
 
-    They lie in the first partition: often on another server than a task, whose replica may not have
-    them. Without them nobody who comes later would find the task.
+    The first partition has the settings, often on another server than the task. If its replica has
+    not got them and takes over, a later client would not find the task.
     """
 
     def __init__(self, durability: Durability) -> None:
         self._durability = durability
-        self._sure: set[str] = set()  # names of queues
+        self._confirmed: set[str] = set()  # names of queues whose settings are confirmed
 
     def asks(self, commands: Sequence[Command[Any]]) -> dict[str, Command[Any]]:
-        """What else is to be sent with commands, by queue: a look at the settings, vouched for."""
+        """Make the commands to send along, by queue: a read of its settings, to be confirmed."""
         asks: dict[str, Command[Any]] = {}
         for command in commands:
             name = queue_of(command.keys[0])
-            if command.script.name in ("configure", "drop"):  # other settings from now on, perhaps
-                self._sure.discard(name)
-            elif name not in self._sure and promises((command,)) and _elsewhere(command):
+            if command.script.name in ("configure", "drop"):  # the settings may change
+                self._confirmed.discard(name)
+            elif name not in self._confirmed and promises((command,)) and _elsewhere(command):
                 called = script("configure")
                 keys = tuple(key_of(name, part) for part in called.parts)
                 asks[name] = Command(called, keys, ["", STORAGE_FORMAT, 0], same)
@@ -69,18 +73,18 @@ class SettingsWatch:
     def settle(
         self, commands: Sequence[Command[Any]], replies: list[Any], asks: dict[str, Command[Any]]
     ) -> list[Any]:
-        """The replies of commands, out of all that came."""
+        """Return the replies of the commands, `Unconfirmed` if that of their read is."""
         answers = dict(zip(asks, replies[len(commands) :], strict=True))
         replies = replies[: len(commands)]
         for name, answer in answers.items():
             if isinstance(answer, Exception):
                 answers[name] = Unconfirmed(None, self._durability, reason=str(answer))
             elif not isinstance(answer, Unconfirmed) and b"format" in answer:
-                self._sure.add(name)
+                self._confirmed.add(name)
         for i, command in enumerate(commands if asks else ()):
             answer = answers.get(queue_of(command.keys[0]))
             if isinstance(answer, Unconfirmed) and promises((command,)) and _elsewhere(command):
-                replies[i] = unsure_of(answer, replies[i])
+                replies[i] = as_unconfirmed(answer, replies[i])
         return replies
 
 
@@ -88,15 +92,15 @@ def _elsewhere(command: Command[Any]) -> bool:
     return key_of(queue_of(command.keys[0]), command.script.parts[0]) != command.keys[0]
 
 
-def unsure_of(unsure: Unconfirmed, reply: Any) -> Any:
-    """A reply that nobody has vouched for; not of a script that has not run."""
+def as_unconfirmed(unconfirmed: Unconfirmed, reply: Any) -> Any:
+    """Mark a reply as not confirmed; an error stays, since its script has not run."""
     if isinstance(reply, Exception | Unconfirmed):
         return reply
-    return unsure._replace(reply=reply)
+    return unconfirmed._replace(reply=reply)
 
 
 class MixedPacker(Packer):
-    """Packs scripts and other words."""
+    """Packs scripts and plain Redis commands."""
 
     def _pack(self, command: Any) -> bytes:
         if isinstance(command, Words):
@@ -105,22 +109,22 @@ class MixedPacker(Packer):
 
 
 def by_text(command: Command[Any]) -> Words:
-    """A command for a server that does not know its script."""
+    """Make the EVAL of a command, for a server that does not know its script."""
     return Words(("EVAL", command.script.text, len(command.keys), *command.keys, *command.args))
 
 
 def timeout_of(node: Node) -> float | None:
-    """The seconds after which the client takes a connection for dead."""
+    """Return the client's timeout for a reply, seconds."""
     pool = getattr(node.client, "connection_pool", node.client)
     timeout: float | None = pool.connection_kwargs.get("socket_timeout")
     return timeout
 
 
-class Vouched:
-    """Commands, and around them what makes the server wait until they are confirmed.
+class ConfirmedCommands:
+    """Commands with the WAIT that confirms them.
 
     Attributes:
-        words: All that is to be sent.
+        words: All commands to send.
     """
 
     def __init__(
@@ -134,40 +138,40 @@ class Vouched:
         self.words = [*before, *words, *behind]
         self._durability, self._commands, self._first = durability, commands, len(before)
 
-    def judged(self, replies: list[Any]) -> list[Any]:
-        """The replies of the commands, out of all that came."""
+    def results(self, replies: list[Any]) -> list[Any]:
+        """Read all replies; return those of the commands, with `Unconfirmed` if needed."""
         first, last = self._first, self._first + len(self._commands)
         answers = replies[:first] + replies[last:]
         replies = replies[first:last]
         if answers[-1] is MISSING:
             answers = [RedisConnectionError("the connection was cut")]
-        unsure = doubt(self._durability, answers)
-        if unsure is None:
+        unconfirmed = missing_confirmation(self._durability, answers)
+        if unconfirmed is None:
             return replies
         for i, command in enumerate(self._commands):
             if isinstance(replies[i], NoScriptError):
-                replies[i] = WaitedInVainError(unsure)
+                replies[i] = WaitedInVainError(unconfirmed)
             elif promises((command,)) and replies[i] is not MISSING:
-                replies[i] = unsure_of(unsure, replies[i])
+                replies[i] = as_unconfirmed(unconfirmed, replies[i])
         return replies
 
 
-class DurableLink(Link):
-    """Sends commands; in the place of a reply that is not confirmed stands an `Unconfirmed`."""
+class ConfirmedConnections(Connections):
+    """Sends commands; a reply that is not confirmed becomes an `Unconfirmed`."""
 
     def __init__(self, client: Any, durability: Durability) -> None:
         super().__init__(client)
         require_direct(durability, self.nodes.direct, client)
         self._durability = durability
         self._settings = SettingsWatch(durability)
-        self._only = None  # no short way past `_send`
+        self._only = None  # so that `begin` calls `_send`
 
     @staticmethod
     def _make_packer() -> Packer:
         return MixedPacker()
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """As `Link.begin`."""
+        """Send commands, as `Connections.begin` does."""
         asks = self._settings.asks(commands)
         receive = super().begin([*commands, *asks.values()])
         return lambda: self._settings.settle(commands, receive(), asks)
@@ -177,10 +181,10 @@ class DurableLink(Link):
     ) -> Callable[[], list[Any]]:
         words: list[Any] = [command if known else by_text(command) for command in commands]
         if not promises(commands):
-            return self._way(node).send(words)
-        vouched = Vouched(self._durability, commands, words, timeout_of(node))
-        receive = self._way(node).send(vouched.words)
-        return lambda: vouched.judged(receive())
+            return self._endpoint(node).send(words)
+        confirmed = ConfirmedCommands(self._durability, commands, words, timeout_of(node))
+        receive = self._endpoint(node).send(confirmed.words)
+        return lambda: confirmed.results(receive())
 
     def _again(self, command: Command[Any], refusal: Any) -> Any:
         if not promises((command,)):
@@ -202,15 +206,17 @@ class DurableLink(Link):
                 self.nodes.lost(node)  # the slot is elsewhere
             elif refusal is not MISSING and not isinstance(refusal, NoScriptError):
                 return refusal
-        return unsure_of(self._by_now(refusal), self._by_client(command, known=known))
+        return as_unconfirmed(self._by_now(refusal), self._by_client(command, known=known))
 
     def _by_now(self, refusal: Any) -> Unconfirmed:
-        """Why nobody vouches for what the client sends."""
+        """Make the `Unconfirmed` of a script that the client sends."""
         if isinstance(refusal, WaitedInVainError):
-            return refusal.unsure
+            return refusal.unconfirmed
         return Unconfirmed(None, self._durability, reason=BY_CLIENT)
 
 
-def link_for(client: Any, durability: Durability) -> Link:
-    """The way to the servers behind a client."""
-    return Link(client) if durability == "async" else DurableLink(client, durability)
+def connections_for(client: Any, durability: Durability) -> Connections:
+    """Make the connections to the servers behind a client."""
+    return (
+        Connections(client) if durability == "async" else ConfirmedConnections(client, durability)
+    )

@@ -1,10 +1,10 @@
-"""`AsyncLink` for a queue whose calls return when what they have changed is confirmed.
+"""Asyncio connections for `durability`: a call returns once its changes are confirmed.
 
-WAIT holds up its connection. So what is to be confirmed has connections of its own, beside the one
-for everything else, and goes in turns: what all tasks have to send while one turn waits goes
-together in the next, with one WAIT behind it. The longer a confirmation takes, the more share it.
-But nothing waits for long to be sent: then a turn begins beside the one that goes on, over another
-connection.
+`AsyncDPQ` uses it. WAIT holds up its connection. So commands that need a confirmation have
+connections of their own. They are sent in batches: the calls that come while one batch waits go
+together in the next batch, with one WAIT behind them. The longer a confirmation takes, the more
+calls share it. If a batch takes more than `LONGEST_ALONE`, the next one begins beside it, over
+another connection.
 """
 
 import asyncio
@@ -22,27 +22,27 @@ from dpq.transport.cluster import Node, passed_on, refused
 from dpq.transport.confirmed import (
     BY_CLIENT,
     TRIES,
+    ConfirmedCommands,
     MixedPacker,
     SettingsWatch,
-    Vouched,
     WaitedInVainError,
+    as_unconfirmed,
     by_text,
     timeout_of,
-    unsure_of,
 )
-from dpq.transport.connections_async import CUT, AsyncLink, _Way
+from dpq.transport.connections_async import CUT, AsyncConnections, _Endpoint
 from dpq.transport.script_loading import load_instead_async, may_not_eval
 
 MOST_TOGETHER = 1000
-"""Operations of a turn: a longer one would hold up the server's other clients."""
+"""Calls in a batch: more would hold up the server's other clients."""
 
 LONGEST_ALONE = 0.1
-"""Seconds after which a turn does not keep the next one: what waits to be sent has leases that run
-out. So of turns that nobody confirms there are 30 at once, each with a connection."""
+"""Seconds after which the next batch does not wait for the one before: its tasks have leases, which
+run out. So if nothing is confirmed, there are 30 batches at once, each with a connection."""
 
 
-class AsyncDurableLink(AsyncLink):
-    """Async `DurableLink`."""
+class AsyncConfirmedConnections(AsyncConnections):
+    """Async `ConfirmedConnections`."""
 
     def __init__(self, client: Any, durability: Durability) -> None:
         super().__init__(client)
@@ -52,7 +52,7 @@ class AsyncDurableLink(AsyncLink):
         self._turns: dict[str, _Turns] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """As `AsyncLink.call_all`."""
+        """Run commands, as `AsyncConnections.call_all` does."""
         asks = self._settings.asks(commands)
         replies = await super().call_all([*commands, *asks.values()])
         return self._settings.settle(commands, replies, asks)
@@ -65,8 +65,10 @@ class AsyncDurableLink(AsyncLink):
     def _turns_of(self, node: Node) -> "_Turns":
         turns = self._turns.get(node.name)
         if turns is None:
-            make_way = partial(_Way, self.nodes, node)
-            turns = self._turns[node.name] = _Turns(make_way, self._durability, timeout_of(node))
+            make_endpoint = partial(_Endpoint, self.nodes, node)
+            turns = self._turns[node.name] = _Turns(
+                make_endpoint, self._durability, timeout_of(node)
+            )
         return turns
 
     async def _settle(self, command: Command[Any], refusal: Any) -> Any:
@@ -96,8 +98,8 @@ class AsyncDurableLink(AsyncLink):
             return error
         reply = await super()._settle(command, refusal)
         if isinstance(last, WaitedInVainError):
-            return unsure_of(last.unsure, reply)
-        return unsure_of(Unconfirmed(None, self._durability, reason=BY_CLIENT), reply)
+            return as_unconfirmed(last.unconfirmed, reply)
+        return as_unconfirmed(Unconfirmed(None, self._durability, reason=BY_CLIENT), reply)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -107,24 +109,24 @@ class AsyncDurableLink(AsyncLink):
 
 
 class _Turns:
-    """What is to be confirmed by one node."""
+    """The batches of calls that one node is to confirm."""
 
     def __init__(
-        self, make_way: Callable[[], _Way], durability: Durability, timeout: float | None
+        self, make_endpoint: Callable[[], _Endpoint], durability: Durability, timeout: float | None
     ) -> None:
-        self._make_way = make_way
+        self._make_endpoint = make_endpoint
         self._durability = durability
         self._timeout = timeout
         self._packer = MixedPacker()
-        self._idle: list[_Way] = []
+        self._idle: list[_Endpoint] = []
         self._waiting: list[_Waiting] = []
         self._beginning: asyncio.Task[None] | None = None
-        self._under_way: dict[asyncio.Task[None], _Way] = {}
+        self._under_way: dict[asyncio.Task[None], _Endpoint] = {}
 
     async def exchange(self, commands: Sequence[Command[Any]], *, known: bool) -> list[Any]:
-        """Send commands in the next turn; replies, some of which may be `Unconfirmed`.
+        """Send commands in the next batch; return replies, some of which may be `Unconfirmed`.
 
-        Who is cancelled here leaves the others alone: what is sent is sent.
+        If the caller is cancelled, the other calls of the batch go on.
         """
         loop = asyncio.get_running_loop()
         waiting = _Waiting(commands, known, loop.create_future())
@@ -146,11 +148,11 @@ class _Turns:
                     self._waiting[:MOST_TOGETHER],
                     self._waiting[MOST_TOGETHER:],
                 )
-                way = self._idle.pop() if self._idle else self._make_way()
-                turn = asyncio.create_task(self._take_turn(way, waiting), name="dpq-confirmed")
-                self._under_way[turn] = way
+                endpoint = self._idle.pop() if self._idle else self._make_endpoint()
+                turn = asyncio.create_task(self._take_turn(endpoint, waiting), name="dpq-confirmed")
+                self._under_way[turn] = endpoint
                 turn.add_done_callback(self._end_turn)
-                waiting = []  # the turn's by now
+                waiting = []  # they belong to the batch now
                 await asyncio.wait((turn,), timeout=LONGEST_ALONE)
         except BaseException as error:
             if not _interrupted([*waiting, *self._waiting], error):
@@ -161,7 +163,7 @@ class _Turns:
     def _end_turn(self, turn: "asyncio.Task[None]") -> None:
         self._idle.append(self._under_way.pop(turn))
 
-    async def _take_turn(self, way: _Way, waiting: "list[_Waiting]") -> None:
+    async def _take_turn(self, endpoint: _Endpoint, waiting: "list[_Waiting]") -> None:
         try:
             commands = [command for each in waiting for command in each.commands]
             words: list[Any] = [
@@ -169,9 +171,9 @@ class _Turns:
                 for each in waiting
                 for command in each.commands
             ]
-            vouched = Vouched(self._durability, commands, words, self._timeout)
-            packed = self._packer.pack_all(vouched.words)
-            settled = iter(vouched.judged(await way.exchange(packed, len(vouched.words))))
+            confirmed = ConfirmedCommands(self._durability, commands, words, self._timeout)
+            packed = self._packer.pack_all(confirmed.words)
+            settled = iter(confirmed.results(await endpoint.exchange(packed, len(confirmed.words))))
             for each in waiting:
                 mine = [next(settled) for _ in each.commands]
                 if not each.future.done():  # its caller may have been cancelled
@@ -183,20 +185,20 @@ class _Turns:
             _tell_cut(waiting)
 
     async def aclose(self) -> None:
-        """Close the connections; calls that are under way are told so."""
+        """Close the connections; running calls get an error."""
         _tell_cut(self._waiting)
         self._waiting = []
-        ways = [*self._idle, *self._under_way.values()]
+        endpoints = [*self._idle, *self._under_way.values()]
         tasks = [task for task in (self._beginning, *self._under_way) if task]
-        for way in ways:
-            await way.aclose()
+        for endpoint in endpoints:
+            await endpoint.aclose()
         loop = asyncio.get_running_loop()
         if mine := [task for task in tasks if task.get_loop() is loop]:
             await asyncio.wait(mine)
 
 
 def _tell_cut(waiting: "list[_Waiting]") -> None:
-    """Nobody waits for ever for what has failed here."""
+    """Give an error to the calls that have no replies yet, so that none waits for ever."""
     for each in waiting:
         if not each.future.done():
             cut = RedisConnectionError("the connection was closed")
@@ -204,7 +206,7 @@ def _tell_cut(waiting: "list[_Waiting]") -> None:
 
 
 def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
-    """Have all whose calls were interrupted raise what a signal handler has raised."""
+    """Let interrupted calls raise the error of a signal handler; False if it is another error."""
     if not passed_on(error) or (isinstance(error, Exception) and expected(error)):
         return False
     for each in waiting:
@@ -213,7 +215,7 @@ def _interrupted(waiting: "list[_Waiting]", error: BaseException) -> bool:
 
 
 class _Waiting:
-    """Commands of one caller, and where their replies go."""
+    """The commands of one caller, and the future for their replies."""
 
     __slots__ = ("commands", "fault", "future", "known")
 
@@ -223,9 +225,13 @@ class _Waiting:
         self.commands = commands
         self.known = known
         self.future = future
-        self.fault: BaseException | None = None  # what has interrupted its turn
+        self.fault: BaseException | None = None  # the error that interrupted its batch
 
 
-def link_for(client: Any, durability: Durability) -> AsyncLink:
-    """The way to the servers behind an asyncio client."""
-    return AsyncLink(client) if durability == "async" else AsyncDurableLink(client, durability)
+def connections_for(client: Any, durability: Durability) -> AsyncConnections:
+    """Make the connections to the servers behind an asyncio client."""
+    return (
+        AsyncConnections(client)
+        if durability == "async"
+        else AsyncConfirmedConnections(client, durability)
+    )

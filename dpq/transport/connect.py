@@ -59,11 +59,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Opened:
-    """A client that DPQ opened, and what has to be closed with it.
+    """A client that DPQ opened, and the private server to close with it.
 
     Attributes:
         client: A `Redis`, or a `RedisCluster`; it returns bytes (`decode_responses` is off).
-        label: The URL, fit for a log: without its password.
+        label: The URL for errors and logs, without its password.
         server: The private server behind an `embedded:` URL.
     """
 
@@ -98,7 +98,7 @@ def open_url(url: str) -> Opened:
 def open_as(
     opened: Callable[[Any, str, "Server | None"], T], client: Callable[[str, str], Any], url: str
 ) -> T:
-    """Start the private server that `url` may ask for, and make a client of one kind or another.
+    """Start the private server that `url` may name, and make a blocking or asyncio client.
 
     Args:
         opened: Takes the client, the masked URL, and the private server if there is one.
@@ -138,7 +138,7 @@ def _client(url: str, label: str) -> Any:
 
 
 def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str, Any]:
-    """For redis-py's `RedisCluster`: with a URL alone does it take a class of connections."""
+    """Make the arguments of redis-py's `RedisCluster`, with a URL: else it ignores the class."""
     others = [
         ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
         for host in place.hosts[1:]
@@ -148,20 +148,20 @@ def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str,
 
 
 class SentinelFault(RedisConnectionError):
-    """Why a Sentinel could not be asked, in its own words: redis-py shows the class alone."""
+    """The error of a Sentinel, shown with its text: redis-py shows only the class."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 class _Asked(Redis):
-    """One of the Sentinels; shown without the settings of its connections."""
+    """A client of one Sentinel, shown without the settings of its connections."""
 
     def __repr__(self) -> str:
         return address_of(self)
 
     def sentinel_masters(self) -> Any:
-        """Ask which masters it watches."""
+        """Ask for the masters that it watches."""
         try:
             return super().sentinel_masters()
         except (RedisConnectionError, RedisTimeoutError) as error:
@@ -170,13 +170,13 @@ class _Asked(Redis):
 
 
 def address_of(client: Any) -> str:
-    """Where a Sentinel is."""
+    """Return the host and port of a Sentinel."""
     settings = client.connection_pool.connection_kwargs
     return Host(settings["host"], settings["port"]).netloc
 
 
 class _Sentinel(Sentinel):
-    """Says why no master was found in words of ours."""
+    """redis-py's `Sentinel`, with DPQ's text if no master is found."""
 
     def discover_master(self, service_name: str) -> Any:
         """Ask for the address of the master."""
@@ -198,23 +198,23 @@ def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool
 
 
 def no_master(service: str, error: Exception) -> str:
-    """What redis-py says of Sentinels, to be read by whoever wrote the URL."""
+    """Make the text of the error that no master is found, from redis-py's error."""
     reasons = str(error).removeprefix(f"No master found for {service!r}").removeprefix(" : ")
     return f"no Sentinel names a master {service!r} that is up{reasons and f' ({reasons})'}"
 
 
 def sentinel_of(client: Any) -> Any:
-    """What a client asks for the master; None for one that knows its server."""
+    """Return the object that a client asks for the master; None without Sentinels."""
     return getattr(getattr(client, "connection_pool", None), "sentinel_manager", None)
 
 
 class LateCluster(RedisCluster):
     """A `RedisCluster` that connects when it is used first, as a plain client does.
 
-    redis-py's own does when it is made, and is none when that fails.
+    redis-py's own connects when it is made; if that fails, there is no client.
     """
 
-    connection_pool = None  # who looks whether there is one is not to make it connect
+    connection_pool = None  # so that a look for it does not connect
 
     def __init__(self, settings: Callable[[], dict[str, Any]]) -> None:
         self._settings = settings
@@ -222,7 +222,7 @@ class LateCluster(RedisCluster):
         self._joined = self._under_way = False
 
     def __getattr__(self, name: str) -> Any:
-        """Only what is not there comes here: what redis-py's constructor sets."""
+        """Connect, and return an attribute that redis-py's constructor has set."""
         with self._joining:
             if not (self._joined or self._under_way):
                 self._under_way = True
@@ -235,16 +235,16 @@ class LateCluster(RedisCluster):
         return super().__getattribute__(name)
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close the connections."""
         if self._joined:
             super().close()
 
 
 class _Bounded(AbstractConnection):
-    """Connects, with all addresses, TLS, handshake and retries, within one bound.
+    """A connection that connects within one time limit: all addresses, TLS, handshake, retries.
 
-    redis-py grants each address its connect timeout, TLS and handshake the socket timeout, and
-    repeats it all: an address that swallows packets costs minutes.
+    redis-py gives the connect timeout to each address and the socket timeout to TLS and handshake,
+    and repeats all of it. If an address drops packets, that takes minutes.
     """
 
     _give_up = float("inf")  # monotonic
@@ -263,7 +263,7 @@ class _Bounded(AbstractConnection):
         return self._socket_connect_timeout or CONNECT_TIMEOUT_S
 
     def connect(self) -> None:
-        """Connect unless connected; retry what fails fast, such as a restarting server."""
+        """Connect unless connected; retry if it fails fast, as at a restarting server."""
         if not self.is_connected:
             give_up = time.monotonic() + self._patience + CONNECT_SLACK_S
 
@@ -276,7 +276,7 @@ class _Bounded(AbstractConnection):
             )
 
     def _locate(self) -> None:
-        """Find out where the server is now."""
+        """Find the address of the server now."""
 
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
@@ -300,7 +300,7 @@ class _Bounded(AbstractConnection):
             self.socket_timeout = reply_timeout
 
     def on_connect_check_health(self, check_health: bool = True) -> None:
-        """Shake hands (HELLO, AUTH, SELECT) in what time is left."""
+        """Do the handshake (HELLO, AUTH, SELECT) in the time that is left."""
         self._allow(self.socket_connect_timeout)
         super().on_connect_check_health(check_health)
 
@@ -322,7 +322,7 @@ class _BoundedUnix(_Bounded, UnixDomainSocketConnection):
 
 
 class _BoundedMaster(_Bounded):
-    """Goes to the server that the Sentinels call the master now."""
+    """A connection to the server that the Sentinels name as the master now."""
 
     connection_pool: Any
 
@@ -332,13 +332,13 @@ class _BoundedMaster(_Bounded):
     def connect_check_health(
         self, check_health: bool = True, retry_socket_connect: bool = True
     ) -> None:
-        """Reconnect in the middle of a command, to who is the master by now."""
+        """Reconnect in the middle of a command, to the server that is the master now."""
         if not self.is_connected:
             self._locate()
             super().connect_check_health(check_health, retry_socket_connect)
 
     def connect_to(self, address: tuple[str, int]) -> None:
-        """Connect to a server that was found already."""
+        """Connect to a server whose address is known already."""
         self.host, self.port = address
         super().connect_check_health()
 

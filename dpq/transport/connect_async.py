@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AsyncOpened:
-    """An asyncio client that DPQ opened, and what has to be closed with it. See `Opened`."""
+    """An asyncio client that DPQ opened, and the private server to close with it. See `Opened`."""
 
     client: Any = field(repr=False)
     label: str
@@ -78,7 +78,7 @@ def _client(url: str, label: str) -> Any:
 
 
 def _cluster(place: Place, kind: type[aio.AbstractConnection]) -> Any:
-    """redis-py's `RedisCluster` takes no class of connections: it is put in, with all settings."""
+    """Make a cluster client, and put in the connection class, which redis-py's takes nowhere."""
     client = aioredis.RedisCluster(
         startup_nodes=[ClusterNode(host.name, host.port) for host in place.hosts],
         retry=place.settings["retry"],
@@ -128,7 +128,7 @@ def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.Connec
 
 
 class _Bounded(aio.AbstractConnection):
-    """Connects, with all addresses, TLS, handshake and retries, within one bound."""
+    """A connection that connects within one time limit: all addresses, TLS, handshake, retries."""
 
     async def connect(self) -> None:
         """Connect unless connected."""

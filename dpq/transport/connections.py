@@ -1,11 +1,11 @@
-"""The shortest way to send a script: connections of our own to the caller's servers.
+"""The fastest way to send scripts: DPQ's own connections to the servers of the caller's client.
 
-A pooled call of redis-py spends more time on its pool, its packing and its metrics than the server
-on the script: 23 us against 12 us for an empty one. Source: benchmarks/README.md, "The way to the
-server". So a plain `redis.Redis` gets a few connections beside its pool, with its own settings, and
-a `RedisCluster` some to each node. A fault there, and a refusal of a server that does not hold the
-keys, is handled by sending the call again through the client itself, with the client's own retries.
-Any other kind of client (subclasses, doubles) is used through its `execute_command` alone.
+The session calls it. For an empty script, redis-py's pool, packing and metrics take 23 us, the
+server 12 us. Source: benchmarks/README.md, "The way to the server". So DPQ opens a few connections
+beside the pool of a plain `redis.Redis`, with the same settings, and some to each node of a
+`RedisCluster`. If a connection fails, or a server does not hold the keys, the call is sent again
+through the client itself, with the client's own retries. Of any other client (a subclass, a double)
+only `execute_command` is used. Must not know what a command means.
 """
 
 import os
@@ -22,21 +22,21 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.command import Command
 from dpq.protocol.scripts import Script
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, refused, told
+from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.script_loading import load_instead, may_not_eval
 from dpq.transport.spin import Spin
 
 C = TypeVar("C")
 
 MISSING = object()
-"""Instead of a reply: to be asked for through the client."""
+"""The sign for a missing reply: send the command again through the client."""
 
 
 class Idle(Generic[C]):
-    """What is kept for the next use, by whichever thread. A forked child begins with none.
+    """Connections or waiters kept for the next use, by any thread. A forked child begins with none.
 
     Attributes:
-        kept: The connections that nobody uses now; the last one was used last.
+        kept: The connections that no thread uses now; the last one was used last.
     """
 
     def __init__(self, make: Callable[[], C]) -> None:
@@ -45,7 +45,7 @@ class Idle(Generic[C]):
         self.kept: deque[C] = deque()
 
     def take(self) -> C:
-        """Take one out, or make one."""
+        """Take a kept connection, or make a new one."""
         if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
             self.kept, self._pid = deque(), os.getpid()
         try:
@@ -54,38 +54,38 @@ class Idle(Generic[C]):
             return self._make()
 
 
-class Link:
+class Connections:
     """Sends commands to the servers behind one client, for any number of threads.
 
     Attributes:
-        nodes: Those servers.
+        nodes: The servers.
     """
 
     def __init__(self, client: Any) -> None:
         self.nodes = Nodes(client)
         self._client = client
         self._packer = self._make_packer()
-        self._ways: dict[str, _Way] = {}
+        self._endpoints: dict[str, _Endpoint] = {}
         one = self.nodes.direct and not self.nodes.clustered
-        self._only = self._way(self.nodes.only) if one else None
+        self._only = self._endpoint(self.nodes.only) if one else None
 
     @staticmethod
     def _make_packer() -> "Packer":
         return Packer()
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Run commands in one round trip (on any but a direct client, one by one).
+        """Run commands in one round trip; one by one, if the client is not a direct one.
 
         Returns:
-            For each command its raw reply, or the RedisError that it met.
+            For each command its raw reply or its RedisError.
         """
         return self.begin(commands)()
 
     def begin(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands; what is returned waits for their replies, as `call_all` returns them.
+        """Send commands; return a function that waits for their replies, and returns them.
 
-        What goes to several nodes of a cluster is under way to all of them at the same time. For no
-        commands nothing is sent.
+        The commands for several nodes of a cluster are sent to all nodes before the first reply is
+        read. If there are no commands, nothing is sent.
         """
         if self._only:
             receive = self._only.send(commands)
@@ -116,16 +116,18 @@ class Link:
         return receive_all
 
     def _send(self, node: Node, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        return self._way(node).send(commands)
+        return self._endpoint(node).send(commands)
 
-    def _way(self, node: Node) -> "_Way":
-        way = self._ways.get(node.name)
-        if way is None:
-            way = self._ways.setdefault(node.name, _Way(self.nodes, node, self._packer))
-        return way
+    def _endpoint(self, node: Node) -> "_Endpoint":
+        endpoint = self._endpoints.get(node.name)
+        if endpoint is None:
+            endpoint = self._endpoints.setdefault(
+                node.name, _Endpoint(self.nodes, node, self._packer)
+            )
+        return endpoint
 
     def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
-        """Ask through the client for the replies that are missing, or of the wrong server."""
+        """Send again through the client where a reply is missing, or from the wrong server."""
         for i, command in enumerate(commands):
             reply = replies[i]
             if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
@@ -133,7 +135,7 @@ class Link:
         return replies
 
     def _again(self, command: Command[Any], refusal: Any) -> Any:
-        """Send a command that got no reply, or went to a server that does not know its script."""
+        """Send a command again that got no reply, or whose server does not know its script."""
         return self._by_client(command, known=not isinstance(refusal, NoScriptError))
 
     def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
@@ -154,11 +156,11 @@ class Link:
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
-        for way in list(self._ways.values()):
-            way.close()
+        for endpoint in list(self._endpoints.values()):
+            endpoint.close()
 
 
-class _Way:
+class _Endpoint:
     """The connections to one node."""
 
     def __init__(self, nodes: Nodes, node: Node, packer: "Packer") -> None:
@@ -172,9 +174,9 @@ class _Way:
         self._spin = Spin()
 
     def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands; what is returned waits for their replies, `MISSING` where there is none.
+        """Send commands; return a function that waits for their replies.
 
-        A client that never sends twice gets what has gone wrong in the place of a missing reply.
+        A missing reply is `MISSING`. If the client has no retries, it is the error instead.
         """
         connection = self._take()
         try:
@@ -182,10 +184,10 @@ class _Way:
                 connection.connect_to(connection.connection_pool.get_master_address())
             connection.send_packed_command([self._packer.pack_all(commands)])
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise_interruption(error)  # redis-py has closed it, and nobody else has it
+            raise_interruption(error)  # redis-py has closed it, and no other call uses it
             replies = self._broken(connection, error, len(commands))
             return lambda: replies
-        except BaseException as error:  # half a command may be on its way
+        except BaseException as error:  # half a command may be sent
             connection.disconnect()
             raise_interruption(error)
             raise
@@ -200,27 +202,27 @@ class _Way:
                     replies.append(connection.read_response(disable_decoding=True))
                 except ResponseError as refusal:
                     self._nodes.learn(refusal)
-                    replies.append(told(refusal))
+                    replies.append(raise_if_demoted(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise_interruption(error)
             return replies + self._broken(connection, error, count - len(replies))
-        except BaseException as error:  # replies may still be on their way
+        except BaseException as error:  # replies may still come
             connection.disconnect()
             raise_interruption(error)
             raise
-        self._idle.kept.append(connection)  # all is read: only now may others have it
+        self._idle.kept.append(connection)  # all replies are read: now others may use it
         return replies
 
     def _broken(self, connection: Any, error: Exception, missing: int) -> list[Any]:
-        """The end of a connection, and what stands in the place of its replies."""
+        """Close a connection that failed; return the signs for its missing replies."""
         connection.disconnect()
         self._idle.kept.append(connection)
         self._nodes.lost(self._node)
         return [error if self._sends_once else MISSING] * missing
 
     def _take(self) -> Any:
-        """A connection to send on. One that the server has ended meanwhile shows when it is used,
-        and the call is sent again; for a client that never sends twice it is looked at before."""
+        """Take a connection. If the server has closed it meanwhile, the call fails, and is sent
+        again. If the client has no retries, the connection is checked before."""
         if self._losses != self._nodes.losses:
             self._losses = self._nodes.losses
             self.close()
@@ -231,7 +233,7 @@ class _Way:
             except (RedisConnectionError, RedisTimeoutError) as error:
                 raise_interruption(error)
                 over = True
-            if over:  # nothing was due here
+            if over:  # no reply was due, so this is the server's end
                 connection.disconnect()
         return connection
 
@@ -241,11 +243,11 @@ class _Way:
 
 
 MOST_HEADS = 10_000
-"""Beginnings of commands that are remembered, some 1 KB each: of 1024 partitions the usual ones."""
+"""Packed beginnings of commands that are kept, about 1 KB each: enough for 1024 partitions."""
 
 
 class Packer:
-    """Writes commands as the server reads them, and remembers what is the same in every call."""
+    """Packs commands as the server reads them, and keeps the part that is the same in each call."""
 
     def __init__(self) -> None:
         self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
@@ -269,7 +271,7 @@ class Packer:
 
 
 def bulk_strings(values: Sequence[str | bytes | float]) -> bytes:
-    """The words of a command as the server reads them."""
+    """Pack the words of a command as the server reads them."""
     parts = []
     for value in values:
         if type(value) is bytes:

@@ -1,11 +1,11 @@
-"""The asyncio way to a server: one connection on which the calls of all tasks travel together.
+"""The asyncio connections: one to each server, on which the calls of all asyncio tasks travel.
 
-A plain `redis.asyncio.Redis` gets one connection beside its pool, with its own settings, and a
-`RedisCluster` one to each node. Calls that are made at the same time are sent together, without
-waiting for each other, and their replies come back in order. What a fault there has left without a
-reply is sent again over a new connection, then through the client itself, with the client's own
-retries; but not for a client without retries. Any other kind of client is used through its
-`execute_command` alone.
+The asyncio session calls it. DPQ opens one connection beside the pool of a plain
+`redis.asyncio.Redis`, with the same settings, and one to each node of a `RedisCluster`. Calls that
+are made at the same time are sent together, and their replies come back in order. If a connection
+fails, calls without a reply are sent again over a new connection. If that fails too, they are sent
+through the client itself, with the client's own retries. For a client without retries nothing is
+sent again. Of any other client only `execute_command` is used. Must not know what a command means.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from dpq.transport.cluster import (
     ask_async,
     own_connection,
     passed_on,
+    raise_if_demoted,
     refused,
-    told,
 )
 from dpq.transport.connections import Packer, bulk_strings
 from dpq.transport.script_loading import load_instead_async, may_not_eval
@@ -35,20 +35,20 @@ from dpq.transport.script_loading import load_instead_async, may_not_eval
 T = TypeVar("T")
 
 CUT = (RedisConnectionError, RedisTimeoutError)
-"""Instead of a reply; the server may have run the command, or not."""
+"""The errors that may stand for a reply: the server may have run the command, or not."""
 
 _NOT_SENT = RedisConnectionError("not sent yet")
 
 
 class Shared(Generic[T]):
-    """Runs something once for all who ask for it meanwhile; none of them breaks it off."""
+    """A coroutine that runs once for all callers that ask meanwhile; cancelling one is harmless."""
 
     def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
         self._start = start
         self._running: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
-        """Wait for what is running, or begin."""
+        """Wait for the running coroutine, or start it."""
         loop = asyncio.get_running_loop()
         running = self._running
         if running is None or running.done() or running.get_loop() is not loop:
@@ -59,27 +59,27 @@ class Shared(Generic[T]):
         return await self._start()
 
     async def ended(self) -> None:
-        """Wait until nothing runs."""
+        """Wait until the coroutine has ended."""
         running, self._running = self._running, None
         if running is not None and running.get_loop() is asyncio.get_running_loop():
             await asyncio.wait((running,))
 
 
-class AsyncLink:
+class AsyncConnections:
     """Sends commands to the servers behind one client, for any number of tasks of one event loop.
 
     Attributes:
-        nodes: Those servers.
+        nodes: The servers.
     """
 
     def __init__(self, client: Any) -> None:
         self.nodes = AsyncNodes(client)
         self._client = client
         self._packer = Packer()
-        self._ways: dict[str, _Way] = {}
+        self._endpoints: dict[str, _Endpoint] = {}
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Async `Link.call_all`."""
+        """Async `Connections.call_all`."""
         if not commands:
             return []
         if not self.nodes.direct:
@@ -98,7 +98,7 @@ class AsyncLink:
         return replies
 
     async def _by_node(self, commands: Sequence[Command[Any]]) -> list[Any]:
-        """Exchange with all nodes that hold keys of commands at the same time."""
+        """Send commands to all nodes that hold their keys, at the same time."""
         await self.nodes.ready()
         parts = self.nodes.split(command.keys[0] for command in commands)
         if len(parts) == 1 and (node := next(iter(parts))):
@@ -114,11 +114,11 @@ class AsyncLink:
         return replies
 
     async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
-        return await self._way(node).exchange(self._packer.pack_all(commands), len(commands))
+        return await self._endpoint(node).exchange(self._packer.pack_all(commands), len(commands))
 
     async def _settle(self, command: Command[Any], refusal: Any) -> Any:
-        """Get a command's reply after it was not sent, cut off, refused, or sent by a name that the
-        server does not know."""
+        """Get the reply of a command that was not sent or was refused, whose connection was cut, or
+        whose script the server does not know."""
         script, tail = command.script, (len(command.keys), *command.keys, *command.args)
         try:
             if isinstance(refusal, CUT):
@@ -142,10 +142,10 @@ class AsyncLink:
             return error
 
     async def execute(self, place: Node | str, name: str, *args: Any) -> Any:
-        """Send a command of any kind; its raw reply.
+        """Send any command, and return its raw reply.
 
         Args:
-            place: The node that is to get it, or a key that tells the node.
+            place: The node, or a key that the node holds.
             name: The command.
             args: Its arguments.
 
@@ -157,7 +157,7 @@ class AsyncLink:
         if self.nodes.direct and node:
             words = (*name.split(), *args)
             packed = b"*%d\r\n%b" % (len(words), bulk_strings(words))
-            (reply,) = await self._way(node).exchange(packed, 1)
+            (reply,) = await self._endpoint(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply
             if not refused(reply) and (not isinstance(reply, CUT) or self._sends_once()):
@@ -168,38 +168,38 @@ class AsyncLink:
     def _sends_once(self) -> bool:
         return self.nodes.direct and self.nodes.sends_once
 
-    def _way(self, node: Node) -> "_Way":
-        way = self._ways.get(node.name)
-        if way is None:
-            way = self._ways[node.name] = _Way(self.nodes, node)
-        return way
+    def _endpoint(self, node: Node) -> "_Endpoint":
+        endpoint = self._endpoints.get(node.name)
+        if endpoint is None:
+            endpoint = self._endpoints[node.name] = _Endpoint(self.nodes, node)
+        return endpoint
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for way in self._ways.values():
-            await way.aclose()
+        for endpoint in self._endpoints.values():
+            await endpoint.aclose()
 
 
-class _Way:
+class _Endpoint:
     """The connection to one node."""
 
     def __init__(self, nodes: AsyncNodes, node: Node) -> None:
         self._nodes = nodes
         self._node = node
-        self.wire: _Wire | None = None
+        self.connection: _SharedConnection | None = None
         self._losses = 0
         self._opening = Shared(self._open)
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send some commands together; a reply for each, which may be an error."""
+        """Send packed commands together; return a reply for each, which may be an error."""
         try:
             if self._losses != self._nodes.losses:
                 self._losses = self._nodes.losses
                 await self.aclose()
-            wire = self.wire
-            if wire is None or not wire.usable():
-                wire = await self._opening.get()
-            replies = await wire.exchange(packed, count)
+            connection = self.connection
+            if connection is None or not connection.usable():
+                connection = await self._opening.get()
+            replies = await connection.exchange(packed, count)
         except CUT as error:
             raise_interruption(error)
             replies = [error] * count
@@ -210,29 +210,30 @@ class _Way:
                 await self._nodes.learn_async(reply)
         return replies
 
-    async def _open(self) -> "_Wire":
+    async def _open(self) -> "_SharedConnection":
         connection = own_connection(self._node, health_check_interval=0)
         try:
             await connection.connect()
-        except Exception as error:  # redis-py's own fault among them, where that was interrupted
+        except Exception as error:  # also the fault of an interrupted redis-py
             raise_interruption(error)
             raise
-        timeout, connection.socket_timeout = connection.socket_timeout, None  # the wire measures it
-        self.wire = _Wire(connection, timeout)
-        return self.wire
+        timeout = connection.socket_timeout
+        connection.socket_timeout = None  # _SharedConnection measures it
+        self.connection = _SharedConnection(connection, timeout)
+        return self.connection
 
     async def aclose(self) -> None:
         await self._opening.ended()
-        wire, self.wire = self.wire, None
-        if wire is not None:
-            await wire.aclose()
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            await connection.aclose()
 
 
-class _Wire:
-    """One connection, one task that writes to it what came meanwhile, and one that reads replies.
+class _SharedConnection:
+    """One connection, with one asyncio task that writes and one that reads replies.
 
-    Callers do neither themselves: redis-py drops the connection of a send or a read that is
-    cancelled, and with it the replies of everybody else.
+    Callers do not write or read themselves. If a write or a read is cancelled, redis-py closes the
+    connection, and the replies of all other callers are lost.
     """
 
     def __init__(self, connection: Any, timeout: float | None) -> None:
@@ -241,11 +242,11 @@ class _Wire:
         self._timeout = timeout
         self._closed = False
         self._unsent: list[_Exchange] = []
-        self._fault: BaseException | None = None  # what has interrupted the writer or the reader
+        self._fault: BaseException | None = None  # the error that interrupted the writer or reader
         self._calls = 0
         self._news = asyncio.Event()
         self._awaited: deque[_Exchange] = deque()
-        self._patience: asyncio.Timeout | None = None  # of the reader, once it runs
+        self._patience: asyncio.Timeout | None = None  # the timeout of the reader, once it runs
         self._writer = self._loop.create_task(self._write(), name="dpq-calls")
         self._reader = self._loop.create_task(self._read(), name="dpq-replies")
 
@@ -254,10 +255,10 @@ class _Wire:
         return not ended and self._loop is asyncio.get_running_loop()
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send some commands together; a reply for each, which may be an error.
+        """Send packed commands together; return a reply for each, which may be an error.
 
-        Who is cancelled here leaves the replies to the reader: they are read and thrown away. What
-        is not written by then is not sent.
+        If the caller is cancelled, the reader reads the replies and drops them. Commands that are
+        not written by then are not sent.
         """
         if self._closed:
             raise RedisConnectionError("the connection was closed")
@@ -272,12 +273,12 @@ class _Wire:
             raise
         finally:
             self._calls -= 1
-        if self._fault:  # it may have struck just behind the last reply
+        if self._fault:  # it may have come just after the last reply
             raise self._fault
         return replies
 
     def _be_patient(self) -> None:
-        """Begin to measure the time of the first of the awaited replies, if there is one."""
+        """Restart the timeout for the first awaited reply, if there is one."""
         if self._timeout is not None and self._patience is not None:
             self._patience.reschedule(self._loop.time() + self._timeout if self._awaited else None)
 
@@ -305,7 +306,7 @@ class _Wire:
             self._interrupted(error)
 
     def _interrupted(self, error: BaseException) -> None:
-        """Have the calls that are under way raise what a signal handler has raised."""
+        """Let the running calls raise the error of a signal handler."""
         if not (self._calls and passed_on(error)):
             raise error
         self._fault = error
@@ -342,10 +343,10 @@ class _Wire:
     async def _read_one(self) -> None:
         reply: Any
         try:
-            # Not for ever by `timeout=math.inf`: it makes None of a TimeoutError of the network.
+            # No `timeout=math.inf`: with it redis-py returns None for a network's TimeoutError.
             reply = await self._connection.read_response(disable_decoding=True)
         except ResponseError as refusal:
-            reply = told(refusal)
+            reply = raise_if_demoted(refusal)
         if not self._awaited:
             raise RedisConnectionError(f"nobody has asked for the reply {reply!r:.100}")
         exchange = self._awaited[0]
@@ -356,14 +357,14 @@ class _Wire:
             self._be_patient()
 
     async def aclose(self) -> None:
-        """Close; calls that are under way are told so."""
+        """Close the connection; running calls get an error."""
         if self.usable():
             self._reader.cancel()
             await asyncio.wait((self._reader, self._writer))
 
 
 class _Exchange:
-    """Some commands that are sent together, and their replies as they come."""
+    """Commands that are sent together, and their replies as they come."""
 
     __slots__ = ("count", "future", "packed", "replies")
 
@@ -374,7 +375,7 @@ class _Exchange:
         self.replies: list[Any] = []
 
     def end(self, error: BaseException | None = None) -> None:
-        """Give the replies to the caller, and the error for each that has not come."""
+        """Give the replies to the caller, with the error for each missing one."""
         self.replies += [error] * (self.count - len(self.replies))
         if not self.future.done():  # its caller may have been cancelled
             self.future.set_result(self.replies)

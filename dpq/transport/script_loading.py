@@ -1,8 +1,8 @@
-"""Loading the scripts into a server that does not know them.
+"""Loads the scripts into a server that does not know them. Must not know about tasks.
 
-A server forgets its scripts when it starts, and a replica that takes over never had them. The links
-send the text then (EVAL). A user who may not do that loads all scripts, if it may do that; else its
-calls are refused until somebody else has loaded them: `dpq scripts`, or a scheduler. No tasks here.
+A server forgets its scripts when it starts, and a replica that takes over never had them. Then
+`connections` sends the text (EVAL). If the Redis user may not call EVAL, it loads all scripts. If
+it may not load them either, its calls are refused until `dpq scripts` or a scheduler loads them.
 """
 
 import re
@@ -23,12 +23,12 @@ _WAY_OUT = (
 
 
 def may_not_eval(error: object) -> bool:
-    """Has a server refused EVAL itself, not what the script does?"""
+    """Return True if a server has refused EVAL itself, not a command in the script."""
     return forbidden(error) and bool(_EVAL.search(str(error)))
 
 
 def scripts_there(client: Any) -> bool:
-    """Does the server, in a cluster each master, know every script?
+    """Return True if the server, in a cluster each master, knows every script.
 
     Raises:
         RedisError: As the client raises it.
@@ -39,10 +39,10 @@ def scripts_there(client: Any) -> bool:
 
 
 def load_scripts(client: Any) -> int:
-    """Load every script: into all masters of a cluster.
+    """Load every script, in a cluster into all masters.
 
     Returns:
-        How many there are.
+        The number of scripts.
 
     Raises:
         RedisError: As the client raises it.
@@ -55,10 +55,10 @@ def load_scripts(client: Any) -> int:
 
 
 def load_instead(client: Any) -> None:
-    """Load every script for a user who may not send one as text.
+    """Load every script for a user who may not call EVAL.
 
     Raises:
-        NoPermissionError: It may not load them either; says the way out.
+        NoPermissionError: The user may not load them either; the error says how to go on.
         RedisError: As the client raises it.
     """
     try:

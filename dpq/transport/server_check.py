@@ -1,7 +1,7 @@
-"""What a session looks at once on each server: is it new enough, and does it keep tasks safe?
+"""The check of each server, once in a process: is it new enough, and does it keep tasks safe?
 
-Both sessions call it before they open their first queue. It reads replies and warns; it sends
-nothing itself.
+Both sessions call it before they open their first queue. It reads replies and warns. It must not
+send anything itself.
 """
 
 import warnings
@@ -20,11 +20,11 @@ NO_REDIS = (
 )
 
 _looked_at: set[str] = set()
-"""The servers that this process has looked at, by what INFO calls `run_id`: a restart is new."""
+"""The servers that this process has checked, by INFO's `run_id`; a restart changes it."""
 
 
 def keeps_nothing_on_purpose(redis: Any) -> bool:
-    """Is this a client of a private server, which says itself what it keeps?"""
+    """Return True for a client of a private server, whose URL says itself what it keeps."""
     pool = getattr(redis, "connection_pool", None)
     path = getattr(pool, "connection_kwargs", {}).get("path")
     if not path:
@@ -35,7 +35,7 @@ def keeps_nothing_on_purpose(redis: Any) -> bool:
 
 
 def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, label: str) -> bool:
-    """Refuse a server that is too old; is more to be asked to judge how it is set up?
+    """Refuse a server that is too old; return True if its setting `save` is needed as well.
 
     Raises:
         ConfigurationError: The server is too old for DPQ, or for this durability.
@@ -48,7 +48,7 @@ def asks_for_save(info: Mapping[str, Any], redis: Any, durability: Durability, l
 
 
 def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
-    """Say once what endangers tasks on this server."""
+    """Warn once of settings that endanger tasks on this server."""
     if _run_id(info, label) in _looked_at:
         return
     _looked_at.add(_run_id(info, label))
@@ -63,7 +63,7 @@ def _run_id(info: Mapping[str, Any], label: str) -> str:
 
 
 def unreachable(label: str, error: Exception) -> str:
-    """Say which server cannot be reached, and the way out where there is none."""
+    """Say which server cannot be reached; if there is no Redis, also how to go on."""
     told = f"cannot reach {label}: {error}"
     nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
     return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told

@@ -1,9 +1,9 @@
-"""The one object that sends: operations of queues go to the servers behind one client.
+"""The session: the one object that runs operations of queues on the servers behind one client.
 
 The blocking queue, its dead letters, lease loops, workers and the scheduler send through a session,
-and through nothing else. It knows how an operation is run, not what it does:
+and through nothing else. It knows how to run an operation, and must not know what it does:
 
-    session.run(operations.ack, task)   the arguments are checked, the queue is opened, all is sent
+    session.run(operations.ack, task)   checks the arguments, opens the queue, sends the commands
 """
 
 import logging
@@ -20,7 +20,7 @@ from dpq.protocol.command import Command, Operation, Steps, Together, together
 from dpq.protocol.durability import Durability
 from dpq.protocol.keys import key_of
 from dpq.transport.cluster import reachable, unspoiled
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 
 log = logging.getLogger(__name__)
@@ -33,31 +33,31 @@ class Openable(Protocol):
     """The operations of one queue, as far as a session knows them.
 
     Attributes:
-        settings: What is stored of the queue; None until it is opened and there.
+        settings: The stored settings; None until the queue is opened and exists.
     """
 
     settings: dict[str, str] | None
 
     @property
     def partitions(self) -> Sequence[object]:
-        """What operations go to; another object once the queue is known, or forgotten."""
+        """The partitions; another object once the queue is known, or forgotten."""
 
     def open(self, *, create: bool = False) -> Steps[dict[str, str]]:
-        """Read the settings of the queue, and with `create` make it be there."""
+        """Read the settings of the queue; with `create`, create it."""
 
     def agree(self, settings: dict[str, str]) -> None:
-        """Take over what `open` has read."""
+        """Take over the settings that `open` has read."""
 
 
 Q = TypeVar("Q", bound=Openable)
 
 
 class SessionBase:
-    """What a blocking and an asyncio session have in common.
+    """The common part of a blocking and an asyncio session.
 
     Attributes:
-        checked: The server has been looked at, or need not be.
-        refusal: Why nothing can be sent any more; "" while it can.
+        checked: The server was checked, or needs no check.
+        refusal: The reason why nothing can be sent any more; "" while the session is open.
     """
 
     connections: Any
@@ -66,13 +66,13 @@ class SessionBase:
         self.client = client
         self.checked = False
         self.refusal = ""
-        self.opened_label = ""  # of a client that DPQ has opened
+        self.opened_label = ""  # the label of a client that DPQ has opened
         self._durability = durability
         self._conf = key_of(queue_name, "conf")
 
     @property
     def label(self) -> str:
-        """The server, as errors name it."""
+        """The name of the server in errors."""
         return self.opened_label or str(self.connections.nodes.label)
 
     def require_open(self) -> None:
@@ -84,12 +84,12 @@ class SessionBase:
 class Session(SessionBase):
     """Sends operations of any queues to the servers behind one client."""
 
-    connections: Link
+    connections: Connections
 
     def __init__(
         self,
         client: Any,
-        connections: Link,
+        connections: Connections,
         *,
         durability: Durability = "async",
         queue_name: str = "any",
@@ -98,15 +98,15 @@ class Session(SessionBase):
 
         Args:
             client: The client of redis-py.
-            connections: To its servers, which may be shared.
-            durability: What the server has to be able to confirm.
-            queue_name: Of a cluster, the node is looked at which has this queue.
+            connections: Connections to its servers, which may be shared.
+            durability: The confirmation that the server must be able to give.
+            queue_name: In a cluster, the node that holds this queue is checked.
         """
         super().__init__(client, durability, queue_name)
         self.connections = connections
 
     def send(self, steps: Steps[T]) -> T:
-        """Run an operation as it is: its queue is not opened before."""
+        """Run an operation without opening its queue before."""
         operation = Operation(steps)
         return self._finish(operation, operation.begin())
 
@@ -116,7 +116,7 @@ class Session(SessionBase):
         return operation.result
 
     def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Run operations of any queues in step, over one round trip each.
+        """Run operations of any queues in step: the next commands of all share one round trip.
 
         Returns:
             For each operation its result, or the exception that it ended with.
@@ -130,7 +130,7 @@ class Session(SessionBase):
         return self._rest(driver, self.connections.begin(commands))
 
     def _rest(self, driver: Together, receive: Callable[[], list[Any]]) -> list[Any]:
-        """Run operations on to their ends, from the replies to what they have sent."""
+        """Run operations to their ends, once their first commands are sent."""
         try:
             while True:
                 receive = self.connections.begin(driver.send(receive()))
@@ -139,11 +139,11 @@ class Session(SessionBase):
             return results
 
     def check_server(self) -> None:
-        """Look at how the server is set up: it may be too old, or endanger tasks.
+        """Check the server: refuse one that is too old, warn of settings that endanger tasks.
 
         Raises:
-            ConfigurationError: It is too old.
-            RedisError: It cannot be reached.
+            ConfigurationError: The server is too old.
+            RedisError: The server cannot be reached.
         """
         try:
             with unspoiled(self.client), reachable():
@@ -159,34 +159,34 @@ class Session(SessionBase):
         self.checked = True
 
     def close(self) -> None:
-        """Close the connections that nobody uses now."""
+        """Close the connections that no call uses now."""
         self.connections.close()
 
 
 class QueueSession(Session, Generic[Q]):
-    """A session of one queue: opens it before its first operation.
+    """A session of one queue: opens the queue before its first operation.
 
     Attributes:
-        operations: Those of the queue.
+        operations: The operations of the queue.
     """
 
     def __init__(
         self,
         client: Any,
-        connections: Link,
+        connections: Connections,
         operations: Q,
         *,
         durability: Durability,
         queue_name: str,
         agreed: Callable[[], None],
     ) -> None:
-        """Begin a session; `agreed` is called whenever the queue has been opened."""
+        """Begin a session; it calls `agreed` each time it has opened the queue."""
         super().__init__(client, connections, durability=durability, queue_name=queue_name)
         self.operations = operations
         self._agreed = agreed
 
     def run(self, verb: Callable[A, Steps[T]], *args: A.args, **named: A.kwargs) -> T:
-        """Run an operation of the queue, which is opened before; arguments are checked first."""
+        """Run an operation: check its arguments, open the queue, send the commands."""
         return self.run_after(None, verb, *args, **named)
 
     def run_after(
@@ -196,7 +196,7 @@ class QueueSession(Session, Generic[Q]):
         *args: A.args,
         **named: A.kwargs,
     ) -> T:
-        """Run an operation as `run`; `first` is called once its arguments are checked."""
+        """Run an operation as `run` does; call `first` once its arguments are checked."""
         queue = self.operations
         partitions = queue.partitions
         operation = Operation(verb(*args, **named))
@@ -207,17 +207,17 @@ class QueueSession(Session, Generic[Q]):
             self.require_open()
         if queue.settings is None:
             self.ready(create=makes_queue(commands))
-        if queue.partitions is not partitions:  # it has turned out to be divided
+        if queue.partitions is not partitions:  # the queue was opened, and has several
             operation = Operation(verb(*args, **named))
             commands = operation.begin()
         return self._finish(operation, commands)
 
     def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
-        """Run operations as `send_all`, once the queue is opened."""
+        """Run operations as `send_all` does, once the queue is opened."""
         return self.begin_all(operations)()
 
     def begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
-        """Send the first commands of operations; what is returned does the rest of `run_all`."""
+        """Send the first commands of operations; return a function that does the rest."""
         driver = together(operations)
         try:
             commands = next(driver)
@@ -228,12 +228,12 @@ class QueueSession(Session, Generic[Q]):
         return partial(self._rest, driver, self.connections.begin(commands))
 
     def ready(self, *, create: bool = False) -> None:
-        """Check the server, once; and agree with the queue on its settings, once it is there."""
+        """Open the queue, unless its settings are known."""
         if self.operations.settings is None:
             self.open(create=create)
 
     def open(self, *, create: bool = False) -> None:
-        """Agree with the queue on its settings, also if that was done before."""
+        """Check the server, once; then read the queue's settings, also if they are known."""
         if not self.checked:
             self.check_server()
         self.operations.agree(self.send(self.operations.open(create=create)))
@@ -241,12 +241,12 @@ class QueueSession(Session, Generic[Q]):
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Does an operation that begins with these commands make its queue? A push does."""
+    """Return True if an operation that begins so creates its queue: a push does."""
     return commands is not None and commands[0].script.name == "push"
 
 
 def save_points(redis: Any, at: Any) -> str | None:
-    """Read when the server writes an RDB file: "" for never, None when it does not say."""
+    """Read the server's setting `save`: "" means no RDB files, None that it may not be read."""
     try:
         return str(redis.config_get("save", **at).get("save"))
     except ResponseError:  # forbidden, as by many providers

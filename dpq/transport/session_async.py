@@ -1,4 +1,4 @@
-"""The asyncio session: as session.py, for the asyncio queue and its workers."""
+"""The asyncio session: the twin of session.py, for the asyncio queue and its workers."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +12,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.transport.cluster import reachable, unspoiled_async
-from dpq.transport.connections_async import AsyncLink, Shared
+from dpq.transport.connections_async import AsyncConnections, Shared
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 from dpq.transport.session import Q, SessionBase, makes_queue
 
@@ -25,12 +25,12 @@ A = ParamSpec("A")
 class AsyncQueueSession(SessionBase, Generic[Q]):
     """Async `QueueSession`."""
 
-    connections: AsyncLink
+    connections: AsyncConnections
 
     def __init__(
         self,
         client: Any,
-        connections: AsyncLink,
+        connections: AsyncConnections,
         operations: Q,
         *,
         durability: Durability,

@@ -1,6 +1,7 @@
-"""The certificates that a URL names: read when the URL is, not at the first call at 3 a.m.
+"""The certificates that a URL names: checked when the URL is read, not at the first call.
 
-redis-py reads them again for each connection, so a certificate may be renewed in its file.
+`url` calls it. redis-py reads the files again for each connection, so a certificate may be renewed
+in its file. It must not connect to anything.
 """
 
 import ssl
@@ -17,7 +18,7 @@ def check_certificates(options: Mapping[str, Any]) -> None:
     """Check the `ssl_` parameters of a URL.
 
     Args:
-        options: What redis-py's `SSLConnection` is to be made with.
+        options: The arguments for redis-py's `SSLConnection`.
 
     Raises:
         ConfigurationError: A file is missing or no such thing, a key does not fit its certificate

@@ -1,7 +1,7 @@
-"""What a URL says: which servers, and how to connect to them.
+"""URLs of servers, read into hosts and settings of connections.
 
-redis-py's own defaults do not suit a queue: five seconds to connect, ten retries of everything,
-both multiplied by each other. Those here do. This module must not connect to anything.
+`connect` and `connect_async` call it. redis-py's own defaults do not suit a queue: five seconds to
+connect, times ten retries of everything. The defaults here do. It must not connect to anything.
 """
 
 import re
@@ -40,7 +40,7 @@ _OF_THE_MASTER = {"username", "password", "db"}
 
 @contextmanager
 def explained(label: str) -> Iterator[None]:
-    """Turn what a bad URL runs into into a `ConfigurationError` that shows no secret."""
+    """Convert the errors of a bad URL into a `ConfigurationError` that shows no secret."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, RedisError) as error:
@@ -60,20 +60,20 @@ class Host(NamedTuple):
 
     @property
     def netloc(self) -> str:
-        """As a URL has it."""
+        """The host and port as in a URL."""
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
 class Place(NamedTuple):
-    """What a URL says.
+    """The content of a URL.
 
     Attributes:
         kind: `""` for one server, `"cluster"`, or `"sentinel"`.
         hosts: The nodes, or Sentinels, that it names.
-        service: What the Sentinels call the master.
-        connection_class: redis-py's.
-        settings: Of connections to the servers that hold tasks, and their pools.
-        sentinel: User and password at the Sentinels.
+        service: The Sentinels' name of the master.
+        connection_class: redis-py's class of connections.
+        settings: The settings of connections to the servers that hold tasks, and of their pools.
+        sentinel: The user and password at the Sentinels.
     """
 
     kind: str
@@ -84,12 +84,12 @@ class Place(NamedTuple):
     sentinel: dict[str, str]
 
     def of_connections(self) -> list[dict[str, Any]]:
-        """The settings of a connection of each kind, without those of pools."""
+        """List the settings of each kind of connection, without those of pools."""
         all_kinds = [self.settings, *(self.sentinel_settings() if self.kind == "sentinel" else ())]
         return [{name: each[name] for name in each.keys() - POOL_OPTIONS} for each in all_kinds]
 
     def sentinel_settings(self) -> list[dict[str, Any]]:
-        """Of the connections to each Sentinel. All are asked within half the time to connect."""
+        """List the settings of connections to each Sentinel. All share half the connect timeout."""
         shared = {name: self.settings[name] for name in self.settings.keys() - _OF_THE_MASTER}
         timeout = self._share(self.settings["socket_connect_timeout"] / 2)
         timeouts = {"socket_connect_timeout": timeout, "socket_timeout": timeout}
@@ -97,15 +97,15 @@ class Place(NamedTuple):
         return [{**own, "host": host.name, "port": host.port} for host in self.hosts]
 
     def _share(self, seconds: float) -> float:
-        """Of a time for all hosts, which are tried one by one."""
+        """Divide a time among all hosts, which are tried one by one."""
         return max(seconds / len(self.hosts), LEAST_CONNECT_S)
 
 
 def read_url(url: str) -> Place:
-    """Read what a URL says.
+    """Read a URL.
 
     Raises:
-        ConfigurationError, ValueError, TypeError, AttributeError: It is malformed.
+        ConfigurationError, ValueError, TypeError, AttributeError: The URL is malformed.
     """
     schemes, _, rest = url.partition("://")
     scheme, _, kind = schemes.lower().partition("+")
@@ -148,7 +148,7 @@ def _host(netloc: str, default_port: int) -> Host:
 
 
 def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, Any]:
-    """What a URL says about connections, with the defaults of this module."""
+    """Read the settings of connections from a URL, with the defaults of this module."""
     parts = urlsplit(url)
     options: dict[str, Any] = {
         "socket_connect_timeout": CONNECT_TIMEOUT_S,

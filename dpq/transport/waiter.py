@@ -1,9 +1,14 @@
-"""Blocking on a wake-up marker, for a time that the client measures itself.
+"""Waiters: block on the wake-up markers of queues, for a time that the client measures.
 
-A marker says "look now" (`w`, score 0), or "you are the one to look at that moment" (`e`, its
-score in ms of the server's clock). A server lets go of timed-out blocked clients only at its own
-tick, up to 100 ms late. So the blocking read stays outstanding on a connection of its own, and
-this side watches the socket with a timer of its own. Must not decide anything about tasks.
+`DPQ._take`, workers and the scheduler use them. A marker is a sorted set with one member. Its
+member is `w` (score 0): "look now"; or `e`: "look at this moment" (its score, ms of the server's
+clock). A server ends a timed-out block only at its own tick, up to 100 ms late. So the block stays
+open on a connection of its own, and the client watches the socket with its own timer:
+
+    BZPOPMIN {q}:wake 5.000    no marker within the wait: the block stays for the next wait
+    CLIENT UNBLOCK 17          the caller stops waiting
+
+Must not decide anything about tasks.
 """
 
 import math
@@ -24,45 +29,45 @@ from redis.retry import Retry
 
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.replies import Batch
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, refused, told
+from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.connections import Idle
 
 RECHECK_SECONDS = 5.0
-"""How long a waiter trusts in being woken, and the server's own limit on its block. So a lost
-wake-up costs at most this, and a dead waiter swallows one at most. lua/lib/notice.lua has it,
-in ms."""
+"""Seconds of a block on the server, and until a waiter looks again without a marker. So a lost
+wake-up delays a task at most so long, and a dead waiter takes at most one marker.
+lua/lib/notice.lua has the same in ms."""
 
 FAILOVER_RECHECK_SECONDS = 2.0
-"""A block's limit where another server may take over from one that is silent: each costs one plain
-command, and that server is given up after this and `REPLY_TIMEOUT`."""
+"""Seconds of a block if another server may take over from a silent one: the silent server is given
+up after this and `REPLY_TIMEOUT`. Each block costs one plain command."""
 
 REPLY_TIMEOUT = 2.0
-"""Seconds for what a live server answers at once."""
+"""Seconds to wait for a reply that a live server sends at once."""
 
 ANSWERED_SECONDS = 0.1
-"""For the answer to a block of which a server knows nothing any more: it is on the way, or was at
-another server."""
+"""Seconds to wait for the answer to a block that the server does not know any more: the answer is
+under way, or the block was on another server."""
 
 HUNG_UP_SECONDS = 0.5
-"""For the server's end of a connection that this side has ended: one round trip. A proxy that does
-not pass the end on costs so long, and perhaps a wake-up."""
+"""Seconds to wait until the server ends a connection that this side has ended: one round trip. If a
+proxy does not pass the end on, that costs so long, and perhaps a wake-up."""
 
 PAUSE_AFTER_FAULT = 0.1
-"""Seconds; the pop that follows meets the same fault with its own retries."""
+"""Seconds to wait after a failed connection; the next pop has retries of its own."""
 
 MOST_BLOCKS = 64
-"""Connections of one waiter to a cluster, where each slot wants its own: of a worker or a daemon
-with more queues. A server takes 10 000 clients at most, as it is set up."""
+"""Connections of one waiter to a cluster, where each slot needs its own. A worker or a daemon with
+more queues polls the others. By default a server takes 10 000 clients at most."""
 
 _SHORTEST_BLOCK = 0.001  # 0 would block for ever
 
 
 class Marker(NamedTuple):
-    """What woke a waiter, who now owns it.
+    """A marker that a waiter has taken out, and now owns.
 
     Attributes:
-        number: Which of the waiter's markers, from 0.
-        moment: When to look, ms of the server's clock; 0 for now.
+        number: Index of the waiter's marker, from 0.
+        moment: The time to look, ms of the server's clock; 0 for now.
     """
 
     number: int
@@ -70,13 +75,13 @@ class Marker(NamedTuple):
 
 
 class Waiter:
-    """Blocks on one or more markers (one-member sorted sets).
+    """Blocks on one or more markers (sorted sets with one member).
 
-    One connection does on a server, and in a cluster one for each slot that has markers of them:
-    up to 64. What has happened at the others shows when somebody looks.
+    On a single server one connection is enough. In a cluster there is one for each slot of the
+    markers, up to 64; a marker of another slot wakes no waiter.
 
     Args:
-        nodes: The servers behind a client; its pool is left alone.
+        nodes: The servers behind a client; its pool is not used.
         markers: Keys of the markers.
     """
 
@@ -84,13 +89,13 @@ class Waiter:
         self._nodes = nodes
         self.markers = tuple(markers)
         self._blocks = [_Block(nodes, some) for some in nodes.by_slot(markers)[:MOST_BLOCKS]]
-        self._asked = self._blocks[0]  # the one that is to answer now
+        self._asked = self._blocks[0]  # the block whose answer is read next
 
     def wait(self, seconds: float) -> Marker | None:
         """Wait for a marker, at most so long.
 
         Returns:
-            None when none came; a fault of a connection ends the wait early: the caller looks
+            None if no marker came. If a connection fails, the wait ends early: the caller looks
             again anyway.
         """
         until = time.monotonic() + seconds
@@ -113,7 +118,7 @@ class Waiter:
         return min(left, longest_block(self._nodes))
 
     def _answered(self, seconds: float) -> bool:
-        """Whether a block has something to read within so long: then that one is asked next."""
+        """Wait until a block has an answer to read, at most so long; that block is read next."""
         if len(self._blocks) == 1:
             return self._asked.can_read(seconds)
         until = time.monotonic() + seconds
@@ -123,35 +128,35 @@ class Waiter:
             while (left := until - time.monotonic()) > 0:
                 for key, _ in selector.select(left):
                     self._asked = key.data
-                    if self._asked.can_read(0):  # what a TLS layer keeps to itself is nothing
+                    if self._asked.can_read(0):  # a part of a TLS record is no answer
                         return True
         return False
 
-    def withdraw(self, watched: Iterable[Marker] = ()) -> None:
-        """Stop waiting. Markers that came too late for this waiter are handed on to the next one.
+    def withdraw(self, owned: Iterable[Marker] = ()) -> None:
+        """Stop waiting; put markers that came too late back for another waiter.
 
         Args:
-            watched: What this waiter was to watch for, if it goes without having looked.
+            owned: The markers that this waiter owns, if it stops without looking.
         """
         try:
             ended = [block for block in self._blocks if block.end()]
             replies = [block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += doubtful(self.markers, self._blocks)
-            for command in handing_on(self.markers, [*watched, *late]):
+            late += markers_maybe_lost(self.markers, self._blocks)
+            for command in handing_on(self.markers, [*owned, *late]):
                 ask(self._nodes.client, *command)
-        except RedisError as error:  # refused or cut: never at the cost of a task that was popped
+        except RedisError as error:  # no error here may cost a task that was popped
             raise_interruption(error)
             self.close()
 
     def close(self) -> None:
-        """Drop the connections; the next wait opens them again."""
+        """Close the connections; the next wait opens them again."""
         for block in self._blocks:
             block.close()
 
 
 class _Block:
-    """One connection that blocks on markers of one slot, and finds them again when they move."""
+    """One connection that blocks on the markers of one slot, and follows the slot if it moves."""
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self._nodes = nodes
@@ -159,15 +164,15 @@ class _Block:
         """The keys, in the order in which a server looks at them."""
         self._node: Node | None = None
         self._connection: Any = None
-        self._client_id: int | None = None  # 0 while nobody may use it
+        self._client_id: int | None = None  # 0 if the user may not unblock it
         self._hung_up = False
-        self.in_doubt = False
-        """The connection was ended, and nothing came: the server may have sent a marker into it."""
+        self.maybe_lost = False
+        """The connection was ended without an answer: the server may have sent a marker into it."""
         self.until: float | None = None
-        """When even a slow server has answered, monotonic seconds; None while nothing is asked."""
+        """The time by which even a slow server answers, monotonic seconds; None: no block."""
 
     def begin(self, seconds: float) -> None:
-        """Block, unless it does. A server that does not even end it in time is given up.
+        """Begin a block, unless one is open. If a block did not end in time, give the server up.
 
         Raises:
             ConnectionError, TimeoutError: There is no answer.
@@ -186,7 +191,7 @@ class _Block:
         self.until = time.monotonic() + seconds + REPLY_TIMEOUT
 
     def served(self, marker: str) -> None:
-        """Let a marker come last: a server looks at them in their order."""
+        """Put a marker last: a server looks at the markers in their order."""
         after = self.markers.index(marker) + 1
         self.markers = (*self.markers[after:], *self.markers[:after])
 
@@ -202,15 +207,15 @@ class _Block:
             return 0
 
     def can_read(self, seconds: float) -> bool:
-        """Whether there is an answer, or an end of the connection, within so long."""
+        """Wait for an answer, or for the end of the connection, at most so long."""
         return bool(self._connection.can_read(timeout=seconds))
 
     def file(self) -> Any:
-        """What a selector watches."""
+        """Return the socket, for a selector."""
         return self._connection._get_socket()
 
     def read(self) -> Any:
-        """The answer; None when the block ended without a marker.
+        """Read the answer; None if the block ended without a marker.
 
         Raises:
             ConnectionError: The node does not hold the marker any more.
@@ -223,19 +228,19 @@ class _Block:
         except RedisConnectionError:
             if not hung_up:
                 raise
-            reply, self.in_doubt = None, True
+            reply, self.maybe_lost = None, True
         self.until = None
         if hung_up:
             self.close()
         return reply
 
     def end(self) -> bool:
-        """Have the server end the block, for `read` to tell.
+        """Make the server end the block; return True if there is an answer to read.
 
-        False when there is none, or when another server is in charge by now: a silent one would
-        take the time of the task that was popped at that one.
+        False if there is no block, or if another server holds the markers now. Then it is not worth
+        to wait for the silent server: a task was popped at the other one, and its lease runs.
         """
-        self.in_doubt = False
+        self.maybe_lost = False
         if self.until is None or self._node is None:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
@@ -249,19 +254,19 @@ class _Block:
         return False
 
     def _hang_up(self) -> bool:
-        """End the connection in its order; whether there is something to read then."""
+        """End this side of the connection; return True if there is an answer to read then."""
         hang_up(self._connection._get_socket().fileno())
         with suppress(
             RedisConnectionError
         ):  # the server's end comes with the answer, or as an error
             if not self.can_read(HUNG_UP_SECONDS):
-                self.in_doubt = True
+                self.maybe_lost = True
                 return False
         self._hung_up = True
         return True
 
     def _unblock(self, node: Node) -> bool | None:
-        """Whether the server has ended the block; None when this user may not ask for it."""
+        """Ask the server to end the block: False if it has none, None if the user may not ask."""
         try:
             return bool(ask(node.client, "CLIENT UNBLOCK", self._client_id))
         except ResponseError as refusal:
@@ -269,7 +274,7 @@ class _Block:
             return None
 
     def lost(self) -> None:
-        """Drop the connection, and look where to find the markers now."""
+        """Close the connection, and look for the node that holds the markers now."""
         self.close()
         if self._node:
             self._nodes.lost(self._node)
@@ -284,15 +289,15 @@ class _Block:
 
 
 def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
-    """A connection to block on a marker, to the node that holds it.
+    """Make a connection that blocks on a marker, to the node that holds it.
 
     Args:
         nodes: The servers behind a client.
-        marker: Its key.
-        retry: The client's kind of it: nothing may be sent again over a blocked connection.
+        marker: The marker's key.
+        retry: redis-py's class `Retry`, blocking or asyncio: a blocked connection must not retry.
 
     Raises:
-        ConnectionError: Nobody holds it.
+        ConnectionError: No node holds the marker.
     """
     node = nodes.of(marker)
     if node is None:
@@ -302,26 +307,26 @@ def connection_to(nodes: Nodes, marker: str, retry: Any) -> tuple[Node, Any]:
 
 
 def hang_up(file: int) -> None:
-    """End this side of a connection: the server answers with its own end, or with what it has sent.
+    """End this side of a connection: then the server ends it, too, after what it has sent before.
 
-    So it ends a block without CLIENT UNBLOCK. The price is a new connection for the next wait, and
-    a doubt when no answer comes: a server drops what it was to send in the turn of its loop in
-    which it sees the end.
+    This ends a block without CLIENT UNBLOCK. It costs a new connection for the next wait. If no
+    answer comes, a marker may be lost: a server that sees the end drops the replies of the same
+    turn of its event loop.
 
     Args:
-        file: The number of the socket: TLS layers and event loops have other ways to say the end.
+        file: The file number of the socket, which is the same for TLS and for event loops.
     """
     with socket.socket(fileno=os.dup(file)) as same, suppress(OSError):
         same.shutdown(socket.SHUT_WR)
 
 
 def longest_block(nodes: Nodes) -> float:
-    """Seconds after which the server is to end a block, at the latest."""
+    """Return the most seconds of a block on the server."""
     return FAILOVER_RECHECK_SECONDS if nodes.fails_over else RECHECK_SECONDS
 
 
 def patience(nodes: Nodes, blocks: Iterable[Any], left: float) -> float:
-    """Seconds until one of the blocks that were begun is overdue, at most so many."""
+    """Return the seconds until the first open block is overdue, at most `left`."""
     if not nodes.direct:
         return left
     until: float = min(block.until for block in blocks)
@@ -329,59 +334,59 @@ def patience(nodes: Nodes, blocks: Iterable[Any], left: float) -> float:
 
 
 def block_command(markers: Sequence[str], seconds: float) -> tuple[str, ...]:
-    """The command that blocks on markers."""
+    """Make the command that blocks on markers."""
     return ("BZPOPMIN", *markers, f"{max(seconds, _SHORTEST_BLOCK):.3f}")
 
 
 def cut(refusal: ResponseError) -> RedisError:
-    """What a refused block means: the end of its connection, when the marker is elsewhere now."""
-    return RedisConnectionError(str(refusal)) if refused(refusal) else told(refusal)
+    """Convert the refusal of a block: a connection error if the marker is on another node now."""
+    return RedisConnectionError(str(refusal)) if refused(refusal) else raise_if_demoted(refusal)
 
 
 def read_marker(markers: Sequence[str], reply: Any) -> Marker:
-    """The marker in the answer to a block."""
+    """Read the marker from the answer to a block."""
     return Marker(markers.index(reply[0].decode()), float(reply[2]))
 
 
-def doubtful(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
-    """The markers that a server may have sent into a connection that was ended: look now."""
-    keys = (key for block in blocks if block.in_doubt for key in block.markers)
+def markers_maybe_lost(markers: Sequence[str], blocks: Iterable[Any]) -> list[Marker]:
+    """List the markers that a server may have sent into an ended connection, each as "look now"."""
+    keys = (key for block in blocks if block.maybe_lost for key in block.markers)
     return [Marker(markers.index(key), 0) for key in keys]
 
 
 def handing_on(markers: Sequence[str], owned: Iterable[Marker]) -> Iterator[tuple[Any, ...]]:
-    """The commands that put back what a waiter has taken out.
+    """Make the commands that put back the markers that a waiter has taken out.
 
-    A moment that stands there already is newer than what is put back: who has set it knew of that.
+    If the marker has a moment already, it stays: it is newer, and was set with the older in mind.
     """
     for number, moment in sorted(set(owned)):
         yield ("ZADD", markers[number], *(("NX", f"{moment:.3f}", "e") if moment else (0, "w")))
 
 
 class Watch:
-    """How long one waiter sleeps after it has looked, and for which moment.
+    """The state of a waiter for one partition that it found empty: when to look again, and why.
 
     Args:
-        now_ms: The server's clock when it looked, ms.
-        wait_ms: How long until it is to look again by itself; None when another one does.
+        now_ms: The server's clock at the look, ms.
+        wait_ms: The ms until the waiter is to look again; None if another waiter does.
 
     Attributes:
-        moment: What it watches for, ms of the server's clock; None for nothing.
+        moment: The moment that it watches for, ms of the server's clock; None for none.
         called: A marker said "look now".
-        look_at: When to look again by itself, monotonic seconds.
+        look_at: The time to look again without a marker, monotonic seconds.
     """
 
     def __init__(self, now_ms: float, wait_ms: float | None) -> None:
         looked = time.monotonic()
-        self._offset = looked - now_ms / 1000  # never too early: the answer was under way
+        self._offset = looked - now_ms / 1000  # never too early: the reply took its time
         self.look_at = looked + RECHECK_SECONDS
         self.moment: float | None = None
         self.called = False
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
-            self.told(now_ms + wait_ms)
+            self.marker_received(now_ms + wait_ms)
 
-    def told(self, moment: float) -> None:
-        """Watch for a moment that a marker named, or look now for 0."""
+    def marker_received(self, moment: float) -> None:
+        """Take in a marker: watch for its moment; for 0, look now."""
         if moment == 0:
             self.called, self.look_at = True, -math.inf
             return
@@ -390,17 +395,17 @@ class Watch:
 
     @property
     def mine(self) -> str:
-        """The moment as pop takes it; 0 for none."""
+        """The moment as the script pop takes it; "0" for none."""
         return f"{self.moment:.3f}" if self.moment else "0"
 
 
 def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
-    """Sleep until it is time to look again; False when `until` (monotonic) has passed before.
+    """Sleep until it is time to look again; False if `until` has passed before.
 
     Args:
-        waiter: Its markers are those of the watches, in the same order.
-        watches: One for each queue that was found empty.
-        until: The caller's patience.
+        waiter: A waiter on the markers of the watches, in the same order.
+        watches: One for each partition that was found empty.
+        until: The end of the caller's patience, monotonic seconds.
     """
     if until <= time.monotonic():
         return False
@@ -408,19 +413,19 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
         marker = waiter.wait(wait)
         if not marker:
             break
-        watches[marker.number].told(marker.moment)
+        watches[marker.number].marker_received(marker.moment)
     return True
 
 
 def time_left(watches: Sequence[Watch], until: float) -> float:
-    """Seconds until the first of the watches is to look, or the caller's patience ends."""
+    """Return the seconds until the first watch is to look, or the caller's patience ends."""
     return min(until, *(watch.look_at for watch in watches)) - time.monotonic()
 
 
-def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
-    """For what a waiter watches after a pop: in each partition, where it has looked anew.
+def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
+    """Make the watches of a waiter after a pop; keep those of partitions without a new look.
 
-    Where it has taken a task it watches no more.
+    A partition that gave a task is not watched any more.
     """
     if batch.looks is None:
         return [] if batch.tasks else [Watch(batch.now_ms, batch.next_event_ms)]
@@ -431,10 +436,10 @@ def looked(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch]:
     return watches
 
 
-def asking(watches: Sequence[Watch]) -> str:
-    """As whom a waiter asks: for each partition, with a space between, what it watches for.
+def waiter_argument(watches: Sequence[Watch]) -> str:
+    """Encode pop's `waiter` argument: per partition the watched moment, "" where it is not due.
 
-    Nothing for those where it is not time to look; all are asked where none is due.
+    If none is due, all partitions are asked.
     """
     now = time.monotonic()
     due = [watch.look_at <= now for watch in watches]
@@ -443,15 +448,15 @@ def asking(watches: Sequence[Watch]) -> str:
     return " ".join(watch.mine if look else "" for watch, look in zip(watches, due, strict=True))
 
 
-def watched(watches: Sequence[Watch]) -> list[Marker]:
-    """What the watches were told, and have not looked for."""
+def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
+    """List the markers that the watches took in, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
     told = ((number, watch.moment) for number, watch in enumerate(watches))
     return called + [Marker(number, moment) for number, moment in told if moment is not None]
 
 
 class Waiters:
-    """The waiters of one queue object: one for each thread that waits, kept for the next wait."""
+    """The waiters of one queue object: one for each waiting thread, kept for the next wait."""
 
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
@@ -459,7 +464,7 @@ class Waiters:
 
     @contextmanager
     def take(self) -> Iterator[Waiter]:
-        """Use a waiter for one wait; one that was left by an error is not used again."""
+        """Lend a waiter for one wait; after an error it is closed, and not used again."""
         waiter = self._idle.take()
         try:
             yield waiter
@@ -470,6 +475,6 @@ class Waiters:
         self._idle.kept.append(waiter)
 
     def close(self) -> None:
-        """Close the connections that nobody is waiting on."""
+        """Close the waiters that no thread uses now."""
         while self._idle.kept:
             self._idle.kept.pop().close()

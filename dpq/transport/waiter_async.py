@@ -1,4 +1,4 @@
-"""Blocking on a wake-up marker without blocking the event loop: the twin of `_wait.Waiter`.
+"""Waiters for asyncio: block on wake-up markers, but not the event loop. The twin of waiter.py.
 
 Must not decide anything about tasks.
 """
@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import raise_interruption
 from dpq.transport.cluster import Node
-from dpq.transport.connections_async import AsyncLink
+from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
     HUNG_UP_SECONDS,
@@ -30,10 +30,10 @@ from dpq.transport.waiter import (
     block_command,
     connection_to,
     cut,
-    doubtful,
     handing_on,
     hang_up,
     longest_block,
+    markers_maybe_lost,
     patience,
     read_marker,
     time_left,
@@ -44,22 +44,22 @@ class AsyncWaiter:
     """Blocks on one or more markers, as `Waiter` does.
 
     Args:
-        link: What cannot be sent over a blocked connection goes over those for all. The client's
-            own way would take a connection of its pool for each of the waits that end together.
+        connections: The shared connections, for the commands that a blocked connection cannot send.
+            The client itself would take a connection of its pool for each wait that ends.
         markers: As for `Waiter`.
     """
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
-        self._link = link
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+        self._connections = connections
         self.markers = tuple(markers)
-        slots = link.nodes.by_slot(markers)[:MOST_BLOCKS]
-        self._blocks = [_Block(link, some) for some in slots]
-        self._asked = self._blocks[0]  # the one that is to answer now
+        slots = connections.nodes.by_slot(markers)[:MOST_BLOCKS]
+        self._blocks = [_Block(connections, some) for some in slots]
+        self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
-        """Async `Waiter.wait`; it ends early, too, when `stop` is done.
+        """Async `Waiter.wait`; it also ends when `stop` is done.
 
-        So nobody needs to cancel it, which might lose a marker.
+        So the caller need not cancel it, which might lose a marker.
         """
         until = time.monotonic() + seconds
         try:
@@ -67,9 +67,11 @@ class AsyncWaiter:
                 readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    readings[await block.begin(min(left, longest_block(self._link.nodes)))] = block
+                    readings[
+                        await block.begin(min(left, longest_block(self._connections.nodes)))
+                    ] = block
                 _still_wanted()
-                at_most = patience(self._link.nodes, self._blocks, left)
+                at_most = patience(self._connections.nodes, self._blocks, left)
                 done, _ = await asyncio.wait(
                     (*readings, stop), timeout=at_most, return_when=FIRST_COMPLETED
                 )
@@ -87,45 +89,45 @@ class AsyncWaiter:
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
 
-    async def withdraw(self, watched: Iterable[Marker] = ()) -> None:
+    async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
         try:
             ended = [block for block in self._blocks if await block.end()]
             async with asyncio.timeout(REPLY_TIMEOUT):
                 replies = [await block.read() for block in ended]
             late = [read_marker(self.markers, reply) for reply in replies if reply is not None]
-            late += doubtful(self.markers, self._blocks)
-            for name, key, *args in handing_on(self.markers, [*watched, *late]):
-                await self._link.execute(key, name, key, *args)
-        except (RedisError, OSError) as error:  # never at the cost of a task that was popped
+            late += markers_maybe_lost(self.markers, self._blocks)
+            for name, key, *args in handing_on(self.markers, [*owned, *late]):
+                await self._connections.execute(key, name, key, *args)
+        except (RedisError, OSError) as error:  # no error here may cost a task that was popped
             raise_interruption(error)
             await self.aclose()
 
     async def aclose(self) -> None:
-        """Drop the connections; the next wait opens them again."""
+        """Close the connections; the next wait opens them again."""
         for block in self._blocks:
             await block.aclose()
 
 
 def _still_wanted() -> None:
-    """End a task that was cancelled: Python 3.11's `wait_for`, in redis-py, may have kept it."""
+    """Raise CancelledError if this task was cancelled: `wait_for` of Python 3.11 may lose it."""
     task = asyncio.current_task()
     if task and task.cancelling():
         raise asyncio.CancelledError
 
 
 class _Block:
-    """Async `_wait._Block`; `begin` gives the read of the answer that is outstanding."""
+    """Async `waiter._Block`; `begin` returns the asyncio task that reads the answer."""
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
-        self._link = link
-        self._nodes = link.nodes
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
+        self._connections = connections
+        self._nodes = connections.nodes
         self.markers = markers
         self._node: Node | None = None
         self._connection: Any = None
         self._client_id: int | None = None
         self._hung_up = False
-        self.in_doubt = False
+        self.maybe_lost = False
         self.until = 0.0
         self._reading: asyncio.Task[Any] | None = None
 
@@ -140,7 +142,7 @@ class _Block:
             self._connection.socket_timeout = REPLY_TIMEOUT
             await self._connection.connect()
             self._client_id = await self._own_id() if self._nodes.unblocks else 0
-            self._connection.socket_timeout = None  # see `_Wire._read_one`
+            self._connection.socket_timeout = None  # see `_SharedConnection._read_one`
         await self._connection.send_command(*block_command(self.markers, seconds))
         reading = self._connection.read_response(disable_decoding=True)
         self._reading = asyncio.create_task(reading)
@@ -168,13 +170,13 @@ class _Block:
         except (RedisConnectionError, OSError):
             if not hung_up:
                 raise
-            reply, self.in_doubt = None, True
+            reply, self.maybe_lost = None, True
         if hung_up:
             await self.aclose()
         return reply
 
     async def end(self) -> bool:
-        self.in_doubt = False
+        self.maybe_lost = False
         if self._reading is None or self._node is None:
             return False
         if self._nodes.of(self.markers[0]) is self._node:
@@ -182,7 +184,7 @@ class _Block:
             if blocked is None:
                 hang_up(self._connection._writer.get_extra_info("socket").fileno())
                 self._hung_up = await self._answered(HUNG_UP_SECONDS)
-                self.in_doubt = not self._hung_up
+                self.maybe_lost = not self._hung_up
                 if self._hung_up:
                     return True
             else:
@@ -199,7 +201,7 @@ class _Block:
 
     async def _unblock(self, node: Node) -> bool | None:
         try:
-            return bool(await self._link.execute(node, "CLIENT UNBLOCK", self._client_id))
+            return bool(await self._connections.execute(node, "CLIENT UNBLOCK", self._client_id))
         except ResponseError as refusal:
             self._nodes.unblocks_no_more(refusal)
             return None
@@ -224,16 +226,16 @@ class _Block:
 
 
 class AsyncWaiters:
-    """The waiters of one queue object: one for each task that waits, kept for the next wait."""
+    """The waiters of one queue object: one for each wait at a time, kept for the next one."""
 
-    def __init__(self, link: AsyncLink, markers: Sequence[str]) -> None:
+    def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self.markers = tuple(markers)
-        self._make = partial(AsyncWaiter, link, self.markers)
+        self._make = partial(AsyncWaiter, connections, self.markers)
         self._kept: list[tuple[asyncio.AbstractEventLoop, AsyncWaiter]] = []
 
     @asynccontextmanager
     async def take(self) -> AsyncIterator[AsyncWaiter]:
-        """Use a waiter for one wait; one that was left by an error is not used again."""
+        """Lend a waiter for one wait; after an error it is closed, and not used again."""
         loop = asyncio.get_running_loop()
         waiter = None
         while self._kept and waiter is None:
@@ -250,7 +252,7 @@ class AsyncWaiters:
         self._kept.append((loop, waiter))
 
     async def aclose(self) -> None:
-        """Close the connections that nobody is waiting on."""
+        """Close the waiters that no asyncio task uses now."""
         while self._kept:
             await self._kept.pop()[1].aclose()
 
@@ -258,13 +260,13 @@ class AsyncWaiters:
 async def sleep(
     waiter: AsyncWaiter, watches: Sequence[Watch], until: float, stop: "asyncio.Future[None]"
 ) -> bool:
-    """Async `_wait.sleep`; False, too, when `stop` is done."""
+    """Async `waiter.sleep`; False also when `stop` is done."""
     if until <= time.monotonic():
         return False
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
-        if marker:  # taken also when it is too late: whoever withdraws hands it on
-            watches[marker.number].told(marker.moment)
+        if marker:  # also if it came too late: `withdraw` passes it on
+            watches[marker.number].marker_received(marker.moment)
         if stop.done():
             return False
         if not marker:

@@ -1,6 +1,6 @@
-"""What both workers decide: which handler, which queue next, and what they tell a handler.
+"""The decisions of both workers: the handler of a task, the next queue, the context of a handler.
 
-No threads, no event loop, no waiting: the shells `Worker` and `AsyncWorker` have those.
+`Worker` and `AsyncWorker` derive from it; they have the threads or the event loop. No waiting here.
 """
 
 import functools
@@ -29,21 +29,21 @@ from dpq.model.validation import MAX_SECONDS, error_line, number, whole_number
 from dpq.operations.description import MAX_ATTEMPTS
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
-from dpq.queue.base import QueueFace
+from dpq.queue.base import QueueBase
 from dpq.queue.lease_renewal import Lease
 from dpq.transport.cluster import forbidden
-from dpq.transport.waiter import Marker, Watch, watched
+from dpq.transport.waiter import Marker, Watch, owned_markers
 from dpq.worker.outcomes import Done, Settling, settling, unsettled
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q", bound=QueueFace[Any], default=Any)
+Q = TypeVar("Q", bound=QueueBase[Any], default=Any)
 
 QueueOrder = Literal["strict", "round_robin"]
-"""Which queue is asked first: the first that was named, or each in turn."""
+"""The order of the queues: `"strict"` as they were named, `"round_robin"` each in turn."""
 
 LATEST_ACK_SECONDS = 0.05
-"""How long a finished task may wait for others to be settled with."""
+"""Seconds that a finished task may wait, to be acked together with others."""
 
 MAX_CONCURRENCY = 10_000
 MAX_PREFETCH = 1000
@@ -53,30 +53,30 @@ ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an 
 DEFAULT_GRACE = 25.0
 """Seconds that handlers have to finish after a stop.
 
-Kubernetes kills 30 s after SIGTERM: 5 s are left to give back what still runs. Docker kills after
-10 s, unless it is told otherwise: docs/workers.md.
+Kubernetes kills 30 s after SIGTERM: 5 s are left to give back the tasks that still run. Docker
+kills after 10 s by default: docs/workers.md.
 """
 
 NO_FAILURE = (RateLimited, Release, CancelledError)
-"""Ways for a handler to end that are no failed attempt: `on_error` is not called."""
+"""The errors of a handler that are no failed attempt: `on_error` is not called."""
 
 COMPLAINT_SECONDS = 60.0
-"""How often a worker that goes on trying says that the server forbids it what it does."""
+"""Seconds between log lines while the server keeps refusing permission."""
 
 LEAVE_SECONDS = 2.0
-"""How long a worker that ends may try to say so: without that it is forgotten a minute later."""
+"""Seconds in which an ending worker tries to sign off; without that it is listed for a minute."""
 
 
 class Context(Generic[Q]):
-    """What a handler may know beside its task.
+    """The second argument of a handler: its task, its queue, and the state of the worker.
 
     Attributes:
         task: The task.
-        queue: The queue that it came from.
+        queue: The queue of the task.
         lost: True once the lease is lost: another consumer may have the task. An async handler is
             cancelled instead.
-        stopping: True once the worker is to stop: a long handler may `raise Release` then. To
-            return would finish the task.
+        stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
+            returns, the task is finished.
     """
 
     __slots__ = ("_stopping", "lost", "queue", "task")
@@ -89,7 +89,7 @@ class Context(Generic[Q]):
 
     @property
     def stopping(self) -> bool:
-        """Whether the worker is to stop."""
+        """True once the worker is to stop."""
         return self._stopping()
 
     def _lose(self) -> None:
@@ -97,34 +97,34 @@ class Context(Generic[Q]):
 
 
 class Finder(Protocol):
-    """Anything that knows the handler of a task, such as a `Tasks`."""
+    """An object that finds the handler of a task, such as a `Tasks`."""
 
     def find(self, task: Task[Any]) -> Callable[..., Any]:
-        """The handler, called as `handler(task, context)`.
+        """Return the handler, which is called as `handler(task, context)`.
 
         Raises:
-            Reject: There is none.
+            Reject: There is no handler.
         """
         ...
 
 
 Handlers = Callable[..., Any] | Mapping[str, Callable[..., Any]] | Finder
-"""One handler, handlers by the name in `payload["task"]`, or what finds one."""
+"""One handler; a mapping of handlers by the name in `payload["task"]`; or a `Finder`."""
 
 
 class Handler(NamedTuple):
-    """A function to call for a task, and whether it takes the context too."""
+    """A function to call for a task; `takes_context`: it takes the context, too."""
 
     call: Callable[..., Any]
     takes_context: bool
 
 
 def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
-    """What finds the handler of a task.
+    """Make a function that finds the handler of a task.
 
     Args:
         handlers: As for a worker.
-        blocking: Coroutine functions are refused, as far as they are known by now.
+        blocking: Refuse coroutine functions, as far as they are known now.
 
     Raises:
         ConfigurationError: `handlers` is none of the three kinds.
@@ -173,7 +173,7 @@ def _handler(function: Any) -> Handler:
 
 
 def functions_of(handlers: Handlers) -> list[Any]:
-    """All that may be called, as far as it can be seen."""
+    """List the functions of handlers, as far as they are known."""
     if isinstance(handlers, Mapping):
         return list(handlers.values())
     if hasattr(handlers, "find") and not isinstance(handlers, str):
@@ -183,12 +183,12 @@ def functions_of(handlers: Handlers) -> list[Any]:
 
 
 def awaits(function: Any) -> bool:
-    """Whether calling it makes a coroutine, as far as it can be seen."""
+    """Return True if a call of the function makes a coroutine, as far as DPQ can see."""
     return _is(inspect.iscoroutinefunction, function)
 
 
 def _is(kind: Callable[[Any], bool], function: Any) -> bool:
-    """Whether a function, or what stands behind it, is of a kind."""
+    """Return True if a function, or the function that it wraps, is of a kind."""
     function = inspect.unwrap(function) if callable(function) else function
     while isinstance(function, functools.partial):
         function = function.func
@@ -196,15 +196,15 @@ def _is(kind: Callable[[Any], bool], function: Any) -> bool:
 
 
 def generates(function: Any) -> bool:
-    """Whether calling it makes a generator, and runs nothing."""
+    """Return True if a call of the function only makes a generator, and runs nothing."""
     return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
 
 
 def check_result(handler: "Handler", result: Any) -> None:
-    """Refuse what a handler has returned instead of doing its work.
+    """Refuse a result that shows that the handler has not done its work.
 
     Raises:
-        ConfigurationError: It is a generator; or something to be awaited, where nobody does.
+        ConfigurationError: The result is a generator; or a coroutine, and this worker awaits none.
     """
     if isinstance(result, CoroutineType):
         result.close()
@@ -215,40 +215,41 @@ def check_result(handler: "Handler", result: Any) -> None:
 
 
 class Turns:
-    """In which order a worker asks its queues.
+    """The order in which a worker asks its queues.
 
-    Whoever was asked pays for it, by weight: for each task that it gave, and for one when it had
-    none. So the share of a queue that is empty falls to the others by their weights.
+    Each queue pays for its tasks: 1 / weight for each task that it gave, and once if it gave none.
+    The queue that has paid least is asked first. So the others share what an empty queue leaves,
+    by their weights.
     """
 
     def __init__(self, weights: Sequence[int], order: QueueOrder) -> None:
         self._weights = weights
         self._strict = len(weights) == 1 or (order == "strict" and len(set(weights)) == 1)
-        self._paid = [0.5 / weight for weight in weights]  # half a task: the big ones in between
+        self._paid = [0.5 / weight for weight in weights]  # half a task: heavy queues in between
         self._all = range(len(weights))
 
     def next(self) -> Sequence[int]:
-        """The places of the queues, the first to ask first."""
+        """Return the indexes of the queues, in the order to ask them."""
         return self._all if self._strict else sorted(self._all, key=self._paid.__getitem__)
 
-    def asked(self, place: int, tasks: int) -> None:
-        """A queue was asked, and gave so many tasks."""
+    def pay(self, queue_index: int, tasks: int) -> None:
+        """Let a queue pay that was asked, and gave so many tasks."""
         if not self._strict:
-            self._paid[place] += max(1, tasks) / self._weights[place]
+            self._paid[queue_index] += max(1, tasks) / self._weights[queue_index]
 
 
 class Taken(NamedTuple):
-    """A leased task: from which queue, and its lease."""
+    """A leased task: the index of its queue, and its lease."""
 
-    place: int
+    queue_index: int
     lease: Lease
 
 
 def none_live(stats: Sequence[Any]) -> bool:
-    """Whether queues hold no live task, as far as their stats (or errors) say.
+    """Return True if the stats of all queues show no live task; an error counts as live tasks.
 
     Raises:
-        RedisError: The user may not look: whoever waits for that would wait for ever.
+        RedisError: The user may not read the stats: the worker would wait for ever.
     """
     for count in stats:
         if forbidden(count):
@@ -260,15 +261,15 @@ def none_live(stats: Sequence[Any]) -> bool:
     )
 
 
-class WorkerFace(Generic[Q]):
-    """The constructor of both workers, and what they decide.
+class WorkerBase(Generic[Q]):
+    """The constructor and the decisions of both workers.
 
     Attributes:
-        queues: In the order given.
-        handled: How many handlers have ended since the worker was made, by how: `"done"`, or the
-            name of the error.
-        given_back: How many handlers of the last run did not end in time: their tasks were given
-            back, uncounted.
+        queues: The queues, in the order given.
+        handled: The number of handlers that have ended since the worker was made, by their end:
+            `"done"`, or the name of the error.
+        given_back: The number of handlers of the last run that did not end in time: their tasks
+            were given back, uncounted.
     """
 
     def __init__(
@@ -290,39 +291,43 @@ class WorkerFace(Generic[Q]):
         """Describe a worker; `run` begins.
 
         Args:
-            queues: One queue, several, or a mapping of queues to weights from 1: how often each is
-                asked first. All must share one client.
+            queues: One queue; several queues; or a mapping of queues to weights from 1, which say
+                how often each queue is asked first. All must share one client.
             handlers: A function of a task (or of a task and its `Context`); a mapping of names to
-                such functions, where `payload["task"]` is the name; or a `Tasks`. A handler that
-                returns has finished the task. It may raise `RateLimited`, `Release`, `Retry` or
-                `Reject`; any other error is a failed attempt. An unknown name goes to the dead
-                letters.
+                such functions, where `payload["task"]` is the name; or a `Tasks`. When a handler
+                returns, the task is finished. It may raise `RateLimited`, `Release`, `Retry` or
+                `Reject`; any other error is a failed attempt. A task with an unknown name becomes
+                a dead letter.
             concurrency: Handlers that run at once, from 1 to 10 000.
-            prefetch: Tasks that are taken beyond those that run, from 0 to 1000: fewer round trips
-                for quick handlers. They are leased, and given back uncounted at a stop.
-            order: `"strict"` asks queues in the order given, `"round_robin"` in turn. Weights are
+            prefetch: Tasks that are leased beyond those that run, from 0 to 1000: fewer round trips
+                for quick handlers. At a stop they are given back, uncounted.
+            order: `"strict"` asks queues in the order given, `"round_robin"` in turn. Weights mean
                 round robin.
             visibility: Seconds of a lease, from 0.001; None takes each queue's default. Leases are
-                extended at a third of their time while a handler runs.
-            time_limit: Seconds a handler may run, from 0.001; None for no limit. A task's own
-                (`push(time_limit=)`) comes before it, as does its own visibility. After that the
-                attempt has failed. An async handler is cancelled; a thread cannot be: its context
-                says `lost`, and its place is taken until it returns.
+                extended at a third of their time while a handler runs. If a task has a visibility
+                of its own, that holds.
+            time_limit: Seconds that a handler may run, from 0.001; None for no limit. If a task has
+                a limit of its own (`push(time_limit=)`), that holds. After the limit the attempt
+                has failed. An async handler is cancelled. A thread cannot be cancelled: its
+                context says `lost`, and it counts as running until it returns.
             grace: Seconds that running handlers have to finish after `stop`, from 0 to 10 years;
                 then their tasks are given back, uncounted.
-            name: Shown by `dpq workers`; None makes one of host and process.
-            before: Called with the context before each handler.
-            after: Called with the context and the error, or None, when a handler has ended.
-            on_error: Called with the context and the error when an attempt has failed.
+            name: The name that `dpq workers` shows; None makes one of host and process.
+            before: A function that is called with the context before each handler.
+            after: A function that is called with the context and the error, or None, when a
+                handler has ended.
+            on_error: A function that is called with the context and the error when an attempt has
+                failed.
 
-        Hooks run where the handler runs. What they raise is logged, and changes nothing.
+            Hooks run in the thread or asyncio task of the handler. If they raise, the error is
+            logged, and nothing else changes.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
         """
         weighted = isinstance(queues, Mapping)
         several = queues if isinstance(queues, Iterable) else ()
-        named = [queues] if isinstance(queues, QueueFace) else list(several)
+        named = [queues] if isinstance(queues, QueueBase) else list(several)
         weights = list(queues.values()) if isinstance(queues, Mapping) else [1] * len(named)
         if not named or not all(isinstance(queue, self._kind()) for queue in named):
             raise ConfigurationError(
@@ -344,8 +349,8 @@ class WorkerFace(Generic[Q]):
             raise ConfigurationError(f"order is {order!r}: it must be 'strict' or 'round_robin'")
         self.queues: tuple[Q, ...] = tuple(named)
         self._confirms = self.queues[0].durability != "async"
-        """What ends a delivery waits to be confirmed: then not together with a pop, whose leases
-        would run out meanwhile, but in the place of the handler that has ended."""
+        """Acks and the like wait for a confirmation. So they do not travel with a pop, whose
+        leases would run out meanwhile: the slot of the ended handler sends them and waits."""
         hooks = {"before": before, "after": after, "on_error": on_error}
         for what, hook in hooks.items():
             if hook is not None and not callable(hook):
@@ -370,32 +375,32 @@ class WorkerFace(Generic[Q]):
         self._before, self._after, self._on_error = before, after, on_error
         self._hooked = bool(before or after or on_error)
         self._stopping = False
-        self._on = False  # a run goes on
-        self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that is told
-        self._stop_early = False  # told to stop before the run has begun
+        self._on = False  # True during a run
+        self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
+        self._stop_early = False  # `stop` was called before the run began
         self._prepare()
 
     _blocking = False
 
     def _prepare(self) -> None:
-        """What a shell sets up after its arguments are checked."""
+        """Set up the rest of a worker, once its arguments are checked."""
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         raise NotImplementedError
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """True once the worker was told to stop."""
         return self._stopping
 
     def _clock_on(self, until_empty: bool) -> None:
-        """A run begins."""
+        """Set up the state of a run."""
         self._on = True
         self._until_empty = until_empty
         self._pause = 0.0
-        self._served: set[int] = set()  # the places of the queues that a pop was allowed of
-        self._complained = -math.inf  # when it was last said that something is forbidden
+        self._served: set[int] = set()  # indexes of the queues that have allowed a pop
+        self._complained = -math.inf  # the time of the last log line about a refused permission
         self._stopping, self._stop_early = self._stop_early, False
         self.given_back = 0
         self._run_id = secrets.token_urlsafe(9)
@@ -404,18 +409,18 @@ class WorkerFace(Generic[Q]):
         self._handled_before = Counter(self.handled)
 
     def _beats(self, running: Iterable[int]) -> list[Steps[Any]]:
-        """What tells every queue of this worker, of whose handlers so many run: their places."""
+        """Make the heartbeats for all queues; `running` has the queue index of each handler."""
         counts = Counter(running)
         host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self._began
         return [
             operations.beat(
-                self._run_id, self.name, host, pid, counts[place], self.concurrency, age
+                self._run_id, self.name, host, pid, counts[queue_index], self.concurrency, age
             )
-            for place, operations in enumerate(self._operations)
+            for queue_index, operations in enumerate(self._operations)
         ]
 
     def _leaving(self) -> list[Steps[Any]]:
-        """What tells every queue that this worker has ended."""
+        """Make the operations that tell every queue that this worker has ended."""
         return [operations.leave(self._run_id) for operations in self._operations]
 
     @property
@@ -423,54 +428,54 @@ class WorkerFace(Generic[Q]):
         return [queue._session.operations for queue in self.queues]
 
     def _markers(self) -> list[str]:
-        """What is blocked on: of each queue the markers of all its partitions."""
+        """List the markers to block on: of each queue those of all its partitions."""
         return [marker for operations in self._operations for marker in operations.markers]
 
     def _of_each(self, watches: Sequence[Watch]) -> list[list[Watch]]:
-        """The watches of each queue, out of those of all or of none."""
+        """Divide the watches of all queues, or an empty list, into one list for each queue."""
         rest = iter(watches)
         if not watches:
             return [[] for _ in self.queues]
         return [list(islice(rest, len(operations.markers))) for operations in self._operations]
 
     def _owed(self, watches: Sequence[Sequence[Watch]]) -> list[Marker]:
-        """What is to be handed on by who goes, having watched so much of each queue."""
+        """List the wake-ups to pass on when this worker stops waiting."""
         owed: list[Marker] = []
         if any(watches):
             first = 0
             for each, operations in zip(watches, self._operations, strict=True):
-                owed += (Marker(first + number, moment) for number, moment in watched(each))
+                owed += (Marker(first + number, moment) for number, moment in owned_markers(each))
                 first += len(operations.markers)
         return owed
 
     def _unseen(self) -> list[Q]:
-        """The queues that this worker has not seen yet, and which may have partitions."""
+        """List the queues that did not exist yet: they may have partitions once they do."""
         return [queue for queue in self.queues if queue._session.operations.settings is None]
 
-    def _hold(self, place: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
-        """Keep alive what a pop has brought; so the server is there."""
+    def _hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
+        """Keep the leases of a pop alive, and note that the server has answered."""
         self._pause = 0.0
-        self._served.add(place)
-        return [Taken(place, self._lease(place, task)) for task in tasks]
+        self._served.add(queue_index)
+        return [Taken(queue_index, self._lease(queue_index, task)) for task in tasks]
 
-    def _lease(self, place: int, task: Task[Any]) -> Lease:
-        queue = self.queues[place]
+    def _lease(self, queue_index: int, task: Task[Any]) -> Lease:
+        queue = self.queues[queue_index]
         return queue._leases.hold(task, self.visibility or queue.default_visibility)
 
-    def _wait_longer(self, error: RedisError, place: int | None = None) -> float:
-        """The server is away, or forbids it: how long to wait before the next attempt.
+    def _wait_longer(self, error: RedisError, queue_index: int | None = None) -> float:
+        """Log an error of the server; return the seconds to wait before the next attempt.
 
         Args:
-            error: What it says.
-            place: The queue of which a pop was asked for, if one was.
+            error: The error.
+            queue_index: The index of the queue, if the error is the answer to a pop.
 
         Raises:
-            RedisError: It forbids it, and either never did allow a pop of this queue, or the run is
-                to end by itself, which it could not.
+            RedisError: The user may not do this, and either this queue has never allowed a pop, or
+                the run is to end when the queues are empty, which it could not see.
         """
         self._pause = longer_pause(self._pause)
         if forbidden(error):
-            if self._until_empty or (place is not None and place not in self._served):
+            if self._until_empty or (queue_index is not None and queue_index not in self._served):
                 raise error
             if time.monotonic() < self._complained + COMPLAINT_SECONDS:
                 return self._pause
@@ -478,15 +483,15 @@ class WorkerFace(Generic[Q]):
         log.warning("%s: again in %.1f s: %s", self.name, self._pause, error)
         return self._pause
 
-    def _context(self, place: int, lease: Lease) -> Context[Q]:
-        context: Context[Q] = Context(self.queues[place], lease.task, lambda: self._stopping)
+    def _context(self, queue_index: int, lease: Lease) -> Context[Q]:
+        context: Context[Q] = Context(self.queues[queue_index], lease.task, lambda: self._stopping)
         lease.lost = context._lose
-        if not lease.alive:  # lost just before somebody was there to be told
+        if not lease.alive:  # lost before `lease.lost` was set
             context._lose()
         return context
 
     def _tell(self, hook: Callable[..., Any] | None, *what: Any) -> Any:
-        """Call a hook, if there is one; its answer, which an async one is to be awaited for."""
+        """Call a hook, if there is one; return its result, which may have to be awaited."""
         try:
             return hook(*what) if hook else None
         except BaseException:
@@ -495,34 +500,34 @@ class WorkerFace(Generic[Q]):
     def _hooks_at_end(
         self, context: Context[Q], error: BaseException | None
     ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
-        """The hooks to call when a handler has ended, and with what."""
+        """List the hooks to call when a handler has ended, with their arguments."""
         if error is not None and not isinstance(error, NO_FAILURE):
             yield self._on_error, (context, error)
         yield self._after, (context, error)
 
-    def _report(self, place: int, task: Task[Any], error: BaseException) -> None:
-        """Log a failed attempt; with its traceback, unless the handler has said so on purpose."""
+    def _report(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
+        """Log a failed attempt; with its traceback, unless the handler raised a signal."""
         if isinstance(error, RateLimited | Release):
             return  # not a failed attempt
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
-            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(self.queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
             error_line(error),
             exc_info=None if isinstance(error, Signal) else error,
         )
 
     def _say_ended(
-        self, place: int, task: Task[Any], error: BaseException | None, began: float
+        self, queue_index: int, task: Task[Any], error: BaseException | None, began: float
     ) -> None:
-        """Log that a handler has ended, and how."""
+        """Log the end of a handler, with its result and its time."""
         log.debug(
             "%s: task %s, attempt %d of %d: %s in %.3f s",
-            *(self.queues[place].queue_name, task.id, task.attempt, task.max_attempts),
+            *(self.queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
             *(type(error).__name__ if error else "done", time.monotonic() - began),
         )
 
     def _sum_up(self) -> None:
-        """Log what the run has done."""
+        """Log the totals of the run."""
         ways = self.handled - self._handled_before
         log.info(
             "%s: handled %d in %.1f s%s; gave back %d",
@@ -531,33 +536,33 @@ class WorkerFace(Generic[Q]):
             self.given_back,
         )
 
-    # Ending deliveries: their leases are extended until that is answered
+    # Ending deliveries: their leases are extended until the server has answered
 
     def _claim(self, done: Done) -> bool:
-        """Whether it is for this caller to end a delivery, whose work has ended."""
-        leases = self.queues[done.place]._leases
-        if isinstance(done.error, RateLimited):  # an extension on the way would undo it
+        """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
+        leases = self.queues[done.queue_index]._leases
+        if isinstance(done.error, RateLimited):  # an extension under way would undo it
             return leases.let_go(done.task)
         return leases.ending(done.task)
 
     def _settling(self, done: Sequence[Done]) -> list[Settling]:
-        """What is to be sent for what is done."""
+        """Make the operations that end deliveries."""
         for each in done:
             if isinstance(each.error, RateLimited):
-                self.queues[each.place]._leases.let_go(each.task)
+                self.queues[each.queue_index]._leases.let_go(each.task)
         return settling(done, self._operations)
 
     def _unsettled(self, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
-        """What is to be settled once more, by the answers."""
+        """Return the deliveries whose end must be sent once more, by the answers."""
         again = unsettled(self.name, asked, results)
         waiting = {id(each.task) for each in again}
         self._forget(each for some in asked for each in some.done if id(each.task) not in waiting)
         for each in again:
             if isinstance(each.error, RateLimited):
-                self._lease(each.place, each.task)
+                self._lease(each.queue_index, each.task)
         return again
 
     def _forget(self, done: Iterable[Done]) -> None:
-        """Extend their leases no more."""
+        """Stop to extend the leases of ended deliveries."""
         for each in done:
-            self.queues[each.place]._leases.ended(each.task)
+            self.queues[each.queue_index]._leases.ended(each.task)

@@ -1,8 +1,8 @@
-"""How deliveries that have ended are settled: in as few calls as it can be. No I/O.
+"""The ends of deliveries, as few operations as possible. Both workers call it. No I/O.
 
-An ack that cannot be made, as of a recurring task in a time zone that is unknown here, must not
-keep those of others: what is refused together is tried one by one, and what is refused alone goes
-to the dead letters, where somebody sees it.
+An ack may be impossible, such as that of a recurring task whose time zone is unknown here. It must
+not hold up the others. So acks that are refused together are sent one by one. A task whose end is
+refused alone becomes a dead letter, where a person sees it.
 """
 
 import logging
@@ -21,58 +21,58 @@ log = logging.getLogger(__name__)
 
 
 class GivenBack(BaseException):
-    """The worker ends: a task that it holds goes back, uncounted."""
+    """The sign for a task that an ending worker gives back, uncounted."""
 
 
 class CannotBeSettled(Reject):
-    """The end of a delivery was refused, other than by the server."""
+    """The error for a delivery whose end was refused, but not by the server."""
 
 
 class Done(NamedTuple):
-    """A delivery whose work has ended: from which queue, which task, and how.
+    """A delivery whose work has ended: the index of its queue, its task, its error or None.
 
     Attributes:
-        alone: Not together with others.
+        alone: Its end is sent in an operation of its own.
     """
 
-    place: int
+    queue_index: int
     task: Task[Any]
     error: BaseException | None
     alone: bool = False
 
-    def shuts(self, place: int, task: Task[Any]) -> bool:
-        """Whether its limit, which it has hit, is that of another task."""
-        if not isinstance(self.error, RateLimited) or place != self.place:
+    def shuts(self, queue_index: int, task: Task[Any]) -> bool:
+        """Would `task` hit the same limit?"""
+        if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
             return False
         whole = self.error.scope == "queue" or self.task.group is None
         return self.error.scope != "task" and (whole or task.group == self.task.group)
 
 
 class Settling(NamedTuple):
-    """One operation, and what it settles."""
+    """One operation, and the deliveries that it ends."""
 
     operation: Steps[Any]
     done: list[Done]
 
 
 def settling(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Settling]:
-    """How to settle what is done: acks together, the others one by one."""
+    """Make the operations that end deliveries: acks together, the others one by one."""
     acks: dict[int, list[Done]] = {}
     others: list[Settling] = []
     for each in done:
         if each.error is None and not each.alone:
-            acks.setdefault(each.place, []).append(each)
+            acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(Settling(_end(each, queues[each.place]), [each]))
+            others.append(Settling(_end(each, queues[each.queue_index]), [each]))
     together = [
-        Settling(queues[place].ack_many([each.task for each in some]), some)
-        for place, some in acks.items()
+        Settling(queues[queue_index].ack_many([each.task for each in some]), some)
+        for queue_index, some in acks.items()
     ]
     return together + others
 
 
 def _end(done: Done, queue: QueueOperations[Any]) -> Steps[Any]:
-    """What a handler raises says how its task goes on, if it makes sense."""
+    """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
@@ -83,18 +83,18 @@ def _end(done: Done, queue: QueueOperations[Any]) -> Steps[Any]:
 
 
 def unsettled(name: str, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
-    """What is to be settled once more, by how it went: it may not have reached the server.
+    """Return the deliveries whose end must be sent once more: it may not have reached the server.
 
     Args:
-        name: Who asks, for the log.
-        asked: What was asked for.
-        results: Its results, or what it ended with.
+        name: The name of the worker, for the log.
+        asked: The operations.
+        results: For each operation its result, or the error that it ended with.
     """
     again: list[Done] = []
     for (_, done), result in zip(asked, results, strict=True):
         if not isinstance(result, Exception):
             continue
-        if isinstance(result, LeaseLostError | NotConfirmedError):  # done, and tried once
+        if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
             log.warning("%s: %s", name, result)
             continue
         log.warning("%s: cannot settle %d tasks now: %s", name, len(done), error_line(result))
@@ -109,8 +109,8 @@ def unsettled(name: str, asked: Sequence[Settling], results: Sequence[Any]) -> l
 
 
 def shuts_something(done: Sequence[Done]) -> bool:
-    """Whether a limit was hit: the server is told before it is asked for anything more.
+    """Return True if a limit was hit: then the server learns it before it gets another pop.
 
-    In one round trip the second script might run alone, when the server has forgotten the first.
+    In one round trip the pop might run alone, if the server has forgotten the first script.
     """
     return any(isinstance(each.error, RateLimited) for each in done)

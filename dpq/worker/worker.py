@@ -1,8 +1,9 @@
-"""Worker: runs handlers in threads, and keeps the server informed in as few calls as it can.
+"""`Worker`: runs handlers in threads, with as few calls to the server as possible.
 
-Every thread asks for its next task itself; the first to ask does so for all that are idle then, and
-what has been finished meanwhile travels along. So one thread makes one round trip a task, and busy
-threads share them. Only one idle thread waits at the server; the others wait for it.
+Each thread asks for its next task itself. The first to ask also asks for all threads that are idle
+then, and sends the acks of finished tasks along. So a single thread makes one round trip for each
+task, and busy threads share round trips. Only one idle thread waits at the server; the others wait
+for that thread. It must not decide what happens to a task: base.py and outcomes.py do.
 """
 
 import logging
@@ -24,25 +25,25 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace, log_refused
+from dpq.queue.base import QueueBase, log_refused
 from dpq.queue.lease_renewal import Lease
 from dpq.queue.queue import DPQ
 from dpq.transport.waiter import (
     Waiter,
     Watch,
-    asking,
     longest_block,
-    looked,
+    owned_markers,
     sleep,
     time_left,
-    watched,
+    waiter_argument,
+    watches_after,
 )
 from dpq.worker.base import (
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
     Context,
     Taken,
-    WorkerFace,
+    WorkerBase,
     check_result,
     none_live,
 )
@@ -52,51 +53,51 @@ __all__ = ["Worker"]
 
 log = logging.getLogger(__name__)
 
-STOP_CHECK_SECONDS = 0.25  # how late an idle worker sees that it is to stop
+STOP_CHECK_SECONDS = 0.25  # an idle worker sees a stop so late at most
 
 
 class _Ahead(NamedTuple):
     """An exchange that was sent, and whose reply is not read yet.
 
     Attributes:
-        place: The queue that was asked.
-        asked: How it settles what.
+        queue_index: The index of the queue that was asked.
+        asked: The operations that end deliveries.
         read: Waits for the results.
-        since: When it was sent, monotonic seconds.
+        since: The time when it was sent, monotonic seconds.
     """
 
-    place: int
+    queue_index: int
     asked: list[Settling]
     read: Callable[[], list[Any]]
     since: float
 
 
 class _Patient(Waiter):
-    """Blocks for as long as it may, however soon its thread looks up: an idle one asks nothing."""
+    """A waiter whose block outlasts each look of its thread: an idle worker sends nothing."""
 
     def _block_seconds(self, left: float) -> float:
-        # Not of a double, such as fakeredis, whose blocks end late, or whose reads end early.
+        # Not for a double such as fakeredis, whose blocks end late, or whose reads end early.
         return longest_block(self._nodes) if self._nodes.direct else super()._block_seconds(left)
 
     @property
     def waiting(self) -> bool:
-        """Whether it will be told: not after a marker, or a fault."""
+        """True while all blocks are open: not after a marker or a failed connection."""
         return self._nodes.direct and all(block.until is not None for block in self._blocks)
 
 
 class _Run:
-    """A handler that runs: for which queue, since when (monotonic), and what it was told.
+    """A running handler: the index of its queue, its start (monotonic seconds), its context.
 
     Attributes:
         limit: Seconds that it may run, or None.
-        ended: The handler has ended, and its thread is about to say how.
-        overdue: Its attempt has failed meanwhile.
+        ended: The handler has ended, and its thread is about to note the result.
+        overdue: The error, if the handler ran too long and its attempt has failed.
     """
 
-    __slots__ = ("began", "context", "ended", "limit", "overdue", "place")
+    __slots__ = ("began", "context", "ended", "limit", "overdue", "queue_index")
 
-    def __init__(self, place: int, began: float, limit: float | None) -> None:
-        self.place = place
+    def __init__(self, queue_index: int, began: float, limit: float | None) -> None:
+        self.queue_index = queue_index
         self.began = began
         self.limit = limit
         self.context: Context[DPQ[Any]] | None = None
@@ -104,10 +105,10 @@ class _Run:
         self.overdue: BaseException | None = None
 
 
-class Worker(WorkerFace[DPQ[Any]]):
+class Worker(WorkerBase[DPQ[Any]]):
     """Runs handlers of tasks in threads.
 
-    `run` goes on until `stop`, SIGTERM or SIGINT; `drain` until the queues are empty.
+    `run` works until `stop`, SIGTERM or SIGINT; `drain` works until the queues are empty.
     """
 
     _waiter: _Patient
@@ -117,31 +118,33 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._lock = threading.Condition()  # reentrant: a signal handler may hold it already
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         return DPQ
 
     def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
         """Run handlers until `stop`.
 
-        At the first SIGTERM or SIGINT it pops no more, gives back what it has not begun, lets
-        handlers finish within `grace`, and then gives back, uncounted, what is left. A second
-        signal cuts the grace short. When the server goes away it tries again, ever more slowly;
-        also when its user may pop no more, which it says once a minute.
+        At the first SIGTERM or SIGINT the worker pops no more, and gives back the tasks that it has
+        not begun. Handlers may finish within `grace`; then it gives their tasks back, uncounted. A
+        second signal ends the grace at once. If the server goes away, the worker tries again, with
+        longer and longer pauses. It also does so if the Redis user may not pop any more; it logs
+        that once a minute.
 
         Args:
-            until_empty: End, too, when no live task is left in any of the queues: delayed ones are
-                waited for, and those that run elsewhere.
-            signals: Listen to SIGTERM and SIGINT, where this is the main thread.
+            until_empty: Also end when no live task is left in any of the queues. The worker waits
+                for delayed tasks, and for tasks that run elsewhere.
+            signals: Handle SIGTERM and SIGINT, if this is the main thread.
 
         Returns:
-            How many handlers have ended since the worker was made.
+            The number of handlers that have ended since the worker was made.
 
         Raises:
             ConnectionError: The server cannot be reached at the start.
-            AuthenticationError, ResponseError: The user of the client may not pop from a queue of
-                which it was not allowed a pop before; with `until_empty` at any time.
-            Exception: What no handler has raised: a setting that the queue contradicts, a fault of
-                DPQ itself.
+            AuthenticationError, ResponseError: The Redis user may not pop from a queue, and no pop
+                from this queue was allowed before. With `until_empty`: the user may not, at any
+                time.
+            Exception: Any error that is not from a handler: a setting that the queue contradicts, a
+                fault of DPQ itself.
         """
         self._begin(until_empty)
         self._waiter = _Patient(self.queues[0]._session.connections.nodes, self._markers())
@@ -178,9 +181,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         return self.run(until_empty=True)
 
     def stop(self) -> None:
-        """Let `run` end, as after SIGTERM; for any thread, and for a signal handler.
+        """Let `run` end, as after SIGTERM; any thread and any signal handler may call this.
 
-        When none goes on, the next one ends as soon as it has begun.
+        If no run is active, the next one ends as soon as it has begun.
         """
         with self._lock:
             if not self._on:
@@ -202,8 +205,8 @@ class Worker(WorkerFace[DPQ[Any]]):
 
     def _begin(self, until_empty: bool) -> None:
         self._ended = threading.Event()
-        self._told: SimpleQueue[int] = SimpleQueue()  # a signal handler must not set what is waited
-        # for under a lock, as an Event is: it would wait for its own thread
+        self._told: SimpleQueue[int] = SimpleQueue()  # not an Event: a signal handler that sets one
+        # needs its lock, which its own thread may hold
         self._gone = threading.Event()
         self._cut_short = threading.Event()
         self._leaving_by: threading.Thread | None = None
@@ -212,17 +215,17 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._taken: deque[Taken] = deque()
         self._done: list[Done] = []
         self._running: dict[Lease, _Run] = {}
-        self._look = False  # somebody should ask the server
-        self._exchanging = False  # somebody does
-        self._pausing = False  # it was refused, and somebody waits before the next attempt
-        self._sleeping = False  # somebody waits for a wake-up
+        self._look = False  # a thread should ask the server
+        self._exchanging = False  # a thread is asking the server
+        self._pausing = False  # after an error a thread waits before the next attempt
+        self._sleeping = False  # a thread waits for a wake-up
         self._watches: list[Watch] = []
         self._low_water = self.prefetch // 2
-        self._confirming = 0  # threads that settle what they have done
-        self._minded = False  # for the first task with a time limit of its own
+        self._confirming = 0  # threads that wait for the confirmation of their acks
+        self._minded = False  # the minder was started for a task with a time limit of its own
         self._ahead: deque[_Ahead] = deque()
-        self._plenty = False  # the last one that was read brought all that it might
-        self._dozing = False  # the minder has nothing to mind
+        self._plenty = False  # the last reply had all the tasks that were asked for
+        self._dozing = False  # the minder has nothing to do
         self._news = threading.Event()
         for queue in self.queues:
             queue._session.require_open()
@@ -252,7 +255,7 @@ class Worker(WorkerFace[DPQ[Any]]):
     def _wait_to_be_told(self) -> None:
         number = 0
         while not self._ended.is_set():
-            with suppress(Empty):  # in steps: two signals at once do not wake a thread for sure
+            with suppress(Empty):  # in steps: two signals at once may not wake a thread
                 number = self._told.get(timeout=STOP_CHECK_SECONDS)
         if number:
             log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
@@ -265,11 +268,10 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._end()
 
     def _leave(self, threads: list[threading.Thread]) -> None:
-        """Let a thread do `_finish`, since no signal handler can break that off half way.
+        """Run `_finish` in a thread, since no signal handler can interrupt it there.
 
         Raises:
-            BaseException: What a signal handler of the program has raised meanwhile; the grace ends
-                then.
+            BaseException: The error of a signal handler of the program; it ends the grace.
         """
         self._end()
         if self._leaving_by is None:
@@ -297,13 +299,15 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._gone.set()
 
     def _finish(self, threads: list[threading.Thread]) -> None:
-        """Wait for the handlers that run, then give back what is left."""
+        """Wait for the running handlers, then give back the tasks that are left."""
         with self._lock:
             while self._exchanging or self._idle:
                 self._lock.wait(STOP_CHECK_SECONDS / 5)
             while self._ahead:
                 self._exchange()
-            unbegun = [Done(taken.place, taken.lease.task, GivenBack()) for taken in self._taken]
+            unbegun = [
+                Done(taken.queue_index, taken.lease.task, GivenBack()) for taken in self._taken
+            ]
             self._taken.clear()
             self._done += filter(self._claim, unbegun)
         self._flush()
@@ -315,11 +319,11 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._flush()
         with self._lock:
             running = list(self._running.items())
-            unfinished = [Done(run.place, lease.task, GivenBack()) for lease, run in running]
+            unfinished = [Done(run.queue_index, lease.task, GivenBack()) for lease, run in running]
             left = list(filter(self._claim, unfinished))
             self._done += left
             while any(run.ended for run in list(self._running.values())):
-                self._lock.wait(STOP_CHECK_SECONDS / 50)  # its last word is on the way
+                self._lock.wait(STOP_CHECK_SECONDS / 50)  # its thread is about to note the result
             self._lock.wait_for(lambda: not self._confirming, CONFIRM_SECONDS + LEAVE_SECONDS)
             self._on = False
         self.given_back = len(left)
@@ -327,7 +331,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             log.warning("%s: gives back %d tasks whose handlers still run", self.name, len(left))
         self._flush()
         self._forget(self._done)
-        self._waiter.withdraw(watched(self._watches))
+        self._waiter.withdraw(owned_markers(self._watches))
         self._waiter.close()
 
     # One thread
@@ -339,11 +343,13 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._handle(taken)
 
     def _handle(self, taken: Taken) -> None:
-        place, lease = taken
+        queue_index, lease = taken
         task = lease.task
         error: BaseException | None = None
         running = self._running
-        run = running[lease] = _Run(place, time.monotonic(), task.time_limit or self.time_limit)
+        run = running[lease] = _Run(
+            queue_index, time.monotonic(), task.time_limit or self.time_limit
+        )
         if self._dozing:
             self._dozing = False
             self._news.set()
@@ -351,32 +357,32 @@ class Worker(WorkerFace[DPQ[Any]]):
             if run.limit is not None:
                 self._see_to_minding()
             if self._hooked or run.limit is not None:
-                run.context = self._context(place, lease)
+                run.context = self._context(queue_index, lease)
                 self._tell(self._before, run.context)
             handler = self._find(task)
             if handler.takes_context:
-                run.context = run.context or self._context(place, lease)
+                run.context = run.context or self._context(queue_index, lease)
                 result = handler.call(task, run.context)
             else:
                 result = handler.call(task)
             if result is not None:
                 check_result(handler, result)
-        except BaseException as raised:  # it says how the task goes on
+        except BaseException as raised:  # the error says how the task goes on
             error = signal_of(raised)
-            self._report(place, task, error)
+            self._report(queue_index, task, error)
         error = run.overdue or error
         if run.context and self._hooked:
             for hook, what in self._hooks_at_end(run.context, error):
                 self._tell(hook, *what)
         run.ended = True
         if self._tells_each:
-            self._say_ended(place, task, error, run.began)
-        ended = Done(place, task, error)
+            self._say_ended(queue_index, task, error, run.began)
+        ended = Done(queue_index, task, error)
         held = self._claim(ended)
         with self._lock:
             running.pop(lease, None)
             self.handled["done" if error is None else type(error).__name__] += 1
-            if held:  # else the handler has settled it itself, or it is lost
+            if held:  # else the handler has ended the delivery itself, or the lease is lost
                 self._done.append(ended)
                 if self._pausing:
                     self._lock.notify_all()
@@ -389,22 +395,22 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._settle_now(done)
 
     def _give_back_alike(self, done: Done) -> None:
-        """What was fetched ahead under the limit that was hit goes back."""
+        """Give back the prefetched tasks that would hit the same limit."""
         while self._ahead and not self._exchanging:
             self._exchange()
         fetched, self._taken = self._taken, deque()
         for taken in fetched:
-            back = Done(taken.place, taken.lease.task, GivenBack())
-            if not done.shuts(taken.place, back.task):
+            back = Done(taken.queue_index, taken.lease.task, GivenBack())
+            if not done.shuts(taken.queue_index, back.task):
                 self._taken.append(taken)
             elif self._claim(back):
                 self._done.append(back)
 
     def _next(self) -> Taken | None:
-        """The next task to handle; None when it is time to end."""
+        """Return the next task to handle, or None at a stop; wait or ask the server as needed."""
         with self._lock:
             self._idle += 1
-            self._look = self._look or not self.prefetch  # what was done goes along
+            self._look = self._look or not self.prefetch  # the acks travel along
             try:
                 while True:
                     if self._stopping:
@@ -426,16 +432,16 @@ class Worker(WorkerFace[DPQ[Any]]):
             finally:
                 self._idle -= 1
 
-    # At the server; the lock is held, and let go meanwhile
+    # Asking the server; the lock is held, and released during the call
 
     def _exchange(self) -> None:
-        """Settle what is done, and take tasks for all threads that are idle."""
+        """Send the ends of deliveries, and take tasks for all idle threads."""
         ahead = self._ahead.popleft() if self._ahead else None
         room = self._idle - self._sleeping + self.prefetch - len(self._taken)
         if ahead is None:
             done, self._done = self._done, []
         elif self._plenty and not self._ahead and room >= 2 * self._low_water:
-            self._ask_ahead()  # so the server has something to do while a reply is read
+            self._ask_ahead()  # so the server works while a reply is read
         self._look, self._exchanging = False, True
         asleep = self._sleeping
         taken: list[Taken] = []
@@ -457,7 +463,7 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._done += done
             self._taken.extend(taken)
             if taken and len(taken) < self._idle and not asleep:
-                self._look = True  # somebody who got none is to wait for more
+                self._look = True  # a thread that got none is to wait for more
             self._lock.notify_all()
 
     def _ask_ahead(self) -> None:
@@ -467,31 +473,35 @@ class Worker(WorkerFace[DPQ[Any]]):
         done: list[Done] = []
         if not self._confirms:
             done, self._done = self._done, done
-        place = self._turns.next()[0]
+        queue_index = self._turns.next()[0]
         asked = self._settling(done)
-        pop = self._operations[place].pop(self._low_water, self.visibility)
+        pop = self._operations[queue_index].pop(self._low_water, self.visibility)
         read = self.queues[0]._session.begin_all([*(each.operation for each in asked), pop])
-        self._ahead.append(_Ahead(place, asked, read, time.monotonic()))
+        self._ahead.append(_Ahead(queue_index, asked, read, time.monotonic()))
 
     def _read(self, ahead: _Ahead) -> tuple[list[Done], list[Taken]]:
         *settled, batch = ahead.read()
-        return self._unsettled(ahead.asked, settled), self._brought(ahead.place, batch)
+        return self._unsettled(ahead.asked, settled), self._brought(ahead.queue_index, batch)
 
-    def _brought(self, place: int, batch: Any) -> list[Taken]:
-        """What a pop has brought, kept alive; nothing while the server is away."""
+    def _brought(self, queue_index: int, batch: Any) -> list[Taken]:
+        """Keep the tasks of a pop alive; after an error of the server, wait and return none."""
         if isinstance(batch, RedisError):
-            self._wait_out(batch, place)
+            self._wait_out(batch, queue_index)
             return []
         if isinstance(batch, Exception):
             raise batch
-        self._turns.asked(place, len(batch.tasks))
+        self._turns.pay(queue_index, len(batch.tasks))
         if batch.failed:
-            log_refused(self.queues[place].queue_name, batch)
+            log_refused(self.queues[queue_index].queue_name, batch)
             self._look = True  # there may be more
-        return self._hold(place, batch.tasks)
+        return self._hold(queue_index, batch.tasks)
 
     def _ask(self, done: list[Done], room: int, asleep: bool, taken: list[Taken]) -> list[Done]:
-        """Ask queue after queue until there is no room left: adds what it takes; the unsettled."""
+        """Ask queue after queue until there is no room left; add the tasks to `taken`.
+
+        Returns:
+            The deliveries whose end must be sent once more.
+        """
         if not asleep and (unseen := self._unseen()):
             try:
                 self._look_for_partitions(unseen)
@@ -502,25 +512,25 @@ class Worker(WorkerFace[DPQ[Any]]):
         if shuts_something(done):
             done = self._settle(done)
         watches = self._of_each(self._watches)
-        for place in self._turns.next():
-            mine = asking(watches[place]) if watches[place] else "-"
-            pop = self._operations[place].pop(
+        for queue_index in self._turns.next():
+            mine = waiter_argument(watches[queue_index]) if watches[queue_index] else "-"
+            pop = self._operations[queue_index].pop(
                 min(room - len(taken), MAX_BATCH), self.visibility, "" if asleep else mine
             )
             asked = self._settling(done)
             operations = [*(each.operation for each in asked), pop]
             *settled, batch = self.queues[0]._session.run_all(operations)
             done = self._unsettled(asked, settled)
-            taken += self._brought(place, batch)
+            taken += self._brought(queue_index, batch)
             if isinstance(batch, RedisError):
                 return done
-            watches[place] = looked(batch, watches[place])
+            watches[queue_index] = watches_after(batch, watches[queue_index])
             if len(taken) >= room:
                 break
         if not taken and self._until_empty and self._all_gone():
             self._end()
         elif asleep:
-            pass  # who sleeps watches
+            pass  # the sleeping thread has the watches
         elif taken:
             owed = self._owed(watches)
             if self._watches or owed:
@@ -531,12 +541,12 @@ class Worker(WorkerFace[DPQ[Any]]):
         return done
 
     def _look_for_partitions(self, unseen: Sequence[DPQ[Any]]) -> None:
-        """Block on all markers of queues that were not there before."""
+        """Block on all markers of queues that did not exist before."""
         for queue in unseen:
             queue._session.ready()
         markers = self._markers()
         if len(markers) != len(self._waiter.markers):
-            self._waiter.withdraw(watched(self._watches))
+            self._waiter.withdraw(owned_markers(self._watches))
             self._waiter.close()
             self._waiter, self._watches = (
                 _Patient(self.queues[0]._session.connections.nodes, markers),
@@ -544,12 +554,12 @@ class Worker(WorkerFace[DPQ[Any]]):
             )
 
     def _stop_watching(self) -> None:
-        """Every thread has work: what would wake one is for others."""
+        """Stop waiting at the server, since every thread has work; pass wake-ups on."""
         watches, self._watches = self._watches, []
         self._exchanging = True
         self._lock.release()
         try:
-            self._waiter.withdraw(watched(watches))
+            self._waiter.withdraw(owned_markers(watches))
         finally:
             self._lock.acquire()
             self._exchanging = False
@@ -559,13 +569,13 @@ class Worker(WorkerFace[DPQ[Any]]):
         counts = [operations.stats() for operations in self._operations]
         return none_live(self.queues[0]._session.run_all(counts))
 
-    def _wait_out(self, error: RedisError, place: int | None = None) -> None:
-        pause = self._wait_longer(error, place)
+    def _wait_out(self, error: RedisError, queue_index: int | None = None) -> None:
+        pause = self._wait_longer(error, queue_index)
         self._look = True
         until = time.monotonic() + pause
         settles = True
         while not self._stopping and (left := until - time.monotonic()) > 0:
-            if self._done and settles:  # what has ended meanwhile does not wait
+            if self._done and settles:  # ended deliveries do not wait
                 settles = self._flush()
                 continue
             with self._lock:
@@ -575,7 +585,7 @@ class Worker(WorkerFace[DPQ[Any]]):
                 self._pausing = False
 
     def _sleep(self) -> None:
-        """Wait for a wake-up, for a while."""
+        """Wait for a wake-up, at most `STOP_CHECK_SECONDS`."""
         self._sleeping = True
         self._lock.release()
         try:
@@ -587,7 +597,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         self._look = self._look or due
 
     def _flush(self) -> bool:
-        """Settle what is done, without asking for more; False when that is to be done once more."""
+        """Send the ends of deliveries without a pop; False if some must be sent once more."""
         with self._lock:
             done, self._done = self._done, []
         return not done or self._settle_now(done)
@@ -596,7 +606,7 @@ class Worker(WorkerFace[DPQ[Any]]):
         with self._lock:
             self._confirming += 1
         try:
-            with suppress(RedisError):  # then it is to be settled once more, all of it
+            with suppress(RedisError):  # then all of it must be sent once more
                 done = self._settle(done)
         finally:
             with self._lock:
@@ -606,17 +616,17 @@ class Worker(WorkerFace[DPQ[Any]]):
         return not done
 
     def _settle(self, done: list[Done]) -> list[Done]:
-        """What is to be settled once more."""
+        """Send the ends of deliveries; return those that must be sent once more."""
         asked = self._settling(done)
         results = self.queues[0]._session.run_all([each.operation for each in asked])
         return self._unsettled(asked, results)
 
-    # Telling the queues who works on them
+    # Heartbeats
 
     def _beat(self) -> None:
-        """Tell at the beginning, every 10 s and at the end, however busy the handlers are."""
+        """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            self._say(self._beats(run.place for run in list(self._running.values())))
+            self._say(self._beats(run.queue_index for run in list(self._running.values())))
             self._gone.wait(BEAT_SECONDS)
         self._say(self._leaving())
 
@@ -625,10 +635,10 @@ class Worker(WorkerFace[DPQ[Any]]):
             self.queues[0]._session.run_all(operations)
             if self._on_beat:
                 self._on_beat()
-        except Exception:  # a worker that cannot tell of itself works on
+        except Exception:  # a worker that cannot send heartbeats works on
             log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
-    # Minding: what must not wait until a thread is idle
+    # The minder: does what must not wait until a thread is idle
 
     def _mind(self) -> None:
         while not self._ended.is_set():
@@ -647,11 +657,11 @@ class Worker(WorkerFace[DPQ[Any]]):
             self._flush()
             with self._lock:
                 if self._until_empty and not (self._running or self._done):
-                    self._look = True  # those who wait for a task may wait for none
+                    self._look = True  # no task may be left for the waiting threads
                     self._lock.notify_all()
 
     def _see_to_minding(self) -> None:
-        """Begin to mind, if the worker has no time limit and one of its tasks has."""
+        """Start the minder for a task with a time limit, if the worker itself has none."""
         with self._lock:
             if self.time_limit is None and not self.prefetch and not self._minded:
                 self._minded = True
@@ -661,7 +671,9 @@ class Worker(WorkerFace[DPQ[Any]]):
         now = time.monotonic()
         for lease, run in list(self._running.items()):
             if (limit := run.limit) is not None and run.began + limit <= now:
-                done = Done(run.place, lease.task, TimeoutError(f"ran longer than {limit:g} s"))
+                done = Done(
+                    run.queue_index, lease.task, TimeoutError(f"ran longer than {limit:g} s")
+                )
                 if self._claim(done):
                     log.warning("%s: %s %s", self.name, lease.task.id, done.error)
                     run.overdue = done.error

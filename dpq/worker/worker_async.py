@@ -1,7 +1,8 @@
-"""AsyncWorker: runs handlers as asyncio tasks, and keeps the server informed in few calls.
+"""`AsyncWorker`: runs handlers as asyncio tasks, with few calls to the server.
 
-One loop asks for as many tasks as there is room for, and settles what was finished meanwhile in the
-same round trip. The busier the handlers, the more share one.
+One loop asks for as many tasks as there is room for, and sends the acks of finished tasks in the
+same round trip. The busier the handlers are, the more of them share a round trip. It must not
+decide what happens to a task: base.py and outcomes.py do.
 """
 
 import asyncio
@@ -24,16 +25,22 @@ from dpq.model.validation import MAX_BATCH
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.queue.base import QueueFace, log_refused
+from dpq.queue.base import QueueBase, log_refused
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.transport.waiter import RECHECK_SECONDS, Watch, asking, looked, watched
+from dpq.transport.waiter import (
+    RECHECK_SECONDS,
+    Watch,
+    owned_markers,
+    waiter_argument,
+    watches_after,
+)
 from dpq.transport.waiter_async import AsyncWaiter, sleep
 from dpq.worker.base import (
     LATEST_ACK_SECONDS,
     LEAVE_SECONDS,
     Context,
     Taken,
-    WorkerFace,
+    WorkerBase,
     check_result,
     none_live,
 )
@@ -44,24 +51,24 @@ __all__ = ["AsyncWorker"]
 log = logging.getLogger(__name__)
 
 _UNLIMITED = nullcontext()
-AT_ONCE = 16  # tasks that are fetched together; more where many run, at most a sixteenth of them
+AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
 
 
-class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
+class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     """`Worker` for asyncio: handlers are coroutine functions, and run as tasks of one loop.
 
-    A handler whose lease is lost, or that runs longer than `time_limit`, is cancelled. A plain
-    function may be a handler as well; while it runs the loop does nothing else.
+    If the lease of a handler is lost, or if it runs longer than `time_limit`, it is cancelled. A
+    plain function may be a handler, too; while it runs, the event loop does nothing else.
     """
 
     _waiter: AsyncWaiter
 
     @classmethod
-    def _kind(cls) -> type[QueueFace[Any]]:
+    def _kind(cls) -> type[QueueBase[Any]]:
         return AsyncDPQ
 
     async def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
-        """Async `Worker.run`. To cancel it is to `stop` it without grace."""
+        """Async `Worker.run`. If it is cancelled, it stops without grace."""
         try:
             return await self._run(until_empty, signals)
         finally:
@@ -75,7 +82,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             working = asyncio.create_task(self._work())
             try:
                 await asyncio.shield(working)
-            except asyncio.CancelledError:  # nothing is broken off between a pop and its handler
+            except asyncio.CancelledError:  # no pop is interrupted before its handler begins
                 self._cut_short()
                 await asyncio.shield(asyncio.wait([working]))
                 if not working.cancelled() and (fault := working.exception()):
@@ -102,7 +109,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         return await self.run(until_empty=True)
 
     def stop(self) -> None:
-        """`Worker.stop`; to be called in the event loop."""
+        """Async `Worker.stop`: call it in the event loop."""
         if not self._on:
             self._stop_early = True
         elif self._stopping:
@@ -163,7 +170,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 signal.signal(number, handler)
 
     async def _finish(self) -> None:
-        """Wait for the handlers that run, then give back what is left."""
+        """Wait for the running handlers, then give back the tasks that are left."""
         self._give_back(self._unbegun)
         self._unbegun.clear()
         await self._settle()
@@ -186,7 +193,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         await self._settle()
         await self._confirm()
         self._forget(self._done)
-        await self._waiter.withdraw(watched(self._watches))
+        await self._waiter.withdraw(owned_markers(self._watches))
         await self._waiter.aclose()
         self._gone.set()
         await asyncio.wait([self._beating], timeout=LEAVE_SECONDS)
@@ -194,11 +201,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         self._sum_up()
 
     async def _confirm(self) -> None:
-        """Wait with handlers that have ended, as long as they may: a call that is broken off may
-        be one whose script the server had forgotten, and which has settled nothing yet."""
+        """Wait until ended handlers have the confirmation of their acks. An interrupted call may be
+        one whose script the server had forgotten: then nothing is acked yet."""
         if self._confirming:
             await asyncio.wait(self._confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
-            await self._settle()  # what could not be; not what is broken off now
+            await self._settle()  # the acks that failed; not those that are interrupted now
         if self._confirming:
             log.warning(
                 "%s: ends before %d tasks are known to be settled", self.name, len(self._confirming)
@@ -206,8 +213,8 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await _end_all(self._confirming)
 
     def _give_back(self, taken: Iterable[Taken]) -> int:
-        """How many were held."""
-        back = [Done(place, lease.task, GivenBack()) for place, lease in taken]
+        """Mark tasks to be given back; return how many were still held."""
+        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease in taken]
         held = list(filter(self._claim, back))
         self._done += held
         return len(held)
@@ -215,7 +222,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
     # The loop
 
     async def _step(self) -> None:
-        """Begin what there is room for; then ask for more, or wait until something has changed."""
+        """Begin handlers while there is room; then ask for more tasks, or wait for a change."""
         self._fill()
         if self._news.done():
             self._news = asyncio.get_running_loop().create_future()
@@ -231,7 +238,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._look = await sleep(self._waiter, self._watches, until, self._news)
 
     async def _wait_for_news(self) -> None:
-        """Nothing can be taken now; but what is done is not to wait for long."""
+        """Wait for a change, while no task can be taken; send acks before they wait too long."""
         left = self._done_since + LATEST_ACK_SECONDS - time.monotonic()
         if left > 0:
             await asyncio.wait([self._news], timeout=None if left == math.inf else left)
@@ -239,7 +246,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._settle()
 
     async def _ask(self, room: int) -> None:
-        """Settle what is done, and ask queue after queue until there is no room left."""
+        """Send the ends of deliveries, and ask queue after queue until there is no room left."""
         if unseen := self._unseen():
             try:
                 await self._look_for_partitions(unseen)
@@ -251,22 +258,24 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self._settle()
         watches = self._of_each(self._watches)
         asked = taken = 0
-        for place in self._turns.next():
-            mine = asking(watches[place]) if watches[place] else "-"
-            pop = self._operations[place].pop(min(room - taken, MAX_BATCH), self.visibility, mine)
+        for queue_index in self._turns.next():
+            mine = waiter_argument(watches[queue_index]) if watches[queue_index] else "-"
+            pop = self._operations[queue_index].pop(
+                min(room - taken, MAX_BATCH), self.visibility, mine
+            )
             batch = await self._exchange(pop)
             if isinstance(batch, RedisError):
-                await self._wait_out(batch, place)
+                await self._wait_out(batch, queue_index)
                 break
             if isinstance(batch, Exception):
                 raise batch
             if batch.failed:
-                log_refused(self.queues[place].queue_name, batch)
+                log_refused(self.queues[queue_index].queue_name, batch)
                 self._look = True  # there may be more
-            self._unbegun.extend(self._hold(place, batch.tasks))
+            self._unbegun.extend(self._hold(queue_index, batch.tasks))
             taken += len(batch.tasks)
-            self._turns.asked(place, len(batch.tasks))
-            watches[place] = looked(batch, watches[place])
+            self._turns.pay(queue_index, len(batch.tasks))
+            watches[queue_index] = watches_after(batch, watches[queue_index])
             asked += 1
             if taken >= room:
                 break
@@ -282,11 +291,11 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             self._watches = [watch for each in watches for watch in each]
 
     async def _look_for_partitions(self, unseen: Sequence[AsyncDPQ[Any]]) -> None:
-        """Block on all markers of queues that were not there before."""
+        """Block on all markers of queues that did not exist before."""
         for queue in unseen:
             await queue._session.ready()
         if len(self._markers()) != len(self._waiter.markers):
-            await self._waiter.withdraw(watched(self._watches))
+            await self._waiter.withdraw(owned_markers(self._watches))
             await self._waiter.aclose()
             self._waiter, self._watches = self._new_waiter(), []
 
@@ -294,7 +303,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         return AsyncWaiter(self.queues[0]._session.connections, self._markers())
 
     async def _exchange(self, *operations: Steps[Any]) -> Any:
-        """Settle what is done, and run operations, in one round trip; the last one's result."""
+        """Send the ends of deliveries, and run operations; return the last result."""
         done: list[Done] = []
         if not (operations and self._confirms):
             done, self._done, self._done_since = self._done, done, math.inf
@@ -313,7 +322,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         return results[-1] if results else None
 
     async def _settle(self) -> bool:
-        """Settle what is done; False when some of it is to be done once more."""
+        """Send the ends of deliveries; False if some must be sent once more."""
         asked = {id(each.task) for each in self._done}
         if asked:
             await self._exchange()
@@ -323,25 +332,25 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         counts = [operations.stats() for operations in self._operations]
         return none_live(await self.queues[0]._session.run_all(counts))
 
-    async def _wait_out(self, error: RedisError, place: int | None = None) -> None:
-        give_up = time.monotonic() + self._wait_longer(error, place)
+    async def _wait_out(self, error: RedisError, queue_index: int | None = None) -> None:
+        give_up = time.monotonic() + self._wait_longer(error, queue_index)
         settles = True
         while not self._stopping and (left := give_up - time.monotonic()) > 0:
             if self._news.done():  # a handler has ended: no reason to ask sooner
                 self._news = asyncio.get_running_loop().create_future()
-            if self._done and settles:  # but it does not wait
+            if self._done and settles:  # but its ack does not wait
                 settles = False
                 with suppress(RedisError):
                     settles = await self._settle()
                 continue
             await asyncio.wait([self._news], timeout=left)
 
-    # Telling the queues who works on them
+    # Heartbeats
 
     async def _beat(self) -> None:
-        """Tell at the beginning, every 10 s and at the end."""
+        """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            await self._say(self._beats(taken.place for taken in self._running.values()))
+            await self._say(self._beats(taken.queue_index for taken in self._running.values()))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
         await self._say(self._leaving())
@@ -351,7 +360,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             await self.queues[0]._session.run_all(operations)
             if self._on_beat:
                 self._on_beat()
-        except Exception:  # a worker that cannot tell of itself works on
+        except Exception:  # a worker that cannot send heartbeats works on
             log.debug("%s: cannot tell of itself", self.name, exc_info=True)
 
     # One handler
@@ -364,22 +373,22 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                 self._running[handling] = taken
 
     def _ended(self, handling: "asyncio.Task[Any]") -> None:
-        self._running.pop(handling, None)  # it may have outlived its run
+        self._running.pop(handling, None)  # the run may have ended before it
         self._confirming.discard(handling)
         self._fill()
         if not self._news.done():
             self._news.set_result(None)
 
     async def _handle(self, taken: Taken) -> None:
-        place, lease = taken
+        queue_index, lease = taken
         task = lease.task
-        context = self._context(place, lease)
+        context = self._context(queue_index, lease)
         handling = cast("asyncio.Task[Any]", asyncio.current_task())
         lease.lost = partial(_cancel_lost, context, handling)
         error: BaseException | None = None
         limit: asyncio.Timeout | None = None
         seconds, began = task.time_limit or self.time_limit, time.monotonic()
-        if not lease.alive:  # lost since it was to begin
+        if not lease.alive:  # lost before it began
             self._ended(handling)
             return
         try:
@@ -395,7 +404,7 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
                     result = await result
                 if result is not None:
                     check_result(handler, result)
-        except BaseException as raised:  # it says how the task goes on
+        except BaseException as raised:  # the error says how the task goes on
             error = signal_of(raised)
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 error = TimeoutError(f"ran longer than {seconds:g} s")
@@ -405,12 +414,12 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
         finally:
             self.handled["done" if error is None else type(error).__name__] += 1
             if self._tells_each:
-                self._say_ended(place, task, error, began)
-            ended = Done(place, task, error)
+                self._say_ended(queue_index, task, error, began)
+            ended = Done(queue_index, task, error)
             held = self._claim(ended)
             if error is not None and (held or isinstance(error, Exception)):
-                self._report(place, task, error)
-            if held:  # else settled by its handler, or lost
+                self._report(queue_index, task, error)
+            if held:  # else the handler has ended the delivery itself, or the lease is lost
                 self._done.append(ended)
                 if isinstance(error, RateLimited):
                     self._give_back_alike(ended)
@@ -418,16 +427,16 @@ class AsyncWorker(WorkerFace[AsyncDPQ[Any]]):
             try:
                 if held and self._confirms:
                     self._confirming.add(handling)
-                    with suppress(RedisError):  # then it is to be settled once more
+                    with suppress(RedisError):  # then it must be sent once more
                         await self._settle()
             finally:
-                self._ended(handling)  # now: the loop would first end all others that are due
+                self._ended(handling)  # now: a callback would run after all others that are due
 
     def _give_back_alike(self, done: Done) -> None:
-        """What was fetched ahead under the limit that was hit goes back."""
+        """Give back the prefetched tasks that would hit the same limit."""
         fetched, self._unbegun = self._unbegun, deque()
         for taken in fetched:
-            if done.shuts(taken.place, taken.lease.task):
+            if done.shuts(taken.queue_index, taken.lease.task):
                 self._give_back([taken])
             else:
                 self._unbegun.append(taken)
@@ -449,7 +458,7 @@ def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
 
 
 async def _end_all(handling: Collection["asyncio.Task[Any]"]) -> None:
-    """Cancel; one that will not be cancelled holds up nobody else."""
+    """Cancel handlers; if one does not end, wait no longer than `LEAVE_SECONDS`."""
     for each in handling:
         each.cancel()
     if handling:

@@ -358,7 +358,8 @@ def test_a_killed_connection_with_calls_in_flight(
             redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
             calls = [asyncio.ensure_future(q.push(n, key=str(n))) for n in range(50)]
             await until(
-                "the calls to be sent", lambda: not q._session.connections._ways[""].wire._unsent
+                "the calls to be sent",
+                lambda: not q._session.connections._endpoints[""].connection._unsent,
             )
             for row in redis.client_list():
                 if int(row["id"]) != mine:
@@ -380,12 +381,12 @@ def test_an_idle_drop_is_no_error_without_retries(redis: Redis, queue_name: str,
     async def work() -> None:
         async with on(asyncio_client(redis, retry=Retry(NoBackoff(), 0)), queue_name) as q:
             await q.push(1)
-            wire = q._session.connections._ways[""].wire
+            connection = q._session.connections._endpoints[""].connection
             mine = redis.client_id()
             for row in redis.client_list():
                 if int(row["id"]) != mine:
                     redis.client_kill_filter(_id=row["id"])
-            await until("the end to be seen", lambda: not wire.usable())
+            await until("the end to be seen", lambda: not connection.usable())
             assert (await q.pop()).task.payload == 1
 
     run(work())

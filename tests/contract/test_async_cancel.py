@@ -340,7 +340,7 @@ def test_a_cancelled_call_does_not_disturb_the_others(opened: Opened, run: Any) 
     async def work() -> None:
         async with opened as q:
             await q.push("a" * 500_000)  # so long that sending one takes several turns
-            wire = q._session.connections._ways[""].wire
+            connection = q._session.connections._endpoints[""].connection
             for turns in range(30):
                 calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
                 for _ in range(turns):
@@ -351,7 +351,7 @@ def test_a_cancelled_call_does_not_disturb_the_others(opened: Opened, run: Any) 
                 stored = (await q.stats()).pushed
                 await q.purge()
                 assert stored <= 1 + 8 * (turns + 1)
-            assert q._session.connections._ways[""].wire is wire
-            assert wire.usable()
+            assert q._session.connections._endpoints[""].connection is connection
+            assert connection.usable()
 
     run(work())

@@ -82,7 +82,7 @@ def test_twins_take_and_return_the_same(name: str, member: Any, twin: Any) -> No
 @pytest.mark.parametrize(("name", "member", "twin"), list(pairs()))
 def test_what_asks_the_server_is_awaited(name: str, member: Any, twin: Any) -> None:
     """The twin of a blocking call is a coroutine function; of an attribute, an attribute."""
-    awaited = name not in NOTHING_TO_AWAIT and name not in vars(dpq.queue.base.QueueFace)
+    awaited = name not in NOTHING_TO_AWAIT and name not in vars(dpq.queue.base.QueueBase)
     assert inspect.iscoroutinefunction(twin) is awaited
 
 

@@ -206,7 +206,7 @@ def test_an_interrupted_call_spoils_no_other(
     """An interrupt between sending and reading leaves no reply for the next call to find."""
     q = DPQ(redis, queue_name)
     first, second = q.push("first"), q.push("second")
-    connection = q._session.connections._ways[""]._idle.kept[-1]
+    connection = q._session.connections._endpoints[""]._idle.kept[-1]
 
     def interrupted(**_: Any) -> None:
         raise KeyboardInterrupt

@@ -32,7 +32,7 @@ import dpq
 from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
 from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
-from dpq.cli._shell import loud_first
+from dpq.cli._terminal import loud_first
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
 from dpq.server import Server

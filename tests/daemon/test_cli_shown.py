@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, Task
 from dpq.cli import app
-from dpq.cli._shell import show_fault
+from dpq.cli._terminal import show_fault
 from dpq.protocol.keys import key_of
 from dpq.server import Server
 
@@ -77,7 +77,7 @@ def look_at_all_pages(url: str, q: DPQ, task_id: str, evil: str, terminal: bool)
         *(("group", "list"), ("group", "show", f"group{NAMEABLE}"), ("-v", "cancel", evil)),
     ]
     for words in pages if not terminal else [page for page in pages if "--json" in page]:
-        with mock.patch("dpq.cli._shell.at_terminal", return_value=terminal):
+        with mock.patch("dpq.cli._terminal.at_terminal", return_value=terminal):
             done = CliRunner().invoke(app, ["--url", url, "--queue", q.queue_name, *words])
         assert done.exit_code in (0, 1, 2), (words, done.stderr, done.exception)
         told = done.stderr

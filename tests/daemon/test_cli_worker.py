@@ -30,8 +30,8 @@ from dpq.cli._processes import (
     Parent,
 )
 from dpq.cli._reload import SourceWatch, sources_of
-from dpq.cli._shell import Failed
 from dpq.cli._target import is_async, load
+from dpq.cli._terminal import Failed
 from dpq.server import Server
 
 MODULE = """

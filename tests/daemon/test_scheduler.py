@@ -30,7 +30,7 @@ from dpq.queue.registry import Sieve
 from dpq.server import Server
 from dpq.transport import connections as connections_module
 from dpq.transport.cluster import Node
-from dpq.transport.connections import Link
+from dpq.transport.connections import Connections
 
 ROOT = Path(__file__).parents[2]
 
@@ -167,11 +167,11 @@ def test_a_queue_that_the_server_refuses_hinders_no_other(
 class Away:
     """Lets calls for some keys meet a server that is away, and counts those tries."""
 
-    def __init__(self, link: Link, *tags: str) -> None:
+    def __init__(self, connections: Connections, *tags: str) -> None:
         self.tags = [f"{{{tag}}}" for tag in tags]
         self.tries = 0
-        self._by_client = link._by_client
-        link._by_client = self  # type: ignore[method-assign]
+        self._by_client = connections._by_client
+        connections._by_client = self  # type: ignore[method-assign]
 
     def __call__(self, command: Any, **how: Any) -> Any:
         if not any(tag in command.keys[0] for tag in self.tags):
@@ -424,7 +424,7 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
     first, second = (key_of(f"{queue_name}-{n}", "tick") for n in (1, 2))
     redis.zadd(first, {"a": 0, "b": 0, "c": 0})
     redis.zadd(second, {"w": 0})
-    waiter = scheduling._Listener(Link(redis).nodes, [first, second])
+    waiter = scheduling._Listener(Connections(redis).nodes, [first, second])
     woken = [waiter.wait(PATIENCE_S) for _ in range(3)]
     assert [marker.number for marker in woken if marker] == [0, 1, 0]
     waiter.close()

@@ -19,7 +19,7 @@ from hypothesis import settings
 
 import dpq
 from dpq import DPQ, AsyncDPQ, Push
-from dpq.queue.base import QueueFace, QueueSettings
+from dpq.queue.base import QueueBase, QueueSettings
 from dpq.tasks import Pushing, PushOptions
 
 ROOT = Path(dpq.__file__).parents[1]
@@ -215,7 +215,7 @@ def test_type_checkers_know_every_setting(kind: Any) -> None:
     }
     assert taken.pop("payload_type") is Any
     assert get_type_hints(QueueSettings) == taken
-    assert len(get_overloads(QueueFace.__init__)) == len(get_overloads(kind.from_url.__func__)) == 2
+    assert len(get_overloads(QueueBase.__init__)) == len(get_overloads(kind.from_url.__func__)) == 2
 
 
 def test_type_checkers_know_every_option() -> None:

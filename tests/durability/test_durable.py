@@ -723,7 +723,7 @@ def test_what_the_client_sends_is_not_confirmed(
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
-            patch.setattr(connections_module._Way, "send", cut_off_too)
+            patch.setattr(connections_module._Endpoint, "send", cut_off_too)
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")
         assert q.get(told.value.result).payload == "second"

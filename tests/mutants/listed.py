@@ -216,7 +216,7 @@ LEASES = [
     _py(
         "an interrupted connection is kept with its reply under way",
         "transport/connections",
-        "        except BaseException as error:  # replies may still be on their way\n"
+        "        except BaseException as error:  # replies may still come\n"
         "            connection.disconnect()\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
@@ -805,7 +805,7 @@ WORKERS = [
     _py(
         "weights are none",
         "worker/base",
-        "max(1, tasks) / self._weights[place]",
+        "max(1, tasks) / self._weights[queue_index]",
         "max(1, tasks)",
         f"{UNIT}work.py",
     ),
@@ -941,7 +941,7 @@ SCHEDULER = [
     _py(
         "a wake-up that goes into a connection at its end is lost",
         "transport/waiter",
-        "reply, self.in_doubt = None, True",
+        "reply, self.maybe_lost = None, True",
         "reply = None",
         "tests/security/test_acl.py::test_a_wake_up_that_may_be_lost_is_handed_on",
     ),

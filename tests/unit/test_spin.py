@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from dpq.transport import spin as spinning
-from dpq.transport.spin import HITS_FOR_A_MISS, LOOKS, MOST_DOUBT, MOST_SCRIPTS, Spin
+from dpq.transport.spin import HITS_FOR_A_MISS, LOOKS, MOST_MISSES, MOST_SCRIPTS, Spin
 
 
 class Connection:
@@ -50,17 +50,17 @@ def test_of_a_far_server_hardly_any_reply_is_looked_for() -> None:
     looked = [n for n in range(10_000) if looks(spin, FAR)]
     gaps = [after - before - 1 for before, after in pairwise(looked)]
     assert gaps[:9] == [2, 4, 8, 16, 32, 64, 128, 256, 512]
-    assert set(gaps[9:]) == {2**MOST_DOUBT}
+    assert set(gaps[9:]) == {2**MOST_MISSES}
 
 
 def test_a_server_that_is_near_again_is_looked_for_again() -> None:
     """A number of replies found in time takes one doubling back."""
     spin = Spin()
-    while spin._doubt < MOST_DOUBT:
+    while spin._misses < MOST_MISSES:
         looks(spin, FAR)
     found = [n for n in range(30_000) if looks(spin, NEAR)]
     assert len(found) > 28_000
-    for _ in range(HITS_FOR_A_MISS * MOST_DOUBT):
+    for _ in range(HITS_FOR_A_MISS * MOST_MISSES):
         looks(spin, NEAR)
     assert looks(spin, FAR)
     assert [bool(looks(spin, NEAR)) for _ in range(3)] == [False, False, True]

@@ -161,7 +161,7 @@ def firsts(weights: list[int], order: Any, count: int) -> list[int]:
     seen = []
     for _ in range(count):
         seen.append(turns.next()[0])
-        turns.asked(seen[-1], 1)
+        turns.pay(seen[-1], 1)
     return seen
 
 
@@ -191,7 +191,7 @@ def test_the_turns_of_an_empty_queue(weights: list[int], empty: int, shares: Any
     turns, gave = Turns(weights, "round_robin"), Counter[int]()
     while gave.total() < 1200:
         for place in turns.next():
-            turns.asked(place, place != empty)
+            turns.pay(place, place != empty)
             if place != empty:
                 gave[place] += 1
                 break
@@ -201,10 +201,10 @@ def test_the_turns_of_an_empty_queue(weights: list[int], empty: int, shares: Any
 def test_a_turn_is_paid_for_by_the_task() -> None:
     """A queue that gives many at once waits until the others had as many."""
     turns = Turns([1, 1], "round_robin")
-    turns.asked(turns.next()[0], 10)
+    turns.pay(turns.next()[0], 10)
     for _ in range(9):
         assert turns.next()[0] == 1
-        turns.asked(1, 1)
+        turns.pay(1, 1)
 
 
 def test_every_turn_names_every_queue() -> None:

@@ -1,6 +1,7 @@
-"""How the program meets its terminal: data on stdout, talk on stderr, and how it ends.
+"""The terminal: data on stdout, messages on stderr, and the exit code.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Must not know what a queue is.
+All commands call it. Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Must not know
+what a queue is.
 """
 
 import logging
@@ -28,39 +29,39 @@ TABLE_WIDTH = 160
 """Columns of a table in a file or a pipe: wide enough for ids, times and some payload."""
 
 FOREVER = "inf"
-"""What `--wait` without a number stands for."""
+"""The value of `--wait` without a number."""
 
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 on_failure: Callable[[str], None] | None = None
-"""Is given the text of an error that ends the program, besides the person at the terminal."""
+"""A function that is also called with the text of an error that ends the program."""
 
 errors = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
 class Failed(Exception):
-    """The command failed for a reason that its message tells; exit code 1."""
+    """The command failed for the reason in its message; exit code 1."""
 
 
 def at_terminal() -> bool:
-    """Say whether a person reads what goes to stdout."""
+    """Return True if stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def talk(text: str) -> None:
-    """Say something to the person at the terminal."""
+    """Write a message to stderr."""
     errors.print(shown(text, lines=True))
 
 
 def say(*texts: object) -> None:
-    """Write texts as one line to stdout, with a tab between them; they may be stored ones."""
+    """Write texts, also stored ones, as one line to stdout, with a tab between them."""
     print(*map(shown, texts), sep="\t")
 
 
 def emit(value: Any) -> None:
     """Write one value as one line of JSON; NaN and the infinities as the queue stores them.
 
-    At a terminal, characters that would steer it are escaped: JSON that means the same.
+    At a terminal, characters that would control it are escaped; the JSON means the same.
     """
     line = to_json(value, inf_nan_mode="constants")
     if at_terminal():
@@ -71,12 +72,12 @@ def emit(value: Any) -> None:
 def show_fault(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Show an error that nobody has expected: a `sys.excepthook`."""
+    """Show an unexpected error: a `sys.excepthook`."""
     talk("".join(traceback.format_exception(kind, error, trace)).rstrip())
 
 
 def tables() -> Console:
-    """A console on stdout that takes texts as they are and never wraps what is piped."""
+    """Make a console on stdout for tables; in a pipe it has a fixed width."""
     width = None if at_terminal() else TABLE_WIDTH
     return Console(markup=False, highlight=False, emoji=False, width=width)
 
@@ -93,16 +94,16 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
 
 
 def tell_warnings(ctx: typer.Context) -> None:
-    """Say warnings in one line each, until the program ends."""
+    """Write each warning in one line, until the program ends."""
     ctx.with_resource(warnings.catch_warnings())
     warnings.showwarning = lambda message, *_: talk(f"warning: {message}")
 
 
 class Program(TyperGroup):
-    """Turns every error into one clear line, with the password in the URL masked."""
+    """The program: shows every error as one clear line, with the password in the URL masked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `-v` behind the command as before it."""
+        """Accept `-v` also behind the command."""
         return super().parse_args(ctx, loud_first(args, _takers(self)))
 
     def invoke(self, ctx: Any) -> Any:
@@ -110,7 +111,7 @@ class Program(TyperGroup):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError as error:  # whoever read stdout has seen enough
+        except BrokenPipeError as error:  # the reader of stdout has ended
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
@@ -124,7 +125,7 @@ class Program(TyperGroup):
 
 
 def _takers(command: Any) -> set[str]:
-    """The options of a command, and of all below it, that take a value."""
+    """List the options of a command, and of all below it, that take a value."""
     own = {
         name
         for option in command.params
@@ -136,7 +137,7 @@ def _takers(command: Any) -> set[str]:
 
 
 def loud_first(args: list[str], takers: set[str]) -> list[str]:
-    """Put every `-v` to the front: but not what is a value, nor what is behind `--`."""
+    """Move every `-v` to the front, but not the value of an option, and nothing behind `--`."""
     end = args.index("--") if "--" in args else len(args)
     loud: list[str] = []
     rest: list[str] = []
@@ -163,12 +164,12 @@ def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
 
 
 class BareNumber(TyperCommand):
-    """Lets `--wait` stand without its number, for ever; and `--watch`, at its usual pace."""
+    """A command whose `--wait` or `--watch` may stand without a number: for ever, each second."""
 
     bare = {"--wait": FOREVER, "--watch": "1"}  # noqa: RUF012 - never changed
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the number that is left out."""
+        """Insert the missing number."""
         full: list[str] = []
         for position, word in enumerate(args):
             full.append(word)
