@@ -57,8 +57,8 @@ the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
-    *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
-    *("test_worker_ends", "test_interrupted"),
+    *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
+    *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_partitions"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,

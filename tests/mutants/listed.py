@@ -40,6 +40,7 @@ LUA, UNIT, CONTRACT, DAEMON = (
     "tests/daemon/test_",
 )
 WORKER, ASYNC = f"{CONTRACT}worker.py", f"{CONTRACT}worker_async.py"
+THREADS = f"{CONTRACT}worker_threads.py"
 CLI = f"{DAEMON}cli.py"
 
 ORDER = [
@@ -772,7 +773,7 @@ WORKERS = [
         "worker/worker",
         "(limit := run.limit) is not None and run.began + limit <= now",
         "(limit := run.limit) is not None and not now",
-        f"{WORKER}::test_a_time_limit",
+        f"{THREADS}::test_a_time_limit",
     ),
     _py(
         "a task has no time limit of its own",
