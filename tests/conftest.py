@@ -8,6 +8,7 @@
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
     q            `DPQ(redis, queue_name, clock=clock)` without jitter, dropped at the end
+    live         `DPQ(redis, queue_name)`, on the server's own clock, dropped at the end
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
@@ -260,6 +261,13 @@ def clock() -> Clock:
 def q(redis: Redis, queue_name: str, clock: Clock) -> Iterator[DPQ]:
     with QueueFactory(redis, clock) as make:
         yield make(queue_name)
+
+
+@pytest.fixture
+def live(redis: Redis, queue_name: str) -> Iterator[DPQ]:
+    with DPQ(redis, queue_name) as queue:
+        yield queue
+        queue.drop()
 
 
 @pytest.fixture(autouse=True)

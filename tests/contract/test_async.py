@@ -30,6 +30,7 @@ from kit.awaited import (
     loop_in_a_thread,
     over_asyncio,
 )
+from kit.waiting import blocked
 from redis import Redis
 from redis import asyncio as aio
 from redis.asyncio.retry import Retry
@@ -138,10 +139,6 @@ async def until(what: str, met: Callable[[], Any]) -> None:
             while not met():
                 await asyncio.sleep(0.001)
     assert met(), f"{what}: not within {PATIENCE / 2} s"
-
-
-def blocked(redis: Redis) -> int:
-    return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
 
 
 class Other(aio.Redis):
@@ -351,7 +348,7 @@ def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) ->
         pool = small_pool(redis, aio.ConnectionPool)
         async with on(aio.Redis.from_pool(pool), queue_name) as q:
             waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
-            await until("50 blocked waiters", lambda: blocked(redis) == 50)
+            await until("50 blocked waiters", lambda: len(blocked(redis)) == 50)
             ticks = 0
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -594,7 +591,7 @@ def test_a_restart_of_the_server_in_the_middle(
             async with q.lease(visibility=60) as task:
                 wait = asyncio.ensure_future(q.pop(timeout=LONG))
                 with Redis.from_url(first.url) as redis:
-                    await until("a blocked waiter", lambda: blocked(redis) == 1)
+                    await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
                 os.kill(first.pid, signal.SIGKILL)
                 with Server.join(directory, server.binary) as second:
                     assert second.pid != first.pid

@@ -12,6 +12,7 @@ from typing import Any
 import fakeredis
 import pytest
 from kit.awaited import LOOPS
+from kit.waiting import blocked
 from redis import Redis
 from redis import asyncio as aio
 from support import address_of
@@ -258,11 +259,8 @@ def test_a_cancelled_lease_is_settled(
 
 
 async def until_blocked(redis: Redis, count: int) -> None:
-    def blocked() -> int:
-        return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
-
     async with asyncio.timeout(PATIENCE):
-        while count != blocked():
+        while count != len(blocked(redis)):
             await asyncio.sleep(0)
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kit.waiting import blocked, kill_all, recheck, wait_for_idle
 from kit.workers import (
     LATE,
     PATIENCE,
@@ -24,14 +25,10 @@ from kit.workers import (
     Start,
     Unspeakable,
     asked,
-    blocked,
-    kill_all,
     note_calls,
     queues,
     raising,
-    recheck,
     threads_of_workers,
-    wait_for_idle,
 )
 from redis import Redis
 from support import wait_for

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from kit.waiting import wait_for_idle
 from kit.workers import (
     PATIENCE,
     Gate,
@@ -18,7 +19,6 @@ from kit.workers import (
     queues,
     raising,
     threads_of_workers,
-    wait_for_idle,
 )
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError

@@ -7,13 +7,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-import pytest
 from redis import Redis
 from support import wait_for
 
 from dpq import Backoff, Task
-from dpq.transport import waiter
-from dpq.worker import worker_async
 
 PATIENCE = 120.0  # seconds until a test gives up
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
@@ -94,21 +91,6 @@ class Unspeakable(Exception):
         raise RuntimeError("no words")
 
 
-def blocked(redis: Redis) -> list[dict[str, Any]]:
-    """The clients that wait for a marker."""
-    return [c for c in redis.client_list() if c["cmd"] == "bzpopmin" and "b" in c["flags"]]
-
-
-def wait_for_idle(redis: Redis, count: int = 1) -> None:
-    wait_for(lambda: len(blocked(redis)) == count, lambda: blocked(redis))
-
-
-def recheck(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    """Let what waits, of either kind, look by itself after so many seconds."""
-    for module in (waiter, worker_async):
-        monkeypatch.setattr(module, "RECHECK_SECONDS", seconds)
-
-
 def note_calls(queue: Any, note: Callable[[Any], Any]) -> None:
     """Tell of the commands of every round trip of a queue, of either kind, from now on."""
     connections = queue._session.connections
@@ -128,11 +110,3 @@ def asked(queue: Any) -> list[list[str]]:
 
     note_calls(queue, note)
     return seen
-
-
-def kill_all(redis: Redis) -> None:
-    """CLIENT KILL of everything but this client."""
-    mine = redis.client_id()
-    for client in redis.client_list():
-        if int(client["id"]) != mine:
-            redis.client_kill_filter(_id=client["id"])

@@ -1,21 +1,9 @@
 """rate_limited: a task met a limit; it goes back uncounted, and its group or the queue closes."""
 
 import pytest
+from kit.limits import payloads, take
 
 from dpq import Push, RateLimit, RateLimited
-
-LONG = 10**8  # seconds of a lease that does not end by itself
-
-
-def payloads(q, most=100):
-    """What may run now, under leases that do not end."""
-    return [task.payload for task in q.pop_many(most, visibility=LONG)]
-
-
-def take(q, visibility=LONG):
-    task = q.pop(visibility=visibility).task
-    assert task is not None
-    return task
 
 
 @pytest.fixture
