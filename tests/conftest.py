@@ -9,6 +9,7 @@
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
     q            `DPQ(redis, queue_name, clock=clock)` without jitter, dropped at the end
     live         `DPQ(redis, queue_name)`, on the server's own clock, dropped at the end
+    directory    an empty one of a short name, as a server's socket needs
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
@@ -32,6 +33,8 @@ import gc
 import inspect
 import os
 import re
+import shutil
+import tempfile
 import uuid
 import zlib
 from collections import Counter
@@ -268,6 +271,13 @@ def live(redis: Redis, queue_name: str) -> Iterator[DPQ]:
     with DPQ(redis, queue_name) as queue:
         yield queue
         queue.drop()
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="dpq-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

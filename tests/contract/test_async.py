@@ -8,11 +8,9 @@ import contextlib
 import gc
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -571,13 +569,6 @@ def test_closing_again_and_in_the_middle(redis: Redis, queue_name: str, run: Any
 
 
 # Faults of the server
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="dpq-")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def test_a_restart_of_the_server_in_the_middle(

@@ -5,11 +5,9 @@ the waiter's own timer for a moment that it knows, brings a task in the time tha
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -400,13 +398,6 @@ def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
     waiting.push("a")
 
     assert the_task(popped).payload == "a"
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="dpq-")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def test_a_waiter_outlives_a_restart_of_the_server(

@@ -6,9 +6,7 @@ stands in test_worker_threads.py.
 
 import logging
 import os
-import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -777,13 +775,6 @@ def test_a_killed_connection_costs_nothing(
         gate.open(1)
     wait_for(lambda: q.stats().acked == 4, q.stats)
     assert gate.begun == [0, 1, 2, 3]
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="dpq-")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.mark.parametrize("prefetch", [0, 4])
