@@ -184,7 +184,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Order the tests, leave out what two others say, and measure coverage on one engine only.
 
     uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
-    ask both. Other engines than the measured one run the same Python again, at half speed.
+    ask both. A test of a blocking face that runs over asyncio as well does not ask the real server
+    in both loops where fakeredis will do. Other engines than the measured one run the same Python
+    again, at half speed.
     """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
@@ -192,7 +194,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         return
     if settings.get_current_profile_name() != "soak":
-        twice = [item for item in items if {"uvloop", "fakeredis"} <= _parts(item)]
+        on_uvloop = {item.originalname for item in items if "uvloop" in _parts(item)}
+        twice = [
+            item
+            for item in items
+            if {"uvloop", "fakeredis"} <= _parts(item)
+            or (item.originalname in on_uvloop and _awaited_on_fakeredis(item))
+        ]
         items[:] = [item for item in items if item not in twice]
         config.hook.pytest_deselected(items=twice)
     turns = {stem: turn for turn, stem in enumerate(LONG)}
@@ -203,6 +211,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def _awaited_on_fakeredis(item: pytest.Item) -> bool:
+    """Whether it asks a real server in asyncio's own loop, and a twin of it fakeredis."""
+    marked = item.get_closest_marker("fakeredis") and not item.get_closest_marker("many_calls")
+    kind = "asyncio" in _parts(item) and "fakeredis" not in _parts(item)
+    return bool(kind and marked and item.name.startswith("test_awaited_"))
 
 
 def _parts(item: pytest.Item) -> set[str]:
