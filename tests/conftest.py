@@ -8,6 +8,8 @@
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
     q            `DPQ(redis, queue_name, clock=clock)` without jitter, dropped at the end
+    live         `DPQ(redis, queue_name)`, on the server's own clock, dropped at the end
+    directory    an empty one of a short name, as a server's socket needs
 
 The fixtures of DPQ's own pytest plugin are there as well: `dpq_queue` and so on, docs/testing.md.
 
@@ -31,6 +33,8 @@ import gc
 import inspect
 import os
 import re
+import shutil
+import tempfile
 import uuid
 import zlib
 from collections import Counter
@@ -57,8 +61,8 @@ the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
-    *("test_async", "test_async_cancel", "test_heartbeats", "test_worker", "test_worker_async"),
-    *("test_worker_ends", "test_interrupted"),
+    *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
+    *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_partitions"),
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
@@ -180,7 +184,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Order the tests, leave out what two others say, and measure coverage on one engine only.
 
     uvloop asks a real server, and asyncio's own loop fakeredis, too; in the soak's settings both
-    ask both. Other engines than the measured one run the same Python again, at half speed.
+    ask both. A test of a blocking face that runs over asyncio as well does not ask the real server
+    in both loops where fakeredis will do. Other engines than the measured one run the same Python
+    again, at half speed.
     """
     if config.stash[GIVEN]:
         others = [item for item in items if "server" not in getattr(item, "fixturenames", ())]
@@ -188,7 +194,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=others)
         return
     if settings.get_current_profile_name() != "soak":
-        twice = [item for item in items if {"uvloop", "fakeredis"} <= _parts(item)]
+        on_uvloop = {item.originalname for item in items if "uvloop" in _parts(item)}
+        twice = [
+            item
+            for item in items
+            if {"uvloop", "fakeredis"} <= _parts(item)
+            or (item.originalname in on_uvloop and _awaited_on_fakeredis(item))
+        ]
         items[:] = [item for item in items if item not in twice]
         config.hook.pytest_deselected(items=twice)
     turns = {stem: turn for turn, stem in enumerate(LONG)}
@@ -199,6 +211,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def _awaited_on_fakeredis(item: pytest.Item) -> bool:
+    """Whether it asks a real server in asyncio's own loop, and a twin of it fakeredis."""
+    marked = item.get_closest_marker("fakeredis") and not item.get_closest_marker("many_calls")
+    kind = "asyncio" in _parts(item) and "fakeredis" not in _parts(item)
+    return bool(kind and marked and item.name.startswith("test_awaited_"))
 
 
 def _parts(item: pytest.Item) -> set[str]:
@@ -260,6 +279,20 @@ def clock() -> Clock:
 def q(redis: Redis, queue_name: str, clock: Clock) -> Iterator[DPQ]:
     with QueueFactory(redis, clock) as make:
         yield make(queue_name)
+
+
+@pytest.fixture
+def live(redis: Redis, queue_name: str) -> Iterator[DPQ]:
+    with DPQ(redis, queue_name) as queue:
+        yield queue
+        queue.drop()
+
+
+@pytest.fixture
+def directory() -> Iterator[str]:
+    path = tempfile.mkdtemp(prefix="dpq-")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

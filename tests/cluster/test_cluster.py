@@ -6,11 +6,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from kit.schedulers import running
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.backoff import NoBackoff
@@ -61,18 +61,6 @@ def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Ite
     with KINDS[request.param](cluster) as client, DPQ(client, names[1]) as queue:
         yield queue
         queue.drop()
-
-
-@contextmanager
-def running(scheduler: Scheduler) -> Iterator[None]:
-    thread = threading.Thread(target=scheduler.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        scheduler.stop()
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
 
 
 def scripts_run(cluster: Cluster) -> int:

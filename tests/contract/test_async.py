@@ -1,30 +1,34 @@
 """`AsyncDPQ` keeps the contract of `DPQ`, and its own: one loop, one connection, no waiting thread.
 
-The first part runs the tests of the blocking face once more, over `AsyncDPQ`: `Awaited` is a `DPQ`
-whose calls are awaited in the event loop of another thread.
+The first part runs the tests of the blocking face once more, over `Awaited`: see kit/awaited.py.
 """
 
 import asyncio
 import contextlib
 import gc
-import importlib.util
-import inspect
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
-import fakeredis
 import pytest
+from kit.awaited import (
+    LONG,
+    LOOPS,
+    PATIENCE,
+    Awaited,
+    asyncio_client,
+    awaited_tests,
+    close_all,
+    loop_in_a_thread,
+    over_asyncio,
+)
+from kit.waiting import blocked
 from redis import Redis
 from redis import asyncio as aio
 from redis.asyncio.retry import Retry
@@ -38,7 +42,6 @@ from dpq import (
     Backoff,
     ConfigurationError,
     LeaseLostError,
-    Popped,
     Push,
     RateLimited,
     Reject,
@@ -52,26 +55,8 @@ from dpq.transport import waiter as waiters
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 # ruff: noqa: ASYNC110, TRY301
 
-PATIENCE = 120.0  # seconds until a test gives up
-LONG = 150.0  # seconds of a wait that is to be ended by something else
-
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-if importlib.util.find_spec("uvloop"):  # not on Windows
-    import uvloop
-
-    LOOPS["uvloop"] = uvloop.new_event_loop
-
 
 # The contract of the blocking face, awaited
-
-
-def asyncio_client(redis: Redis, **options: Any) -> Any:
-    """An asyncio client on the server of a blocking one."""
-    settings = redis.connection_pool.connection_kwargs
-    if isinstance(redis, fakeredis.FakeRedis):
-        return fakeredis.FakeAsyncRedis(host=settings["host"])
-    options = {"socket_timeout": settings.get("socket_timeout", 5), **options}
-    return aio.Redis(**address_of(redis), **options)
 
 
 def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPool:
@@ -80,96 +65,16 @@ def small_pool(redis: Redis, kind: type[aio.ConnectionPool]) -> aio.ConnectionPo
     return kind(connection_class=pool.connection_class, max_connections=2, **pool.connection_kwargs)
 
 
-class Awaited:
-    """An `AsyncDPQ` that looks like a `DPQ`: its loop runs in a thread of its own."""
-
-    loop: ClassVar[asyncio.AbstractEventLoop]
-    made: ClassVar[list["Awaited"]] = []  # by the test that runs
-
-    def __init__(self, redis: Any, queue_name: str, *, owner: Any = None, **settings: Any) -> None:
-        self.redis = redis
-        self._client = owner or asyncio_client(redis)
-        self._queue: AsyncDPQ[Any] = owner or AsyncDPQ(self._client, queue_name, **settings)
-        self.made.append(self)
-        if not owner and self._queue._operations.description.named:
-            self.stats()  # what a blocking constructor does
-
-    @classmethod
-    def from_url(cls, url: str, queue_name: str, **settings: Any) -> "Awaited":
-        queue = AsyncDPQ.from_url(url, queue_name, **settings)
-        return cls(queue.redis, queue_name, owner=queue)
-
-    def _wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(LONG)
-
-    def __getattr__(self, name: str) -> Any:
-        member = getattr(self._queue, name)
-        return self._blocking(member) if inspect.iscoroutinefunction(member) else member
-
-    def _blocking(self, function: Callable[..., Coroutine[Any, Any, Any]]) -> Callable[..., Any]:
-        return lambda *args, **options: self._wait(function(*args, **options))
-
-    def __len__(self) -> int:
-        return int(self._wait(self._queue.size()))
-
-    def pop(self, *args: Any, **options: Any) -> Popped[Any]:
-        popped = self._wait(self._queue.pop(*args, **options))
-        return popped._make(self._blocking(f) if isinstance(f, partial) else f for f in popped)
-
-    @property
-    def dead(self) -> Any:
-        dead = self._queue.dead
-        names = ("list", "replay", "purge")
-        return type("Dead", (), {n: staticmethod(self._blocking(getattr(dead, n))) for n in names})
-
-    @contextlib.contextmanager
-    def lease(self, *args: Any, **options: Any) -> Iterator[Any]:
-        manager = self._queue.lease(*args, **options)
-        task = self._wait(self._enter(manager))
-        try:
-            yield task
-        except BaseException as error:
-            if not self._wait(manager.__aexit__(type(error), error, error.__traceback__)):
-                raise
-        else:
-            self._wait(manager.__aexit__(None, None, None))
-
-    async def _enter(self, manager: Any) -> Any:
-        return await manager.__aenter__()
-
-    def close(self) -> None:
-        self._wait(self._queue.close())
-        if not self._queue._opened:
-            self._wait(self._client.aclose())
-
-
 @pytest.fixture(autouse=True, scope="module")
-def loop_in_a_thread() -> Iterator[None]:
-    loop = Awaited.loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    yield
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(PATIENCE)
-    loop.close()
+def loop() -> Iterator[None]:
+    with loop_in_a_thread():
+        yield
 
 
 @pytest.fixture(autouse=True)
 def closed_at_the_end() -> Iterator[None]:
     yield
-    while Awaited.made:
-        Awaited.made.pop().close()
-
-
-def over_asyncio(name: str) -> ModuleType:
-    """Load a module of tests once more, with `Awaited` in the place of `DPQ`."""
-    spec = importlib.util.spec_from_file_location(f"awaited_{name}", Path(__file__).parent / name)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    vars(module)["DPQ"] = Awaited
-    return module
+    close_all()
 
 
 BLOCKING_ONLY = {
@@ -183,10 +88,9 @@ BLOCKING_ONLY = {
     "test_no_timeout_waits_until_there_is_a_task": "has a twin below",
 }
 
-for _module in map(over_asyncio, ("test_api.py", "test_waiting.py")):
-    for _name, _test in vars(_module).items():
-        if _name.startswith("test_") and _name not in BLOCKING_ONLY:
-            globals()[_name.replace("test_", "test_awaited_", 1)] = _test
+for _name in ("test_api.py", "test_waiting.py"):
+    _module = over_asyncio(Path(__file__).parent / _name, DPQ=Awaited)
+    globals().update(awaited_tests(_module, *BLOCKING_ONLY))
 start, waiting = _module.start, _module.waiting
 
 
@@ -233,10 +137,6 @@ async def until(what: str, met: Callable[[], Any]) -> None:
             while not met():
                 await asyncio.sleep(0.001)
     assert met(), f"{what}: not within {PATIENCE / 2} s"
-
-
-def blocked(redis: Redis) -> int:
-    return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
 
 
 class Other(aio.Redis):
@@ -447,7 +347,7 @@ def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) ->
         pool = small_pool(redis, aio.ConnectionPool)
         async with on(aio.Redis.from_pool(pool), queue_name) as q:
             waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
-            await until("50 blocked waiters", lambda: blocked(redis) == 50)
+            await until("50 blocked waiters", lambda: len(blocked(redis)) == 50)
             ticks = 0
             for _ in range(200):
                 await asyncio.sleep(0)
@@ -672,13 +572,6 @@ def test_closing_again_and_in_the_middle(redis: Redis, queue_name: str, run: Any
 # Faults of the server
 
 
-@pytest.fixture
-def directory() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="dpq-")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
-
-
 def test_a_restart_of_the_server_in_the_middle(
     server: Server, queue_name: str, directory: str, run: Any
 ) -> None:
@@ -690,7 +583,7 @@ def test_a_restart_of_the_server_in_the_middle(
             async with q.lease(visibility=60) as task:
                 wait = asyncio.ensure_future(q.pop(timeout=LONG))
                 with Redis.from_url(first.url) as redis:
-                    await until("a blocked waiter", lambda: blocked(redis) == 1)
+                    await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
                 os.kill(first.pid, signal.SIGKILL)
                 with Server.join(directory, server.binary) as second:
                     assert second.pid != first.pid

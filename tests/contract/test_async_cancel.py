@@ -6,12 +6,13 @@ those of the connection and of background work included.
 """
 
 import asyncio
-import importlib.util
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 import fakeredis
 import pytest
+from kit.awaited import LOOPS
+from kit.waiting import blocked
 from redis import Redis
 from redis import asyncio as aio
 from support import address_of
@@ -22,11 +23,6 @@ from dpq.transport import waiter as waiters
 PATIENCE = 120.0  # seconds until a test gives up
 MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that never ends
 
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-if importlib.util.find_spec("uvloop"):  # not on Windows
-    import uvloop
-
-    LOOPS["uvloop"] = uvloop.new_event_loop
 
 engines = pytest.mark.fakeredis
 
@@ -263,11 +259,8 @@ def test_a_cancelled_lease_is_settled(
 
 
 async def until_blocked(redis: Redis, count: int) -> None:
-    def blocked() -> int:
-        return sum(r["cmd"] == "bzpopmin" and "b" in r["flags"] for r in redis.client_list())
-
     async with asyncio.timeout(PATIENCE):
-        while count != blocked():
+        while count != len(blocked(redis)):
             await asyncio.sleep(0)
 
 

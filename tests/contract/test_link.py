@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.waiting import kill_all
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -39,19 +40,11 @@ def once(server: Server) -> Iterator[Redis]:
         yield client
 
 
-def cut_others(redis: Redis) -> None:
-    """End every connection but the caller's."""
-    mine = redis.client_id()
-    for row in redis.client_list():
-        if int(row["id"]) != mine:
-            redis.client_kill_filter(_id=row["id"])
-
-
 def test_a_cut_connection_is_replaced(server: Server, redis: Redis, queue_name: str) -> None:
     """When the server has dropped the connection, the call goes through by the client's retries."""
     q = DPQ(Redis.from_url(server.url), queue_name)
     q.push(1)
-    cut_others(redis)
+    kill_all(redis)
     assert q.pop().task.payload == 1
     q.drop()
     q.close()
@@ -61,7 +54,7 @@ def test_a_client_without_retries(once: Redis, redis: Redis, queue_name: str) ->
     """A drop between two calls is no error even for a client that never sends twice."""
     q = DPQ(once, queue_name)
     q.push(1)
-    cut_others(redis)
+    kill_all(redis)
     assert q.pop().task.payload == 1
     q.drop()
     q.close()
@@ -80,7 +73,7 @@ def test_a_fault_in_a_call(
         monkeypatch.setattr(
             q._session.connections._packer,
             "pack_all",
-            lambda commands: (cut_others(redis), pack(commands))[1],
+            lambda commands: (kill_all(redis), pack(commands))[1],
         )
         if retries:
             assert q.pop().task.payload == 1
@@ -104,63 +97,53 @@ def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_
         q.drop()
 
 
-def test_a_lease_lost_in_the_body(redis: Redis, queue_name: str) -> None:
+def test_a_lease_lost_in_the_body(live: DPQ[Any], redis: Redis, queue_name: str) -> None:
     """A body that ends well after another consumer got its task is told so."""
-    q = DPQ(redis, queue_name)
-    q.push(1)
-    with pytest.raises(LeaseLostError), q.lease(visibility=60) as task:
+    live.push(1)
+    with pytest.raises(LeaseLostError), live.lease(visibility=60) as task:
         DPQ(redis, queue_name).release(task)
-        assert q.pop().task.id == task.id
-    q.drop()
-    q.close()
+        assert live.pop().task.id == task.id
 
 
 def test_a_body_that_fails_after_its_lease(
-    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
+    live: DPQ[Any], redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The body's own error comes out, also when the lease was lost before; the loss is logged."""
-    q = DPQ(redis, queue_name)
-    q.push(1)
+    live.push(1)
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(ZeroDivisionError),
-        q.lease(visibility=60) as task,
+        live.lease(visibility=60) as task,
     ):
         DPQ(redis, queue_name).release(task)
-        q.pop()
+        live.pop()
         _ = 1 / 0
     assert f"lease of {task.id} lost" in caplog.text
-    assert q.get(task.id).last_error is None
-    q.drop()
-    q.close()
+    assert live.get(task.id).last_error is None
 
 
 def test_the_heartbeat_stops_when_the_lease_is_lost(
-    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
+    live: DPQ[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A heartbeat that is refused says so once and ends."""
-    q = DPQ(redis, queue_name)
-    q.push(1)
+    live.push(1)
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(LeaseLostError),
-        q.lease(visibility=0.3) as task,
+        live.lease(visibility=0.3) as task,
     ):
-        q.cancel(task.id)
+        live.cancel(task.id)
         wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
         raise LeaseLostError("finish", [task.id])
     assert caplog.text.count(f"lease of {task.id} lost\n") == 1
-    q.drop()
-    q.close()
 
 
 def test_the_heartbeat_outlives_a_fault(
-    redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    live: DPQ[Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is away for one beat does not end the heartbeat."""
-    q = DPQ(redis, queue_name)
-    q.push(1)
-    extend, refused, kept = q._leases._extend, threading.Event(), threading.Event()
+    live.push(1)
+    extend, refused, kept = live._leases._extend, threading.Event(), threading.Event()
 
     def flaky(leases: Any) -> Any:
         if not refused.is_set():
@@ -170,81 +153,67 @@ def test_the_heartbeat_outlives_a_fault(
         kept.set()
         return alive
 
-    monkeypatch.setattr(q._leases, "_extend", flaky)
-    with caplog.at_level(logging.WARNING), q.lease(visibility=1):
+    monkeypatch.setattr(live._leases, "_extend", flaky)
+    with caplog.at_level(logging.WARNING), live.lease(visibility=1):
         assert kept.wait(20)
     assert "cannot extend 1 leases now" in caplog.text
-    assert q.size() == 0
-    q.drop()
-    q.close()
+    assert live.size() == 0
 
 
 @pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
-def test_what_the_body_settled_stands(redis: Redis, queue_name: str, settle: str) -> None:
+def test_what_the_body_settled_stands(live: DPQ[Any], redis: Redis, settle: str) -> None:
     """A body that settles its task itself has the last word, and its heartbeat ends."""
-    q = DPQ(redis, queue_name)
-    q.push(1)
+    live.push(1)
     more = {"bury": ["bad"], "fail": ["bad", 60], "release": [60], "set_visibility": [60]}
-    with q.lease(visibility=0.15) as task:
-        getattr(q, settle)(task, *more.get(settle, []))
+    with live.lease(visibility=0.15) as task:
+        getattr(live, settle)(task, *more.get(settle, []))
         before = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
         # a heartbeat that went on would have called by now
         assert not threading.Event().wait(0.2)
         assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
-    stats = q.stats()
+    stats = live.stats()
     assert (stats.dead, stats.delayed, stats.acked) == {
         "bury": (1, 0, 0),
         "ack": (0, 0, 1),
     }.get(settle, (0, 1, 0))
-    q.drop()
-    q.close()
 
 
 def test_an_interrupted_call_spoils_no_other(
-    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    live: DPQ[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An interrupt between sending and reading leaves no reply for the next call to find."""
-    q = DPQ(redis, queue_name)
-    first, second = q.push("first"), q.push("second")
-    connection = q._session.connections._endpoints[""]._idle.kept[-1]
+    first, second = live.push("first"), live.push("second")
+    connection = live._session.connections._endpoints[""]._idle.kept[-1]
 
     def interrupted(**_: Any) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(connection, "read_response", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        q.get(first)
+        live.get(first)
     monkeypatch.undo()
-    assert q.get(second).payload == "second"
-    q.drop()
-    q.close()
+    assert live.get(second).payload == "second"
 
 
-def test_what_is_leased_reaches_the_caller(
-    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_leased_reaches_the_caller(live: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """When the second round trip of a pop_many fails, the tasks of the first are returned."""
-    q = DPQ(redis, queue_name)
-    q.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
-    begin, calls = q._session.connections.begin, []
+    live.push_many(Push(payload=n) for n in range(POP_BATCH + 50))
+    begin, calls = live._session.connections.begin, []
 
     def once(commands: Any) -> Any:
         calls.append(commands)
         return begin(commands) if len(calls) == 1 else lambda: [RedisConnectionError("away")]
 
-    monkeypatch.setattr(q._session.connections, "begin", once)
-    assert [task.payload for task in q.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
+    monkeypatch.setattr(live._session.connections, "begin", once)
+    assert [task.payload for task in live.pop_many(POP_BATCH + 50)] == list(range(POP_BATCH))
     monkeypatch.undo()
-    assert q.size() == POP_BATCH + 50
-    q.drop()
-    q.close()
+    assert live.size() == POP_BATCH + 50
 
 
 def test_a_refused_unblock_costs_no_task(
-    redis: Redis, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    live: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user who may not CLIENT UNBLOCK gets the task that a wait has brought."""
-    q = DPQ(redis, queue_name)
     execute = redis.execute_command
 
     def refusing(*args: Any, **options: Any) -> Any:
@@ -253,8 +222,6 @@ def test_a_refused_unblock_costs_no_task(
         return execute(*args, **options)
 
     monkeypatch.setattr(redis, "execute_command", refusing)
-    q.push(1, delay=0.1)
-    assert q.pop(timeout=20).task.payload == 1
+    live.push(1, delay=0.1)
+    assert live.pop(timeout=20).task.payload == 1
     monkeypatch.undo()
-    q.drop()
-    q.close()

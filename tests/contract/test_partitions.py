@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from kit.waiting import wait_for_idle
 from redis import Redis
 from redis import asyncio as aio
 from support import wait_for
@@ -591,10 +592,6 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"dpq.{module}.RECHECK_SECONDS", 60.0)
 
 
-def blocked(redis: Redis) -> int:
-    return sum(c["cmd"] == "bzpopmin" and "b" in c["flags"] for c in redis.client_list())
-
-
 @pytest.mark.parametrize("ask", [1, 2, 4])
 def test_a_push_anywhere_wakes(
     make: Make, redis: Redis, start: Any, trusting: None, ask: int
@@ -603,7 +600,7 @@ def test_a_push_anywhere_wakes(
     q, pusher = make("", 4, clock=None, ask=ask), make("", 4, clock=None)
     for options in [{}] * 4 + [{"delay": SOON}] * 4:
         got = start(q.pop, timeout=LONG, visibility=600)
-        wait_for(lambda: blocked(redis) == 1, lambda: redis.client_list())
+        wait_for_idle(redis, 1)
         id_ = pusher.push("x", **options)
         task = got.result(PATIENCE).task
         assert task.id == id_
@@ -617,7 +614,7 @@ def test_as_many_wake_as_are_pushed(make: Make, redis: Redis, start: Any, trusti
     """Every waiter gets one of the tasks; markers and moments that are left are handed on."""
     q, pusher = make("", 4, clock=None), make("", 4, clock=None)
     got = [start(q.pop, timeout=LONG, visibility=600) for _ in range(5)]
-    wait_for(lambda: blocked(redis) == 5, lambda: redis.client_list())
+    wait_for_idle(redis, 5)
     ids = pusher.push_many([*(Push(n) for n in range(3)), Push(3, delay=SOON), Push(4, delay=SOON)])
     assert sorted(future.result(PATIENCE).task.id for future in got) == sorted(ids)
 
@@ -752,7 +749,7 @@ def test_a_worker_that_came_first(
     seen: list[Any] = []
     worker = Worker(early, lambda task: seen.append(task.payload))
     running = start(worker.run, signals=False)
-    wait_for(lambda: blocked(redis) == 1, lambda: redis.client_list())
+    wait_for_idle(redis, 1)
     make("", 4, clock=None).push_many(Push(n) for n in range(8))
     wait_for(lambda: sorted(seen) == list(range(8)), lambda: seen)
     assert len(early.workers()) == 1
@@ -792,9 +789,7 @@ def test_asyncio(redis: Redis, queue_name: str, server: Any, trusting: None) -> 
             for place in range(8):  # in each partition, now and by time
                 late = asyncio.create_task(q.pop(timeout=LONG))
                 if server:
-                    await asyncio.to_thread(
-                        wait_for, lambda: blocked(redis) == 1, redis.client_list
-                    )
+                    await asyncio.to_thread(wait_for_idle, redis)
                 group = named_for(other, place % 4)
                 await other.push("late", delay=SOON * (place // 4), group=group)
                 popped = await late

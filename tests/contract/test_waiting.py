@@ -5,11 +5,9 @@ the waiter's own timer for a moment that it knows, brings a task in the time tha
 """
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
 from redis import Redis
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
@@ -25,30 +24,9 @@ from dpq import DPQ, Push, Task
 from dpq.server import Server
 from dpq.transport import waiter as waiters
 
-PATIENCE = 120.0  # seconds until a test gives up
-LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
 SOON = 0.3  # seconds until something is due
 
 engines = pytest.mark.fakeredis
-
-
-def wait_until(what: str, met: Callable[[], Any]) -> None:
-    """Poll a named condition."""
-    give_up = time.monotonic() + PATIENCE
-    while not (seen := met()):
-        assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} s, last seen {seen!r}"
-        time.sleep(0.005)
-
-
-def blocked(redis: Redis) -> list[dict[str, Any]]:
-    """The connections that block on a marker."""
-    return [c for c in redis.client_list() if c["cmd"] == "bzpopmin" and "b" in c["flags"]]
-
-
-def wait_for_waiters(redis: Redis, count: int) -> None:
-    """Until so many are blocked; fakeredis cannot say, and a waiter may come late there."""
-    if type(redis) is Redis:
-        wait_until(f"{count} blocked waiters", lambda: len(blocked(redis)) == count)
 
 
 @pytest.fixture(autouse=True)
@@ -420,13 +398,6 @@ def test_a_waiter_whose_connection_is_killed_goes_on_waiting(
     waiting.push("a")
 
     assert the_task(popped).payload == "a"
-
-
-@pytest.fixture
-def directory() -> Iterator[str]:
-    path = tempfile.mkdtemp(prefix="dpq-")
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def test_a_waiter_outlives_a_restart_of_the_server(

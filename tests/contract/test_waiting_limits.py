@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from kit.waiting import LONG, PATIENCE, blocked, wait_for_waiters, wait_until
 from redis import Redis
 
 from dpq import DPQ, Push, RateLimit, Task
@@ -21,29 +22,9 @@ from dpq.transport import waiter as waiters
 from dpq.transport.cluster import Nodes
 from dpq.transport.waiter import Marker, Waiter
 
-PATIENCE = 120.0  # seconds until a test gives up
-LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
 SOON = 0.1  # seconds until the next unit
 
 Pop = Callable[..., "Future[Any]"]
-
-
-def wait_until(what: str, met: Callable[[], Any]) -> None:
-    """Poll a named condition."""
-    give_up = time.monotonic() + PATIENCE
-    while not (seen := met()):
-        assert time.monotonic() < give_up, f"{what}: not within {PATIENCE} s, last seen {seen!r}"
-        time.sleep(0.005)
-
-
-def wait_for_waiters(redis: Redis, count: int) -> None:
-    """Until so many connections block on a marker."""
-
-    def blocked() -> bool:
-        flags = [c["flags"] for c in redis.client_list() if c["cmd"] == "bzpopmin"]
-        return sum("b" in flag for flag in flags) == count
-
-    wait_until(f"{count} blocked waiters", blocked)
 
 
 @pytest.fixture(autouse=True)
@@ -322,7 +303,7 @@ def test_one_that_gives_up_hands_on_its_moment(
     opens_at = server_seconds(redis) + 3 * SOON
     assert q.pop().task is not None
     watcher = waits(SOON)
-    wait_for_waiters(redis, 1)
+    wait_until("a waiter, or its end", lambda: watcher.done() or blocked(redis))
     other = waits()
     if watcher.result(PATIENCE).task is None:
         assert the_task(other).payload == 1

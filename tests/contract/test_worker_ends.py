@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kit.waiting import recheck
+from kit.workers import Make, queues
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from support import address_of, wait_for
@@ -67,21 +69,13 @@ fast = Backoff(base=0.01, jitter=0)
 
 
 @pytest.fixture
-def make(redis: Redis, queue_name: str) -> Iterator[Callable[[str], DPQ[Any]]]:
-    made: list[DPQ[Any]] = []
-
-    def one(more: str) -> DPQ[Any]:
-        made.append(DPQ(redis, queue_name + more, backoff=fast))
-        return made[-1]
-
-    yield one
-    for queue in made:
-        queue.drop()
-        queue.close()
+def make(redis: Redis, queue_name: str) -> Iterator[Make]:
+    with queues(DPQ, redis, queue_name) as make:
+        yield lambda more: make(more, backoff=fast)
 
 
 @pytest.fixture
-def q(make: Callable[[str], DPQ[Any]]) -> DPQ[Any]:
+def q(make: Make) -> DPQ[Any]:
     return make("")
 
 
@@ -92,8 +86,7 @@ def test_a_limit_of_one_of_several_queues(
     make: Any, drain: Drain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its next unit is looked for when it is due, though another queue had work meanwhile."""
-    monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
-    monkeypatch.setattr("dpq.worker.worker_async.RECHECK_SECONDS", 60.0)
+    recheck(monkeypatch, 60.0)
     a, b = make("-a"), make("-b")
     a.set_limit(5, 1)
     a.push_many(Push(n) for n in range(4))

@@ -100,10 +100,8 @@ def started(request: pytest.FixtureRequest, redis: Redis, q: DPQ[Any]) -> Starte
 
 
 @pytest.fixture
-def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
-    with DPQ[Any](redis, queue_name) as q:
-        yield q
-        q.drop()
+def q(live: DPQ[Any]) -> DPQ[Any]:
+    return live
 
 
 def look_now(redis: Redis, q: DPQ[Any]) -> None:

@@ -5,15 +5,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
 from hypothesis import settings
+from kit.schedulers import running
 from redis import Redis
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -35,27 +35,6 @@ from dpq.transport.connections import Connections
 ROOT = Path(__file__).parents[2]
 
 SOAK = settings.get_current_profile_name() == "soak"
-
-
-@pytest.fixture
-def live(redis: Redis, queue_name: str) -> Iterator[DPQ]:
-    """A queue on the server's own clock."""
-    queue = DPQ(redis, queue_name)
-    yield queue
-    queue.drop()
-    queue.close()
-
-
-@contextmanager
-def running(scheduler: Scheduler) -> Iterator[None]:
-    thread = threading.Thread(target=scheduler.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        scheduler.stop()
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
 
 
 def calls(redis: Redis) -> int:

@@ -1,11 +1,9 @@
 """A limit that learns: up after each window that was used and clean, halved at a 429."""
 
 import pytest
+from kit.limits import LONG, SCOPES
 
 from dpq import DPQ, Adaptive, Push, RateLimit
-
-LONG = 10**8  # seconds of a lease that does not end by itself
-SCOPES = [None, "g", "*"]
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpq import LeaseLostError
-
 
 @pytest.mark.parametrize("seconds", [0.001, 5, 300, 315_360_000])
 def test_running(q, clock, probe, seconds):
@@ -90,43 +88,6 @@ def test_deferred_then_extended_then_crashed(q, clock, probe):
     clock.advance(20)
     again = probe.pop()
     assert (again.attempt, again.deferrals) == (2, 1)
-
-
-def test_old_token(q, clock, probe):
-    """The lease of another delivery cannot be extended."""
-    q.push("x")
-    task = probe.pop()
-    clock.advance(30)
-    probe.pop()
-    before = probe.stored()
-    with pytest.raises(LeaseLostError) as caught:
-        q.extend(task, 5)
-    assert caught.value.action == "extend"
-    assert probe.stored() == before
-
-
-@pytest.mark.parametrize("verb", ["fail", "release", "bury", "ack"])
-def test_settled(q, probe, verb):
-    """A settled delivery cannot be extended."""
-    q.push("x")
-    task = probe.pop()
-    getattr(q, verb)(task, *(["r"] if verb == "bury" else []))
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.extend(task, 5)
-    assert probe.stored() == before
-
-
-def test_dead_by_its_lease(q, clock, probe):
-    """A task that is dead because its last lease ran out cannot be taken back by extending."""
-    q.push("x", max_attempts=1)
-    task = probe.pop()
-    clock.advance(30)
-    q.promote()
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.extend(task, 5)
-    assert probe.stored() == before
 
 
 def test_notice(q, probe):

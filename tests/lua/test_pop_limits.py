@@ -6,24 +6,15 @@ from math import ceil
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from kit.limits import LONG, SCOPES, payloads
 
 from dpq import DPQ, Adaptive, Push, RateLimit, Reserve
 from dpq.protocol.command import once
-
-SCOPES = [None, "g", "*"]
-
-
-LONG = 10**8  # seconds of a lease that does not end by itself
 
 
 def look(q, waiter=""):
     """What a pop of one task says, the time to the next look included."""
     return q._session.run(q._operations.pop, 1, None, waiter)
-
-
-def payloads(q, most=100):
-    """What may run now, under leases that do not end."""
-    return [task.payload for task in q.pop_many(most, visibility=LONG)]
 
 
 def units(q, group=None):

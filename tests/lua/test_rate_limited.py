@@ -1,21 +1,9 @@
 """rate_limited: a task met a limit; it goes back uncounted, and its group or the queue closes."""
 
 import pytest
+from kit.limits import payloads, take
 
-from dpq import LeaseLostError, Push, RateLimit, RateLimited
-
-LONG = 10**8  # seconds of a lease that does not end by itself
-
-
-def payloads(q, most=100):
-    """What may run now, under leases that do not end."""
-    return [task.payload for task in q.pop_many(most, visibility=LONG)]
-
-
-def take(q, visibility=LONG):
-    task = q.pop(visibility=visibility).task
-    assert task is not None
-    return task
+from dpq import Push, RateLimit, RateLimited
 
 
 @pytest.fixture
@@ -214,29 +202,6 @@ def test_acked_afterwards(q, clock, fill):
     assert q.ack(task) is True
     clock.advance(5)
     assert payloads(q) == ["g1", "free0", "free1"]
-
-
-@pytest.mark.parametrize("verb", ["fail", "release", "bury", "ack"])
-def test_settled(q, probe, fill, verb):
-    """A delivery that is settled closes nothing: the call is refused and changes nothing."""
-    task = take(q)
-    getattr(q, verb)(task, *(["r"] if verb == "bury" else []))
-    before = probe.stored()
-    with pytest.raises(LeaseLostError) as caught:
-        q.rate_limited(task, 5)
-    assert (caught.value.task_id, caught.value.action) == (task.id, "rate_limited of")
-    assert probe.stored() == before
-
-
-def test_old_token(q, clock, probe, fill):
-    """Nor does a delivery that somebody else has taken over."""
-    task = take(q, 10)
-    clock.advance(10)
-    take(q)
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.rate_limited(task, 5)
-    assert probe.stored() == before
 
 
 @pytest.mark.parametrize(

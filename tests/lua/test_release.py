@@ -59,41 +59,6 @@ def test_twice(q, probe):
     assert probe.stored() == before
 
 
-@pytest.mark.parametrize("verb", ["fail", "bury", "set_visibility", "extend"])
-def test_then_another_verb(q, probe, verb):
-    """A release settles the delivery: other verbs are refused and change nothing."""
-    q.push("x")
-    task = probe.pop()
-    q.release(task)
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        getattr(q, verb)(task, 1)
-    assert probe.stored() == before
-
-
-def test_old_token(q, clock, probe):
-    """An earlier delivery cannot release the task of a later one."""
-    q.push("x")
-    task = probe.pop()
-    clock.advance(30)
-    probe.pop()
-    before = probe.stored()
-    with pytest.raises(LeaseLostError) as caught:
-        q.release(task)
-    assert caught.value.action == "release"
-    assert probe.stored() == before
-
-
-def test_unknown(q, probe):
-    """A finished task cannot be released."""
-    q.push("x")
-    task = probe.pop()
-    q.ack(task)
-    with pytest.raises(LeaseLostError):
-        q.release(task)
-    assert q.size() == 0
-
-
 def test_in_a_group(q, probe):
     """A released task that is better than its group's head becomes the head again."""
     for i in range(3):

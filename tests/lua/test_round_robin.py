@@ -1,20 +1,14 @@
 """fairness="round_robin": groups of equal priority are served in turn, whatever their backlog."""
 
 import pytest
+from kit.limits import payloads
 
 from dpq import DPQ, Push
-
-LONG = 10**8  # seconds of a lease that does not end by itself
 
 
 @pytest.fixture
 def fair(q, clock) -> DPQ:
     return DPQ(q.redis, q.queue_name, fairness="round_robin", clock=clock)
-
-
-def payloads(q, most=100):
-    """What may run now, under leases that do not end."""
-    return [task.payload for task in q.pop_many(most, visibility=LONG)]
 
 
 def fill(q, counts, **more):

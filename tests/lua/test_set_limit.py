@@ -1,20 +1,9 @@
 """set_limit: what the queue, a group or every group may do, set, changed and removed."""
 
 import pytest
+from kit.limits import LONG, SCOPES, fill, payloads
 
 from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, Reserve
-
-SCOPES = [None, "g", "*"]
-LONG = 10**8  # seconds of a lease that does not end by itself
-
-
-def payloads(q, most=1000):
-    """What may run now, under leases that do not end."""
-    return [task.payload for task in q.pop_many(most, visibility=LONG)]
-
-
-def fill(q, count, group="g"):
-    q.push_many(Push(payload=i, group=group) for i in range(count))
 
 
 def walk(probe, clock, field, rules, heavy=0):

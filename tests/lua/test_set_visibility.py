@@ -2,8 +2,6 @@
 
 import pytest
 
-from dpq import LeaseLostError
-
 
 def test_hides(q, clock, probe):
     """The task is delayed for so long, its attempt is not counted, its deferral is."""
@@ -97,42 +95,6 @@ def test_head(q, probe):
     q.set_visibility(task, 45)
     assert [ready.payload for ready in q.peek()] == ["next"]
     assert probe.woken()
-
-
-def test_old_token(q, clock, probe):
-    """An earlier delivery cannot hide the task of a later one."""
-    q.push("x")
-    task = probe.pop()
-    clock.advance(30)
-    probe.pop()
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.set_visibility(task, 45)
-    assert probe.stored() == before
-
-
-@pytest.mark.parametrize("verb", ["fail", "release", "bury", "ack"])
-def test_settled(q, probe, verb):
-    """A settled delivery cannot hide its task."""
-    q.push("x")
-    task = probe.pop()
-    getattr(q, verb)(task, *(["r"] if verb == "bury" else []))
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.set_visibility(task, 45)
-    assert probe.stored() == before
-
-
-def test_dead(q, clock, probe):
-    """A task that died when its last lease ran out cannot be hidden back to life."""
-    q.push("x", max_attempts=1)
-    task = probe.pop()
-    clock.advance(30)
-    q.promote()
-    before = probe.stored()
-    with pytest.raises(LeaseLostError):
-        q.set_visibility(task, 0)
-    assert probe.stored() == before
 
 
 @pytest.mark.parametrize(("seconds", "notice"), [(4.999, True), (5, False)])

@@ -1,11 +1,9 @@
 """Room for the way to a host: said as `slack`, or learned from 429s of a limit that was kept."""
 
 import pytest
+from kit.limits import LONG, SCOPES
 
 from dpq import Adaptive, ConfigurationError, Push, RateLimit, Reserve
-
-LONG = 10**8  # seconds of a lease that does not end by itself
-SCOPES = [None, "g", "*"]
 
 
 @pytest.fixture

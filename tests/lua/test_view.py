@@ -3,11 +3,9 @@
 from datetime import UTC, datetime
 
 import pytest
+from kit.limits import LONG, SCOPES, fill
 
-from dpq import Adaptive, LimitState, Push, RateLimit, Reserve
-
-LONG = 10**8  # seconds of a lease that does not end by itself
-SCOPES = [None, "g", "*"]
+from dpq import Adaptive, LimitState, RateLimit, Reserve
 
 
 def moment(ms):
@@ -17,10 +15,6 @@ def moment(ms):
 def state_of(q, scope):
     """The state of the queue, or of group g."""
     return q.group("g") if scope else q.limits()[0]
-
-
-def fill(q, count, group="g"):
-    q.push_many(Push(payload=i, group=group) for i in range(count))
 
 
 def test_nothing_is_limited(q):

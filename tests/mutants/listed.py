@@ -40,6 +40,7 @@ LUA, UNIT, CONTRACT, DAEMON = (
     "tests/daemon/test_",
 )
 WORKER, ASYNC = f"{CONTRACT}worker.py", f"{CONTRACT}worker_async.py"
+THREADS = f"{CONTRACT}worker_threads.py"
 CLI = f"{DAEMON}cli.py"
 
 ORDER = [
@@ -107,32 +108,28 @@ FENCING = [
         "ack",
         "token ~= claim and token ~= string.match(claim, '^%d+')",
         "not token",
-        f"{LUA}ack.py",
+        f"{LUA}refused.py",
     ),
     _lua(
         "any token acts",
         "lib/fence",
         "task.token ~= token",
         "false",
-        f"{LUA}extend.py",
-        f"{LUA}release.py",
+        f"{LUA}refused.py",
     ),
     _lua(
         "a settled delivery acts again",
         "lib/fence",
         "'[fbr]'",
         "'[0]'",
-        f"{LUA}release.py",
-        f"{LUA}fail.py",
+        f"{LUA}refused.py",
     ),
     _lua(
         "the holder of a dead task may act on it",
         "lib/fence",
         " or redis.call('ZSCORE', dead, id) then",
         " then",
-        f"{LUA}extend.py",
-        f"{LUA}release.py",
-        f"{LUA}set_visibility.py",
+        f"{LUA}refused.py",
     ),
     _lua(
         "tokens go back with the clock",
@@ -772,7 +769,7 @@ WORKERS = [
         "worker/worker",
         "(limit := run.limit) is not None and run.began + limit <= now",
         "(limit := run.limit) is not None and not now",
-        f"{WORKER}::test_a_time_limit",
+        f"{THREADS}::test_a_time_limit",
     ),
     _py(
         "a task has no time limit of its own",

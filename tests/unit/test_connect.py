@@ -22,6 +22,7 @@ from dpq import DPQ, AsyncDPQ
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
 from dpq.transport.connect import connect, open_url
+from dpq.transport.connect_async import open_url_async
 from dpq.transport.url import (
     CONNECT_TIMEOUT_S,
     RETRIES,
@@ -34,7 +35,28 @@ UNREACHABLE_S = 3.0  # the promise; and what a busy machine may add
 SLOW_MACHINE_S = 1.5
 
 
-def options(client: Redis) -> dict[str, object]:
+Open = Callable[[str], Any]
+
+
+@pytest.fixture(params=["DPQ", "AsyncDPQ"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Opens a URL for either face: what has been opened, closed at the end."""
+    made: list[Any] = []
+    kind = open_url if request.param == "DPQ" else open_url_async
+
+    def open_it(url: str) -> Any:
+        made.append(kind(url))
+        return made[-1]
+
+    yield open_it
+    for each in made:
+        if request.param == "DPQ":
+            each.close()
+        else:
+            asyncio.run(each.aclose())
+
+
+def options(client: Any) -> dict[str, object]:
     """Return the settings of a connection of the client's, none being open."""
     connection = client.connection_pool.make_connection()
     return {
@@ -47,42 +69,41 @@ def options(client: Redis) -> dict[str, object]:
     }
 
 
+DEFAULTS = {
+    "socket_timeout": SOCKET_TIMEOUT_S,
+    "socket_connect_timeout": CONNECT_TIMEOUT_S,
+    "db": 0,
+    "decodes": False,
+    "retries": RETRIES,
+    "health_check_interval": 0,
+}
+
+
 # --- Settings
 
 
 @pytest.mark.parametrize("url", ["redis://host", "rediss://host:1", "unix:///run/x.sock"])
-def test_every_timeout_is_explicit(url: str) -> None:
+def test_every_timeout_is_explicit(opened: Open, url: str) -> None:
     """None of redis-py's own timeouts and retries is left in force, whatever the scheme."""
-    with connect(url) as client:
-        assert options(client) == {
-            "socket_timeout": SOCKET_TIMEOUT_S,
-            "socket_connect_timeout": CONNECT_TIMEOUT_S,
-            "db": 0,
-            "decodes": False,
-            "retries": RETRIES,
-            "health_check_interval": 0,
-        }
+    assert options(opened(url).client) == DEFAULTS
 
 
 @pytest.mark.parametrize("url", ["redis://host", "unix:///run/x.sock"])
-def test_query_parameters_go_before_the_defaults_except_decoding(url: str) -> None:
+def test_query_parameters_go_before_the_defaults_except_decoding(opened: Open, url: str) -> None:
     """A user's own timeout and database win; replies stay bytes, because scripts need them."""
     query = "socket_timeout=3&socket_connect_timeout=0.5&db=2&decode_responses=True"
-    with connect(f"{url}?{query}") as client:
-        assert options(client) == {
-            "socket_timeout": 3,
-            "socket_connect_timeout": 0.5,
-            "db": 2,
-            "decodes": False,
-            "retries": RETRIES,
-            "health_check_interval": 0,
-        }
+    own = {"socket_timeout": 3, "socket_connect_timeout": 0.5, "db": 2}
+    assert options(opened(f"{url}?{query}").client) == {**DEFAULTS, **own}
 
 
 def test_the_database_may_be_the_path() -> None:
     """`redis://host/3` is database 3."""
     with connect("redis://host/3") as client:
         assert options(client)["db"] == 3
+
+
+def first_of_asyncio(url: str) -> AsyncDPQ[Any]:
+    return AsyncDPQ.from_url(url, "q")
 
 
 @pytest.mark.parametrize(
@@ -119,10 +140,16 @@ def test_the_database_may_be_the_path() -> None:
         b"redis://host",
     ],
 )
-def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(url: str) -> None:
-    """The error is a ConfigurationError at opening, shows the URL and lists the schemes."""
+@pytest.mark.parametrize("open_it", [open_url, first_of_asyncio], ids=["DPQ", "AsyncDPQ"])
+def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(
+    open_it: Open, url: str
+) -> None:
+    """The error is a ConfigurationError at opening, shows the URL and lists the schemes.
+
+    No event loop is needed for it.
+    """
     with pytest.raises(ConfigurationError) as caught:
-        open_url(url)
+        open_it(url)
     assert mask(url) in str(caught.value)
     for scheme in ("redis://", "rediss://", "unix://", "embedded:"):
         assert scheme in str(caught.value)
@@ -135,13 +162,20 @@ def test_a_malformed_url_is_refused_at_once_with_the_forms_that_work(url: str) -
         *("embedded://u:s3cret@h", "redis+u:s3cret@h://h", "rediss://h?ssl_min_version=s3cret"),
     ],
 )
-def test_an_error_never_shows_the_password(url: str) -> None:
+def test_an_error_never_shows_the_password(opened: Open, url: str) -> None:
     """Neither the message nor a chained cause holds it."""
     with pytest.raises(ConfigurationError) as caught:
-        open_url(url)
+        opened(url)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_what_was_opened_hides_its_password(opened: Open) -> None:
+    """The label and the text form of what a URL opens are masked."""
+    found = opened("redis://u:s3cret@host")
+    assert found.label == "redis://u:***@host"
+    assert "s3cret" not in repr(found)
 
 
 # --- Masking
