@@ -785,7 +785,8 @@ def test_a_worker_outlives_a_restart_of_the_server(
     gate = Gate()
     with Server.join(directory, server.binary) as first:
         q: DPQ[Any] = DPQ.from_url(first.url, queue_name)
-        q.redis.config_set("appendfsync", "always")  # else a slow disk may hold writes back
+        with Redis.from_url(first.url) as client:
+            client.config_set("appendfsync", "always")  # else a slow disk may hold writes back
         worker = Worker(q, gate, concurrency=2, prefetch=prefetch)
         try:
             q.push_many(Push(n) for n in range(3))
