@@ -147,6 +147,13 @@ PARSERS = "redis/_parsers/"
 """redis-py looks there whether a socket has ended, and takes any OSError or ValueError for that."""
 
 
+@pytest.fixture(autouse=True)
+def sweep() -> Iterator[None]:
+    """Collect what interrupted calls leave, so that its warnings come in this test."""
+    yield
+    gc.collect()
+
+
 @pytest.fixture
 def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
