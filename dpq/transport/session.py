@@ -121,13 +121,21 @@ class Session(SessionBase):
         Returns:
             For each operation its result, or the exception that it ended with.
         """
+        return self._begin(operations)()
+
+    def _begin(
+        self, operations: Sequence[Steps[Any]], ready: Callable[[], None] | None = None
+    ) -> Callable[[], list[Any]]:
+        """Send the first commands of operations, after `ready`; return what does the rest."""
         driver = together(operations)
         try:
             commands = next(driver)
         except StopIteration as end:
             results: list[Any] = end.value
-            return results
-        return self._rest(driver, self.connections.begin(commands))
+            return lambda: results
+        if ready is not None:
+            ready()
+        return partial(self._rest, driver, self.connections.begin(commands))
 
     def _rest(self, driver: Together, receive: Callable[[], list[Any]]) -> list[Any]:
         """Run operations to their ends, once their first commands are sent."""
@@ -218,14 +226,7 @@ class QueueSession(Session, Generic[Q]):
 
     def begin_all(self, operations: Sequence[Steps[Any]]) -> Callable[[], list[Any]]:
         """Send the first commands of operations; return a function that does the rest."""
-        driver = together(operations)
-        try:
-            commands = next(driver)
-        except StopIteration as end:
-            results: list[Any] = end.value
-            return lambda: results
-        self.ready()
-        return partial(self._rest, driver, self.connections.begin(commands))
+        return self._begin(operations, self.ready)
 
     def ready(self, *, create: bool = False) -> None:
         """Open the queue, unless its settings are known."""
