@@ -11,16 +11,14 @@
 -- Lost reply: safe to send again.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
--- Needs: now, problem, sound, settings
+-- Needs: now, problem, sound, settings, limits_page
 if part == 'settings' then
   reply[1] = '0'
   settings_fault()
   unreadable('queue', redis.call('HGET', conf, 'queue_rules'))
   return reply
 end
-local set = ({ limits = limits, kept = stats, tracked = tracked, gates = gates, invisible = invisible })[part]
-local hash = set == limits or set == stats or set == gates
-local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+local set, page = limits_page(part, cursor, count)
 reply[1] = page[1]
 if set == gates and cursor == '0' then
   gate_fault('', redis.call('HGET', conf, 'queue_gate') or '- ')

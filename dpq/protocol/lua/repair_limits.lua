@@ -17,7 +17,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: problem, gate, settle, place, sound, noted, settings, mend_rules, go_on
+-- Needs: problem, gate, settle, place, sound, noted, settings, mend_rules, go_on, limits_page
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
@@ -43,9 +43,7 @@ if part == 'settings' then
   admit()
   return reply
 end
-local set = ({ limits = limits, kept = stats, tracked = tracked, gates = gates, invisible = invisible })[part]
-local hash = set == limits or set == stats or set == gates
-local page = redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
+local set, page = limits_page(part, cursor, count)
 reply[1] = page[1]
 if set == gates and cursor == '0' then
   mend_gate('', redis.call('HGET', conf, 'queue_gate') or '- ')
