@@ -26,7 +26,6 @@ from kit.workers import (
     note_calls,
     queues,
     raising,
-    threads_of_workers,
 )
 from redis import Redis
 from support import wait_for
@@ -59,19 +58,6 @@ def make(redis: Redis, queue_name: str) -> Iterator[Make]:
 @pytest.fixture
 def q(make: Make) -> DPQ[Any]:
     return make()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with threads_of_workers() as start:
-        yield start
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
 
 
 def all_idle(worker: Worker) -> bool:

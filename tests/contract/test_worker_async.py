@@ -55,7 +55,7 @@ SUITE = Path(__file__).parent / "test_worker.py"
 FACES = {"DPQ": AwaitedOfOneClient, "all_idle": lambda _: True}
 shared = over_asyncio(SUITE, Worker=AwaitedWorker, **FACES)
 globals().update(awaited_tests(shared))
-q, gate = shared.q, shared.gate
+q = shared.q
 
 with_async_hooks = over_asyncio(SUITE, Worker=AwaitedWorkerOfAsyncHooks, **FACES)
 test_async_hooks_see_every_task = with_async_hooks.test_hooks_see_every_task

@@ -18,7 +18,6 @@ from kit.workers import (
     asked,
     queues,
     raising,
-    threads_of_workers,
 )
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -34,19 +33,6 @@ engines = pytest.mark.fakeredis
 def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
     with queues(DPQ, redis, queue_name) as make:
         yield make()
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with threads_of_workers() as start:
-        yield start
-
-
-@pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.open()
 
 
 @engines
