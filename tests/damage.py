@@ -53,8 +53,7 @@ def bad_record(probe, ids) -> set[Found]:
 
 def order_too_long(probe, ids) -> set[Found]:
     """A digit more: where its member is cut, the id would begin with it."""
-    record = probe.redis.hget(probe.key("meta"), ids["waiting"])
-    probe.redis.hset(probe.key("meta"), ids["waiting"], record.replace(b"\t", b"4\t", 1))
+    probe.damage(ids["waiting"], "order", probe.record(ids["waiting"])["order"] + "4")
     return {("bad record", ids["waiting"])}
 
 
@@ -79,7 +78,7 @@ def in_two_states(probe, ids) -> set[Found]:
 
 
 def no_payload(probe, ids) -> set[Found]:
-    probe.redis.hdel(probe.key("payload"), ids["dead"])
+    probe.damage(ids["dead"], "payload", "")
     return {("no payload", ids["dead"])}
 
 
@@ -90,8 +89,7 @@ def key_lost(probe, ids) -> set[Found]:
 
 def bad_schedule(name: str, schedule: bytes) -> Callable:
     def plant(probe, ids) -> set[Found]:
-        record = probe.redis.hget(probe.key("meta"), ids["delayed"])
-        probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\t" + schedule)
+        probe.damage(ids["delayed"], "rest", schedule.decode())
         return {("bad schedule", ids["delayed"])}
 
     plant.__name__ = f"bad_schedule_{name}"

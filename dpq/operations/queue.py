@@ -142,7 +142,13 @@ class QueueOperations(Generic[P]):
         if "format" in settings:
             if others and (create or first.named):
                 shared = {name: settings[name] for name in SHARED_SETTINGS if name in settings}
-                yield from all_of([part.configure(create=True, named=shared) for part in others])
+                first_format = settings["format"]
+                yield from all_of(
+                    [
+                        part.configure(create=True, named=shared, storage_format=first_format)
+                        for part in others
+                    ]
+                )
             yield from first.enter()
         return settings
 

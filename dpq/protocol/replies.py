@@ -1,4 +1,4 @@
-"""Raw replies of the scripts -> results or errors. Only this module reads a stored record.
+"""Raw replies of the scripts -> results or errors. records.py reads the stored records in them.
 
 Operations name a function of this module as the reader of each command. A reader gets the reply as
 the client returned it: ints, bytes and lists of them. It must not send anything.
@@ -8,7 +8,6 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
 from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,10 +20,10 @@ from dpq.model.errors import (
 )
 from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec, by_validator
-from dpq.model.priority import decode_priority
-from dpq.model.schedule import Later, read_later, read_schedule
+from dpq.model.schedule import Later, read_later
 from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskName, TaskState
 from dpq.protocol.keys import queue_of
+from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, reason_of
 from dpq.protocol.values import moment_of, read_texts
 
 P = TypeVar("P")
@@ -38,13 +37,6 @@ MAX_DIGITS = 20
 """Digits of the longest number that the server can count with."""
 
 _INVISIBLE = TaskState.INVISIBLE
-
-_set = object.__setattr__  # sets attributes of a frozen model
-
-_ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
-    kind: set(kind.model_fields) for kind in (Task, DeadTask)
-}
-"""The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
 class Code(IntEnum):
@@ -114,92 +106,16 @@ class Look(NamedTuple):
     lost: bool = False
 
 
-MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
-
-_NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
-"""The record that is shown if the stored one cannot be read; pop and upkeep bury the task."""
-
-_UNREADABLE = (ValueError, LookupError, ArithmeticError)
-"""The errors of reading damaged data; `PayloadError` is one of them."""
-
-
-def _task(
-    kind: type[Task[P]],
-    task_id: str,
-    record: bytes,
-    payload: Any,
-    state: TaskState,
-    until: datetime | None,
-    **more: Any,
-) -> Task[P]:
-    head, group, key, _, error = str(record, "utf-8", "replace").split("\t", 4)
-    (token, attempts, deliveries, deferrals, _, _, max_attempts, cost, wait, priority, enqueued,
-     _) = head.split(" ", 11)  # fmt: skip
-    values = {
-        "id": task_id,
-        "payload": payload,
-        "priority": decode_priority(priority),
-        "group": group or None,
-        "key": key or None,
-        "attempt": int(attempts) + 1,
-        "max_attempts": int(max_attempts),
-        "deliveries": int(deliveries),
-        "deferrals": int(deferrals),
-        "enqueued_at": moment_of(int(enqueued)),
-        "visible_until": until,
-        "last_error": error or None,
-        "state": state,
-        "token": int(token),
-        "cost": int(cost),
-        "every": None,
-        "cron": None,
-        "scheduled_at": None,
-        "visibility": None,
-        "time_limit": None,
-    }
-    if "\x1f" in error:
-        values["last_error"], _, options = error.partition("\t")[0].partition("\x1f")
-        values["last_error"] = values["last_error"] or None
-        values["visibility"], values["time_limit"] = read_options(options)
-        error = error.replace(f"\x1f{options}", "", 1)
-    if "\t" in error:
-        values["last_error"], _, schedule = error.partition("\t")
-        values["last_error"] = values["last_error"] or None
-        values["every"], values["cron"] = read_schedule(schedule)
-        values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
-    if more:
-        values.update(more)
-    # What pydantic's own model_construct does, without its search for defaults: 0.4 us, not 2.9;
-    # validation takes 1.4, and these values come from one line that was just taken apart.
-    task = kind.__new__(kind)
-    _set(task, "__dict__", values)
-    _set(task, "__pydantic_fields_set__", _ALL_FIELDS[kind])
-    _set(task, "__pydantic_extra__", None)
-    _set(task, "__pydantic_private__", None)
-    return task
-
-
-def read_options(text: str) -> tuple[float | None, float | None]:
-    """Read the visibility and the time limit of one task; None for a missing or damaged one."""
-    visibility, _, limit = text.partition(" ")
-    return _option(visibility), _option(limit)
-
-
-def _option(ms: str) -> float | None:
-    short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
-    return int(ms) / 1000 or None if short else None
-
-
 def stored_task(
     codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
 ) -> Task[P]:
     """Read a task in any state; an unreadable payload is its stored text."""
     when = moment_of(float(until))
     try:
-        _task(Task, task_id, record, None, state, when)
-    except _UNREADABLE as error:
+        make_task(Task, task_id, record, None, state, when)
+    except UNREADABLE as error:
         raise_interruption(error)
-        record = _NO_RECORD
+        record = NO_RECORD
     try:
         payload, met = _payload(codec, body, task_id)
     except PayloadError as error:
@@ -208,11 +124,10 @@ def stored_task(
         payload = body.decode("utf-8", "replace")
     if state is not TaskState.DEAD:
         visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
-        return _task(Task, task_id, record, payload, state, visible)
-    attempts = int(record.split(b" ", 2)[1])
-    reason = record.split(b"\t", 4)[3].decode("utf-8", "replace")
+        return make_task(Task, task_id, record, payload, state, visible)
+    attempts, reason = reason_of(record)
     more = {"reason": reason, "attempts": attempts, "died_at": when}
-    return _task(DeadTask, task_id, record, payload, state, None, **more)
+    return make_task(DeadTask, task_id, record, payload, state, None, **more)
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -238,12 +153,13 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     refused: list[tuple[Task[Any], Exception]] = []
     until = moment_of(first)
     size = 0
-    for i in range(1, len(reply), 3):
-        task_id = reply[i].decode("utf-8", "replace")
-        size += len(reply[i + 2])
+    for name, value in zip(reply[1::2], reply[2::2], strict=True):
+        task_id = name.decode("utf-8", "replace")
+        record, _, body = value.partition(b"\n")
+        size += len(body)
         try:
-            payload, met = _payload(codec, reply[i + 2], task_id)
-            task = _task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
+            payload, met = _payload(codec, body, task_id)
+            task = make_task(Task, task_id, record, payload, _INVISIBLE, until)
             if task.visibility:
                 own = moment_of(first - lease_ms + task.visibility * 1000)
                 task = task.model_copy(update={"visible_until": own})
@@ -251,11 +167,11 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
                 tasks.append(task)
             else:
                 refused.append((task, met))
-        except _UNREADABLE as error:  # the other tasks of the batch must reach the caller
+        except UNREADABLE as error:  # the other tasks of the batch must reach the caller
             raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
-            record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
-            unreadable.append((_task(Task, task_id, record, None, _INVISIBLE, until), reason))
+            record = record.partition(b" ")[0] + NO_RECORD[1:]  # its token
+            unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
     return Batch(tasks, unreadable, size=size, refused=refused)
 
 

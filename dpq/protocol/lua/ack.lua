@@ -13,24 +13,28 @@
 local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
-local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
+local ids, reply, gone, finished, group_of, again, apart = {}, {}, {}, {}, {}, {}, false
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  local token, rerun, group, key, recurs = string.match(raws[i] or '',
-    '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t([^\t]*)\t([^\t]*)\t[^\t]*\t[^\t]*(\t?)')
-  local claim = args[2 * i + 1]
+  local raw, claim, rerun, key, recurs = raws[i] or '', args[2 * i + 1], nil, nil, nil
+  local token, group, rest = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 p[^\t\n]*\t([^\t\n]*)()') -- plain: no key
+  if not token then
+    token, rerun, group, key, recurs, rest = string.match(raw,
+      '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t\n]*\t([^\t\n]*)\t?([^\t\n]*)\t?[^\t\n]*\t?[^\t\n]*(\t?)[^\n]*()')
+  end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
-  elseif rerun ~= '0' or recurs ~= '' then
+  elseif key and (rerun ~= '0' or recurs ~= '') then
     again[#again + 1] = i
   else
     gone[#gone + 1] = id
-    finished[id], group_of[id] = raws[i], group
-    if key ~= '' then
+    finished[id], group_of[id] = raw, group
+    apart = apart or rest > #raw
+    if key and key ~= '' then
       redis.call('HDEL', keys, key)
     end
   end
@@ -69,7 +73,9 @@ if strays or awaited or #again > 0 then
   admit()
 end
 if #gone > 0 then
-  redis.call('HDEL', payload, unpack(gone))
+  if apart then
+    redis.call('HDEL', payload, unpack(gone))
+  end
   redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
 return reply

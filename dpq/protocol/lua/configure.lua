@@ -3,14 +3,14 @@
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  format     the storage format this client writes
+-- ARGV[2]  format     the storage format of a new queue: 4, or 3 for a partition of a queue of format 3
 -- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so. "2": a pop
 --                     has found that limits are lost: they, too, come back from their copies
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
 -- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there; a setting that is
 -- lost is answered by its copy. Whoever writes restores what is lost.
--- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
+-- Nothing was written when the queue has a format that is neither, a named value differs from the stored one (a queue that
 -- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
 -- them: the client compares, and says so. Nor when conf is of another type: {}.
 -- Lost reply: safe to send again, the second answer is the same.
@@ -32,7 +32,8 @@ local function stored(name)
 end
 
 local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- such a key is of a later partition
-local agreed = (stored('format') or format) == format
+local stored_format = stored('format') or format
+local agreed = stored_format == '4' or stored_format == '3'
 local together = {}
 for _, name in ipairs({ 'order', 'aging', 'fairness' }) do
   together[name] = stored(name)
@@ -58,7 +59,7 @@ if #there + #lost > 0 then -- full memory refuses new queues only
   go_on()
 end
 restore(lost)
-redis.call('HSET', conf, 'format', format, unpack(args, 4))
+redis.call('HSET', conf, 'format', stored_format, unpack(args, 4))
 if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
 end

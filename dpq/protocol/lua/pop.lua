@@ -11,7 +11,7 @@
 --                     with three digits, that this one has been told to watch
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {lease end, id, record, payload, id, ...}; or {0, us, now} when there is nothing to do: the
+-- Returns {lease end, id, record and payload, id, ...}, with a line feed between the two; or {0, us, now} when there is nothing to do: the
 -- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
 -- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
 -- {score, order and id, ...} of the first in ready, unless the queue lets none of them run. {-7, ...} to a client
@@ -89,16 +89,17 @@ if most < 0 then
     return first
   end
 end
--- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
+-- A token is the time in microseconds, but larger than the last one, whatever the clock says: so tokens grow on, too,
 -- where a failover, or a restart without the newest data, has taken back what this queue has counted.
-local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
-token = last and last > token and last < 9e15 and last or token -- more is not exact: damaged
+local token, last = math.floor(instant * 1000) + 1, tonumber(settings[7] or '')
+token = last and last >= token and last < 9e15 and last + 1 or token -- more is not exact: damaged
+token = string.format('%d', token)
 -- Needs: take
-local bodies, rotten = {}, {}
-local taken = { metas = {}, bodies = bodies, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',
-  aging = '0' }
-while #bodies < most and taken.passed < batch and taken.bytes <= max_bytes do
-  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #bodies))
+local metas, rotten = {}, {}
+local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, head = token .. ' ',
+  priority = '0', aging = '0' }
+while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
+  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #metas / 2))
   if #popped == 0 or take(popped, taken, max_bytes, judge, crown) then
     break
   end
@@ -108,7 +109,7 @@ if settle_all then
   settle_all()
 end
 local reply, least
-if #bodies > 0 then
+if #metas > 0 then
   -- Needs: lease
   reply, least = lease(taken, visibility)
   if not soonest or soonest <= instant or now + least < soonest or least < 5000 then
@@ -127,7 +128,7 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if #bodies > 0 then
+if #metas > 0 then
   return reply
 elseif taken.passed > 0 then
   return { -5 }

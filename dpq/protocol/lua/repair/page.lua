@@ -19,8 +19,6 @@ local function page_of(part, cursor, count)
   if set ~= payload then
     local hash = set == meta or set == keys or set == groups
     return set, redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
-  elseif redis.call('HLEN', payload) <= redis.call('HLEN', meta) then
-    return set, { '0', {} } -- each record was seen to have one, so there are no others
   end
   return set, payloads(cursor, count)
 end
