@@ -620,6 +620,16 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             yield from self._make()
         return removed + mended
 
+    def upgrade(self) -> Steps[int]:
+        """Raise the storage format, and rewrite all records; return how many are left."""
+        left = 0
+        cursor = "0"
+        while True:
+            cursor, held = yield self._command("upgrade", [cursor, PAGE], replies.read_upgrade)
+            left += int(held)
+            if cursor == "0":
+                return left
+
     def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
         """Find keys of another type, which no other script can read; `remove` removes them."""
         args = [self._now(), int(remove), self._count]

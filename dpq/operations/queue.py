@@ -441,6 +441,11 @@ class QueueOperations(Generic[P]):
         """Look at everything that is stored."""
         return _joined([part.check() for part in self.partitions])
 
+    def upgrade(self) -> Steps[int]:
+        """Raise the storage format of all partitions; return how many records are left."""
+        left = yield from all_of([part.upgrade() for part in self.partitions])
+        return sum(left)
+
     def repair(self) -> Steps[list[Problem]]:
         """Repair everything that is stored."""
         return _joined([part.repair() for part in self.partitions])

@@ -434,6 +434,16 @@ def read_settings(reply: list[bytes]) -> dict[str, str]:
     return settings
 
 
+def read_upgrade(reply: list[Any]) -> tuple[str, int]:
+    """Read the reply of upgrade: the next cursor ("0" at the end), and the records that are left.
+
+    Raises:
+        ConfigurationError: The queue has a format that this DPQ does not know.
+    """
+    _require_same(reply)
+    return reply[0].decode(), reply[1]
+
+
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     _require_same(reply)
