@@ -95,13 +95,13 @@ def _counted(counts: str) -> dict[str, Any]:
 
 def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     """Read a full record, or one of format 3: token, values, max_attempts, priority, enqueued."""
-    counts, full, rest = head.partition(" f")
-    if full:
-        enqueued, _, max_attempts, priority, cost, wait, _, _ = rest.split(" ")
+    token, attempts, deliveries, deferrals, delivery, again, *rest = head.split(" ")
+    if rest[0][:1] == "f":
+        enqueued, _, max_attempts, priority, cost, wait, _, _ = rest
+        enqueued = enqueued[1:]
     else:
-        *before, max_attempts, cost, wait, priority, enqueued, _, _, _ = head.split(" ")
-        counts = " ".join(before)
-    token, _, counts = counts.partition(" ")
+        max_attempts, cost, wait, priority, enqueued, _, _, _ = rest
+    counts = f"{attempts} {deliveries} {deferrals} {delivery} {again}"
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
     error, has_options, options = error.partition("\x1f")

@@ -103,10 +103,8 @@ if keyed then
   end
 end
 if #delays > 0 or met or next(others) then
-  -- Needs: notice, place, merge
-  for id, task in pairs(others) do
-    enter(id, task)
-  end
+  -- Needs: notice, place, merge, gather
+  gather(others)
   if #delays > 0 then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
