@@ -43,6 +43,9 @@ class Command(NamedTuple, Generic[T]):
     needs_confirmation: bool = True
 
 
+PlainCommand = Sequence[str | bytes | float]
+"""A plain Redis command, as its words."""
+
 Together = Generator[list[Command[Any]], list[Any], list[Any]]
 """Several operations that run in step; see `together`."""
 

@@ -50,6 +50,9 @@ _PAUSE_SECONDS = 0.1
 
 _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
 
+MISSING = RedisConnectionError("the connection was cut")
+"""The sign for a missing reply of a command that may be sent again."""
+
 _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
 
 
@@ -68,6 +71,13 @@ class Node:
         self.name = name
         self.client = client
         self.changes = changes
+
+    @property
+    def timeout(self) -> float | None:
+        """The client's timeout for a reply, seconds; None if it waits for ever."""
+        pool = getattr(self.client, "connection_pool", self.client)
+        timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        return timeout
 
 
 def own_connection(node: Node, **changes: Any) -> Any:

@@ -5,22 +5,31 @@ The asyncio session calls it. DPQ opens one connection beside the pool of a plai
 are made at the same time are sent together, and their replies come back in order. If a connection
 fails, calls without a reply are sent again over a new connection. If that fails too, they are sent
 through the client itself, with the client's own retries. For a client without retries nothing is
-sent again. Of any other client only `execute_command` is used. Must not know what a command means.
+sent again. Of any other client only `execute_command` is used.
+
+With a `Confirmation`, changes travel in batches over connections of their own: see `batches_async`.
+Must not know what a command means.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import MovedError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import MovedError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import expected, interruption, raise_interruption
-from dpq.protocol.command import Command
+from dpq.protocol.command import Command, same
+from dpq.protocol.confirmation import Confirmation, needs_confirmation
+from dpq.protocol.durability import error_in, require_direct
+from dpq.protocol.packing import Packer, pack_plain, pack_texts, script_call
+from dpq.transport.batches_async import Batches
 from dpq.transport.cluster import (
+    MISSING,
     AsyncNodes,
     Node,
     ask_async,
@@ -29,15 +38,13 @@ from dpq.transport.cluster import (
     raise_if_demoted,
     refused,
 )
-from dpq.transport.connections import Packer, bulk_strings
-from dpq.transport.script_loading import load_instead_async, may_not_eval
+from dpq.transport.resending import FAILED, Resending, Try, resendable
+from dpq.transport.script_loading import load_instead_async
 
 T = TypeVar("T")
 
 CUT = (RedisConnectionError, RedisTimeoutError)
-"""The errors that may stand for a reply: the server may have run the command, or not."""
-
-_NOT_SENT = RedisConnectionError("not sent yet")
+"""The errors that stand for a missing reply: the server may have run the command, or not."""
 
 
 class Shared(Generic[T]):
@@ -72,101 +79,126 @@ class AsyncConnections:
         nodes: The servers.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, confirmation: Confirmation | None = None) -> None:
+        """Make connections, as `Connections` does."""
         self.nodes = AsyncNodes(client)
         self._client = client
+        self._confirmation = confirmation
         self._packer = Packer()
         self._endpoints: dict[str, _Endpoint] = {}
+        self._batches: dict[str, Batches] = {}
+        one = self.nodes.direct and not self.nodes.clustered
+        self._only = self._endpoint(self.nodes.only) if one and confirmation is None else None
+        if confirmation is not None:
+            require_direct(confirmation.durability, self.nodes.direct, client)
 
     async def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Async `Connections.call_all`."""
         if not commands:
             return []
-        if not self.nodes.direct:
-            replies: list[Any] = [_NOT_SENT] * len(commands)
-        elif not self.nodes.clustered:
-            replies = await self._exchange(self.nodes.only, commands)
+        judge: Callable[[list[Any]], list[Any]] = same
+        if self._only:
+            replies = await self._only.exchange(self._packer.pack_all(commands), len(commands))
         else:
+            if self._confirmation is not None:
+                commands, judge = self._confirmation.with_settings(commands)
             try:
-                replies = await self._by_node(commands)
+                replies = await self._call_by_node(commands)
             except RedisError as error:
                 raise_interruption(error)
-                return [error] * len(commands)
-        for i, command in enumerate(commands):
-            if isinstance(replies[i], Exception):
-                replies[i] = await self._settle(command, replies[i])
-        return replies
+                replies = [error] * len(commands)
+        for position, reply in enumerate(replies):
+            if isinstance(reply, FAILED):
+                replies[position] = await self._resend(commands[position], reply)
+        return judge(replies)
 
-    async def _by_node(self, commands: Sequence[Command[Any]]) -> list[Any]:
+    async def _call_by_node(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send commands to all nodes that hold their keys, at the same time."""
+        replies: list[Any] = [MISSING] * len(commands)
+        if not self.nodes.direct:
+            return replies
         await self.nodes.ready()
         parts = self.nodes.split(command.keys[0] for command in commands)
         if len(parts) == 1 and (node := next(iter(parts))):
             return await self._exchange(node, commands)
-        replies: list[Any] = [_NOT_SENT] * len(commands)
 
-        async def exchange(node: Node, where: list[int]) -> None:
-            received = await self._exchange(node, [commands[place] for place in where])
-            for place, reply in zip(where, received, strict=True):
-                replies[place] = reply
+        async def exchange(node: Node | None, positions: list[int]) -> None:
+            if node is None:
+                return
+            received = await self._exchange(node, [commands[position] for position in positions])
+            for position, reply in zip(positions, received, strict=True):
+                replies[position] = reply
 
-        await asyncio.gather(*(exchange(node, where) for node, where in parts.items() if node))
+        await asyncio.gather(*(exchange(*part) for part in parts.items()))
         return replies
 
-    async def _exchange(self, node: Node, commands: Sequence[Command[Any]]) -> list[Any]:
-        return await self._endpoint(node).exchange(self._packer.pack_all(commands), len(commands))
+    def _exchange(
+        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+    ) -> Awaitable[list[Any]]:
+        """Send commands to one node; those that confirm changes go with the next batch."""
+        packed = pack_texts(commands) if as_text else self._packer.pack_all(commands)
+        if self._confirmation is None or not needs_confirmation(commands):
+            return self._endpoint(node).exchange(packed, len(commands))
+        batches = self._batches.get(node.name)
+        if batches is None:
+            make_endpoint = partial(_Endpoint, self.nodes, node)
+            batches = Batches(self._confirmation, self.nodes, node, make_endpoint)
+            self._batches[node.name] = batches
+        return batches.exchange(packed, commands)
 
-    async def _settle(self, command: Command[Any], refusal: Any) -> Any:
-        """Get the reply of a command that was not sent or was refused, whose connection was cut, or
-        whose script the server does not know."""
-        script, tail = command.script, (len(command.keys), *command.keys, *command.args)
-        try:
-            if isinstance(refusal, CUT):
-                if refusal is not _NOT_SENT and self._sends_once():
-                    return refusal
-                with suppress(NoScriptError):
-                    return await self.execute(command.keys[0], "EVALSHA", script.sha, *tail)
-            elif refused(refusal):
-                with suppress(NoScriptError):
-                    return await ask_async(self._client, "EVALSHA", script.sha, *tail)
-            elif not isinstance(refusal, NoScriptError):
-                return refusal
+    async def _resend(self, command: Command[Any], reply: Any) -> Any:
+        """Async `Connections.resend`."""
+        confirmation = self._confirmation
+        again = Resending(reply, confirmation.mark_of_client(command) if confirmation else None)
+        while (attempt := again.next_try()) is not None:
             try:
-                return await self.execute(command.keys[0], "EVAL", script.text, *tail)
-            except ResponseError as told_so:
-                if not may_not_eval(told_so):
-                    raise
-            await load_instead_async(self._client)
-            return await self.execute(command.keys[0], "EVALSHA", script.sha, *tail)
-        except RedisError as error:
-            return error
+                again.reply = await self._send_again(command, attempt)
+            except RedisError as error:
+                raise_interruption(error)
+                again.reply = error
+        return again.result
 
-    async def execute(self, place: Node | str, name: str, *args: Any) -> Any:
+    async def _send_again(self, command: Command[Any], attempt: Try) -> Any:
+        if attempt.load:
+            await load_instead_async(self._client)
+        if not attempt.own:
+            return await self.execute(
+                command.keys[0], *script_call(command, as_text=attempt.as_text)
+            )
+        await self.nodes.ready()
+        node = self.nodes.of(command.keys[0])
+        if node is None:
+            return MISSING
+        (reply,) = await self._exchange(node, (command,), as_text=attempt.as_text)
+        if refused(error_in(reply)):
+            await self.nodes.lost_async(node)  # the slot is elsewhere
+        return reply
+
+    async def execute(self, target: Node | str, *words: Any) -> Any:
         """Send any command, and return its raw reply.
 
+        Calls that are made at the same time share DPQ's own connection. If that does not give a
+        reply, the client sends the command.
+
         Args:
-            place: The node, or a key that the node holds.
-            name: The command.
-            args: Its arguments.
+            target: The node, or a key that the node holds.
+            words: The command. A name of two words is one of them: `CLIENT UNBLOCK`.
 
         Raises:
             RedisError: As the client raises it, after the client's own retries.
         """
         await self.nodes.ready()
-        node = self.nodes.of(place) if isinstance(place, str) else place
+        node = self.nodes.of(target) if isinstance(target, str) else target
         if self.nodes.direct and node:
-            words = (*name.split(), *args)
-            packed = b"*%d\r\n%b" % (len(words), bulk_strings(words))
+            name, *args = words
+            packed = pack_plain([(*name.split(), *args)])
             (reply,) = await self._endpoint(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
                 return reply
-            if not refused(reply) and (not isinstance(reply, CUT) or self._sends_once()):
+            if not resendable(reply):
                 raise reply
-        client = place.client if isinstance(place, Node) else self._client
-        return await ask_async(client, name, *args)
-
-    def _sends_once(self) -> bool:
-        return self.nodes.direct and self.nodes.sends_once
+        client = target.client if isinstance(target, Node) else self._client
+        return await ask_async(client, *words)
 
     def _endpoint(self, node: Node) -> "_Endpoint":
         endpoint = self._endpoints.get(node.name)
@@ -175,7 +207,9 @@ class AsyncConnections:
         return endpoint
 
     async def aclose(self) -> None:
-        """Close the connections."""
+        """Close the connections; running calls that are to be confirmed get an error."""
+        for batches in self._batches.values():
+            await batches.aclose()
         for endpoint in self._endpoints.values():
             await endpoint.aclose()
 
@@ -191,7 +225,10 @@ class _Endpoint:
         self._opening = Shared(self._open)
 
     async def exchange(self, packed: bytes, count: int) -> list[Any]:
-        """Send packed commands together; return a reply for each, which may be an error."""
+        """Send packed commands together; return a reply for each, which may be an error.
+
+        A missing reply is `MISSING`. If the client has no retries, it is the error instead.
+        """
         try:
             if self._losses != self._nodes.losses:
                 self._losses = self._nodes.losses
@@ -205,6 +242,8 @@ class _Endpoint:
             replies = [error] * count
         if isinstance(replies[-1], CUT):
             await self._nodes.lost_async(self._node)
+            if not self._nodes.sends_once:
+                replies = [MISSING if isinstance(reply, CUT) else reply for reply in replies]
         for reply in replies if self._nodes.clustered else ():
             if isinstance(reply, MovedError):
                 await self._nodes.learn_async(reply)
