@@ -48,7 +48,7 @@ def script_call(command: Command[Any], *, as_text: bool) -> PlainCommand:
 
 def pack_plain(commands: Iterable[PlainCommand]) -> bytes:
     """Pack plain commands to be sent together."""
-    return b"".join(b"*%d\r\n%b" % (len(words), bulk_strings(words)) for words in commands)
+    return b"".join(b"*%d\r\n%b" % (len(each), bulk_strings(each)) for each in commands)
 
 
 def pack_texts(commands: Iterable[Command[Any]]) -> bytes:

@@ -174,7 +174,7 @@ class AsyncConnections:
             await self.nodes.lost_async(node)  # the slot is elsewhere
         return reply
 
-    async def execute(self, target: Node | str, *words: Any) -> Any:
+    async def execute(self, target: Node | str, *command: Any) -> Any:
         """Send any command, and return its raw reply.
 
         Calls that are made at the same time share DPQ's own connection. If that does not give a
@@ -182,7 +182,7 @@ class AsyncConnections:
 
         Args:
             target: The node, or a key that the node holds.
-            words: The command. A name of two words is one of them: `CLIENT UNBLOCK`.
+            command: The words of the command; a name of two words is one of them.
 
         Raises:
             RedisError: As the client raises it, after the client's own retries.
@@ -190,7 +190,7 @@ class AsyncConnections:
         await self.nodes.ready()
         node = self.nodes.of(target) if isinstance(target, str) else target
         if self.nodes.direct and node:
-            name, *args = words
+            name, *args = command
             packed = pack_plain([(*name.split(), *args)])
             (reply,) = await self._endpoint(node).exchange(packed, 1)
             if not isinstance(reply, Exception):
@@ -198,7 +198,7 @@ class AsyncConnections:
             if not resendable(reply):
                 raise reply
         client = target.client if isinstance(target, Node) else self._client
-        return await ask_async(client, *words)
+        return await ask_async(client, *command)
 
     def _endpoint(self, node: Node) -> "_Endpoint":
         endpoint = self._endpoints.get(node.name)
@@ -326,13 +326,13 @@ class _SharedConnection:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                wanted = [exchange for exchange in self._unsent if not exchange.future.done()]
+                to_send = [exchange for exchange in self._unsent if not exchange.future.done()]
                 idle = not self._awaited
-                self._awaited += wanted
+                self._awaited += to_send
                 self._unsent = []
                 if idle:
                     self._be_patient()
-                if packed := [exchange.packed for exchange in wanted]:
+                if packed := [exchange.packed for exchange in to_send]:
                     await self._connection.send_packed_command(packed, check_health=False)
         except (RedisError, OSError) as error:  # the reader meets the same end of the connection
             if found := interruption(error):

@@ -998,6 +998,28 @@ DURABILITY = [
         "tests/durability/test_durable.py::test_without_its_write_nothing_is_confirmed",
         "tests/durability/test_durable.py::test_the_same_call_again_asks_once_more",
     ),
+    _py(
+        "a call with an unknown script waits twice",
+        "transport/resending",
+        "self._own_tries, self._mark = 0, self.reply",
+        "self._mark = self.reply",
+        "tests/durability/test_durable.py::test_a_call_waits_in_vain_once",
+        "tests/unit/test_confirmation.py::test_what_is_sent_again",
+    ),
+    _py(
+        "what the client sends counts as confirmed",
+        "transport/resending",
+        "            return self._mark.mark(self.reply)\n",
+        "            return self.reply\n",
+        "tests/durability/test_durable.py::test_what_the_client_sends_is_not_confirmed",
+    ),
+    _py(
+        "in asyncio a client without retries sends twice",
+        "transport/connections_async",
+        "            if not self._nodes.sends_once:\n",
+        "            if self._nodes:\n",
+        f"{CONTRACT}async.py",
+    ),
 ]
 EDGES = [
     _py(
@@ -1429,8 +1451,8 @@ SPREAD = [
     _py(
         "an id of another queue names a partition that is not there",
         "protocol/placement",
-        "return place if place < count else 0",
-        "return place",
+        "return partition if partition < count else 0",
+        "return partition",
         f"{UNIT}partitions.py",
     ),
     _py(
