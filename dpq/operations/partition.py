@@ -52,7 +52,8 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
-from dpq.protocol.replies import Batch, Code, Look, read_settings
+from dpq.protocol.refusals import Code, read_settings
+from dpq.protocol.replies import Batch, Look
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")

@@ -205,7 +205,7 @@ LEASES = [
     ),
     _py(
         "a fault of a validator buries its task",
-        "protocol/replies",
+        "protocol/records",
         "        return None, error\n",
         "        raise PayloadError(str(error), task_id=task_id) from error\n",
         f"{CONTRACT}interrupted.py::test_a_validator_with_a_fault_costs_attempts",
