@@ -23,17 +23,9 @@ from dpq.model.errors import (
 from dpq.model.interrupts import expected
 from dpq.model.limits import MAX_COST
 from dpq.model.priority import encode_priority
+from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
-from dpq.model.task import (
-    DeadTask,
-    OnDuplicate,
-    P,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-)
+from dpq.model.task import DeadTask, OnDuplicate, P, Push, Task, TaskState
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,

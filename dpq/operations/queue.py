@@ -25,7 +25,8 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
-from dpq.model.task import DeadTask, P, Problem, Push, QueueStats, Task, TaskState, WorkerInfo
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of

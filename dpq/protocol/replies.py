@@ -18,8 +18,9 @@ from dpq.model.errors import (
 )
 from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec
+from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, read_later
-from dpq.model.task import Problem, QueueStats, Task, TaskName, TaskState
+from dpq.model.task import Task, TaskName, TaskState
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
 from dpq.protocol.refusals import Code, require_same
 from dpq.protocol.values import moment_of

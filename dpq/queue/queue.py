@@ -28,17 +28,8 @@ from dpq.model.errors import (
     signal_of,
 )
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.model.task import (
-    OnDuplicate,
-    P,
-    Popped,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-    WorkerInfo,
-)
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
