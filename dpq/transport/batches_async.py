@@ -7,8 +7,8 @@ The longer a confirmation takes, the more calls share it. If a batch takes longe
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -17,6 +17,7 @@ from dpq.protocol.command import Command
 from dpq.protocol.confirmation import Confirmation
 from dpq.protocol.packing import pack_plain
 from dpq.transport.cluster import MISSING, AsyncNodes, Node, passed_on
+from dpq.transport.endpoint_async import AsyncEndpoint
 
 MOST_TOGETHER = 1000
 """Calls in a batch: more would hold up the server's other clients."""
@@ -26,16 +27,6 @@ LONGEST_ALONE = 0.1
 run out. So if nothing is confirmed, there are 30 batches at once, each with a connection."""
 
 
-class Endpoint(Protocol):
-    """The connection to one node, as far as batches know it."""
-
-    def exchange(self, packed: bytes, count: int) -> Awaitable[list[Any]]:
-        """Send packed commands together; return a reply for each, which may be an error."""
-
-    async def aclose(self) -> None:
-        """Close the connection."""
-
-
 class Batches:
     """The batches of one node.
 
@@ -43,24 +34,16 @@ class Batches:
         confirmation: The confirmation that the calls wait for.
         nodes: The servers behind the client.
         node: The server that the batches go to.
-        make_endpoint: Makes a connection to it.
     """
 
-    def __init__(
-        self,
-        confirmation: Confirmation,
-        nodes: AsyncNodes,
-        node: Node,
-        make_endpoint: Callable[[], Endpoint],
-    ) -> None:
+    def __init__(self, confirmation: Confirmation, nodes: AsyncNodes, node: Node) -> None:
         self._confirmation = confirmation
         self._nodes = nodes
         self._node = node
-        self._make_endpoint = make_endpoint
-        self._idle: list[Endpoint] = []
+        self._idle: list[AsyncEndpoint] = []
         self._waiting: list[_Call] = []
         self._beginning: asyncio.Task[None] | None = None
-        self._under_way: dict[asyncio.Task[None], Endpoint] = {}
+        self._under_way: dict[asyncio.Task[None], AsyncEndpoint] = {}
 
     async def exchange(self, packed: bytes, commands: Sequence[Command[Any]]) -> list[Any]:
         """Send packed commands in the next batch; return their replies.
@@ -88,7 +71,9 @@ class Batches:
                     self._waiting[:MOST_TOGETHER],
                     self._waiting[MOST_TOGETHER:],
                 )
-                endpoint = self._idle.pop() if self._idle else self._make_endpoint()
+                endpoint = (
+                    self._idle.pop() if self._idle else AsyncEndpoint(self._nodes, self._node)
+                )
                 running = asyncio.create_task(self._run(batch, endpoint), name="dpq-confirmed")
                 self._under_way[running] = endpoint
                 running.add_done_callback(self._end)
@@ -103,16 +88,13 @@ class Batches:
     def _end(self, batch: "asyncio.Task[None]") -> None:
         self._idle.append(self._under_way.pop(batch))
 
-    async def _run(self, batch: "list[_Call]", endpoint: Endpoint) -> None:
+    async def _run(self, batch: "list[_Call]", endpoint: AsyncEndpoint) -> None:
         """Send the calls of a batch, and give each its replies."""
         try:
             commands = [command for call in batch for command in call.commands]
             exchange = self._confirmation.exchange(commands, self._node.timeout)
-            packed = b"".join(
-                [pack_plain(exchange.before)]
-                + [call.packed for call in batch]
-                + [pack_plain(exchange.behind)]
-            )
+            scripts = b"".join([call.packed for call in batch])
+            packed = pack_plain(exchange.before) + scripts + pack_plain(exchange.behind)
             replies = iter(exchange.read(await endpoint.exchange(packed, exchange.size)))
             for call in batch:
                 call.end([next(replies) for _ in call.commands])
@@ -130,7 +112,7 @@ class Batches:
                 call.end([closed if self._nodes.sends_once else MISSING] * len(call.commands))
 
     async def aclose(self) -> None:
-        """Close the connections; running calls get an error."""
+        """Close the connections; calls that wait are sent again, or get an error."""
         self._end_without_replies(self._waiting)
         self._waiting = []
         endpoints = [*self._idle, *self._under_way.values()]

@@ -25,7 +25,7 @@ OWN_TRIES = 2
 Two, since the first one may find that the server does not know the script."""
 
 FAILED = (Exception, Unconfirmed)
-"""The kinds of replies that need a look."""
+"""The kinds of replies that may not stand: errors, and replies that are not confirmed."""
 
 
 def resendable(error: object) -> bool:

@@ -1015,7 +1015,7 @@ DURABILITY = [
     ),
     _py(
         "in asyncio a client without retries sends twice",
-        "transport/connections_async",
+        "transport/endpoint_async",
         "            if not self._nodes.sends_once:\n",
         "            if self._nodes:\n",
         f"{CONTRACT}async.py",
