@@ -33,9 +33,10 @@ from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.queue.base import operations_of
 from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, readable
-from dpq.transport.cluster import Node, Nodes, ask, forbidden
+from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.connections import Connections
+from dpq.transport.resending import resendable
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
@@ -559,16 +560,20 @@ class _DaemonConnections(Connections):
         self._away = {}
         return super().begin(commands)
 
-    def _again(self, command: Command[Any], refusal: Any) -> Any:
-        if isinstance(refusal, NoScriptError):
+    def resend(self, command: Command[Any], reply: Any) -> Any:
+        """Send a command again, as `Connections.resend` does."""
+        if isinstance(reply, NoScriptError):
             self._on_noscript()
+            reply = MISSING  # the server knows the script now
+        elif not resendable(reply):
+            return reply
         try:
             node = self.nodes.of(command.keys[0])
         except RedisError as error:
             return error
         if node in self._away:
             return self._away[node]
-        reply = super()._again(command, None if isinstance(refusal, NoScriptError) else refusal)
+        reply = super().resend(command, reply)
         if isinstance(reply, RedisConnectionError | RedisTimeoutError):
             self._away[node] = reply
         return reply

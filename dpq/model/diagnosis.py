@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dpq.model.task import Problem
+from dpq.model.reports import Problem
 
 REPAIR = "`dpq doctor --repair`"
 

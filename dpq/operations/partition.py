@@ -23,17 +23,9 @@ from dpq.model.errors import (
 from dpq.model.interrupts import expected
 from dpq.model.limits import MAX_COST
 from dpq.model.priority import encode_priority
+from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
-from dpq.model.task import (
-    DeadTask,
-    OnDuplicate,
-    P,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-)
+from dpq.model.task import DeadTask, OnDuplicate, P, Push, Task, TaskState
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
@@ -52,7 +44,8 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
-from dpq.protocol.replies import Batch, Code, Look, read_settings
+from dpq.protocol.refusals import Code, read_settings
+from dpq.protocol.replies import Batch, Look
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")

@@ -25,14 +25,15 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
-from dpq.model.task import DeadTask, P, Problem, Push, QueueStats, Task, TaskState, WorkerInfo
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
-from dpq.protocol.placement import MAX_PARTITIONS, home_of, place_of
+from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ class QueueOperations(Generic[P]):
     def _of(self, id_: str) -> Partition[P]:
         """Find the partition that holds the task of an id."""
         parts = self.partitions
-        return parts[place_of(id_, len(parts)) if len(parts) > 1 else 0]
+        return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0]
 
     def _home(self, group: str | None, key: str | None) -> Partition[P]:
         """Find the partition of a group, or of a key without a group; else take the next one."""

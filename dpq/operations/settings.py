@@ -9,7 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
-from dpq.protocol.replies import other_format, other_partitions, read_settings
+from dpq.protocol.refusals import other_format, other_partitions, read_settings
 
 
 def partition_count(settings: dict[str, str]) -> int:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from dpq.model.task import WorkerInfo
+from dpq.model.reports import WorkerInfo
 from dpq.model.validation import MAX_NAME_BYTES, one_line
 from dpq.protocol.command import CommandMaker, Steps, same
 from dpq.protocol.values import moment_of, read_texts

@@ -1,4 +1,4 @@
-"""Raw replies of the scripts -> results or errors. Only this module reads a stored record.
+"""Raw replies of the scripts -> results or errors. `records` reads the tasks in them.
 
 Operations name a function of this module as the reader of each command. A reader gets the reply as
 the client returned it: ints, bytes and lists of them. It must not send anything.
@@ -6,10 +6,7 @@ the client returned it: ints, bytes and lists of them. It must not send anything
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import (
@@ -20,12 +17,13 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.interrupts import raise_interruption
-from dpq.model.payload import Codec, by_validator
-from dpq.model.priority import decode_priority
-from dpq.model.schedule import Later, read_later, read_schedule
-from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskName, TaskState
-from dpq.protocol.keys import queue_of
-from dpq.protocol.values import moment_of, read_texts
+from dpq.model.payload import Codec
+from dpq.model.reports import Problem, QueueStats
+from dpq.model.schedule import Later, read_later
+from dpq.model.task import Task, TaskName, TaskState
+from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
+from dpq.protocol.refusals import Code, require_same
+from dpq.protocol.values import moment_of
 
 P = TypeVar("P")
 
@@ -38,30 +36,6 @@ MAX_DIGITS = 20
 """Digits of the longest number that the server can count with."""
 
 _INVISIBLE = TaskState.INVISIBLE
-
-_set = object.__setattr__  # sets attributes of a frozen model
-
-_ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
-    kind: set(kind.model_fields) for kind in (Task, DeadTask)
-}
-"""The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
-
-
-class Code(IntEnum):
-    """The refusals of the scripts; the headers of the scripts name the same numbers."""
-
-    LEASE_LOST = -1
-    NOT_FOUND = -2
-    KEY_TAKEN = -3
-    OTHER_GROUP = -4
-    AGAIN = -5
-    RUNNING = -6
-    OTHER_PARTITIONS = -7
-    OTHER_FORMAT = -8
-    SETTINGS_LOST = -9
-
-
-_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 
 
 class Batch(NamedTuple, Generic[P]):
@@ -114,107 +88,6 @@ class Look(NamedTuple):
     lost: bool = False
 
 
-MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
-
-_NO_RECORD = b"0 0 0 0 - 0 1 1 0 0 0 0 0 1\t\t\tbad record\tbad record"
-"""The record that is shown if the stored one cannot be read; pop and upkeep bury the task."""
-
-_UNREADABLE = (ValueError, LookupError, ArithmeticError)
-"""The errors of reading damaged data; `PayloadError` is one of them."""
-
-
-def _task(
-    kind: type[Task[P]],
-    task_id: str,
-    record: bytes,
-    payload: Any,
-    state: TaskState,
-    until: datetime | None,
-    **more: Any,
-) -> Task[P]:
-    head, group, key, _, error = str(record, "utf-8", "replace").split("\t", 4)
-    (token, attempts, deliveries, deferrals, _, _, max_attempts, cost, wait, priority, enqueued,
-     _) = head.split(" ", 11)  # fmt: skip
-    values = {
-        "id": task_id,
-        "payload": payload,
-        "priority": decode_priority(priority),
-        "group": group or None,
-        "key": key or None,
-        "attempt": int(attempts) + 1,
-        "max_attempts": int(max_attempts),
-        "deliveries": int(deliveries),
-        "deferrals": int(deferrals),
-        "enqueued_at": moment_of(int(enqueued)),
-        "visible_until": until,
-        "last_error": error or None,
-        "state": state,
-        "token": int(token),
-        "cost": int(cost),
-        "every": None,
-        "cron": None,
-        "scheduled_at": None,
-        "visibility": None,
-        "time_limit": None,
-    }
-    if "\x1f" in error:
-        values["last_error"], _, options = error.partition("\t")[0].partition("\x1f")
-        values["last_error"] = values["last_error"] or None
-        values["visibility"], values["time_limit"] = read_options(options)
-        error = error.replace(f"\x1f{options}", "", 1)
-    if "\t" in error:
-        values["last_error"], _, schedule = error.partition("\t")
-        values["last_error"] = values["last_error"] or None
-        values["every"], values["cron"] = read_schedule(schedule)
-        values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
-    if more:
-        values.update(more)
-    # What pydantic's own model_construct does, without its search for defaults: 0.4 us, not 2.9;
-    # validation takes 1.4, and these values come from one line that was just taken apart.
-    task = kind.__new__(kind)
-    _set(task, "__dict__", values)
-    _set(task, "__pydantic_fields_set__", _ALL_FIELDS[kind])
-    _set(task, "__pydantic_extra__", None)
-    _set(task, "__pydantic_private__", None)
-    return task
-
-
-def read_options(text: str) -> tuple[float | None, float | None]:
-    """Read the visibility and the time limit of one task; None for a missing or damaged one."""
-    visibility, _, limit = text.partition(" ")
-    return _option(visibility), _option(limit)
-
-
-def _option(ms: str) -> float | None:
-    short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
-    return int(ms) / 1000 or None if short else None
-
-
-def stored_task(
-    codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
-) -> Task[P]:
-    """Read a task in any state; an unreadable payload is its stored text."""
-    when = moment_of(float(until))
-    try:
-        _task(Task, task_id, record, None, state, when)
-    except _UNREADABLE as error:
-        raise_interruption(error)
-        record = _NO_RECORD
-    try:
-        payload, met = _payload(codec, body, task_id)
-    except PayloadError as error:
-        met = error
-    if met is not None:
-        payload = body.decode("utf-8", "replace")
-    if state is not TaskState.DEAD:
-        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
-        return _task(Task, task_id, record, payload, state, visible)
-    attempts = int(record.split(b" ", 2)[1])
-    reason = record.split(b"\t", 4)[3].decode("utf-8", "replace")
-    more = {"reason": reason, "attempts": attempts, "died_at": when}
-    return _task(DeadTask, task_id, record, payload, state, None, **more)
-
-
 def require_version(info: Mapping[str, Any]) -> None:
     """Check the version in the reply of INFO.
 
@@ -242,8 +115,8 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
         task_id = reply[i].decode("utf-8", "replace")
         size += len(reply[i + 2])
         try:
-            payload, met = _payload(codec, reply[i + 2], task_id)
-            task = _task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
+            payload, met = read_payload(codec, reply[i + 2], task_id)
+            task = make_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
             if task.visibility:
                 own = moment_of(first - lease_ms + task.visibility * 1000)
                 task = task.model_copy(update={"visible_until": own})
@@ -251,29 +124,12 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
                 tasks.append(task)
             else:
                 refused.append((task, met))
-        except _UNREADABLE as error:  # the other tasks of the batch must reach the caller
+        except UNREADABLE as error:  # the other tasks of the batch must reach the caller
             raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
-            record = reply[i + 1].partition(b" ")[0] + _NO_RECORD[1:]  # its token
-            unreadable.append((_task(Task, task_id, record, None, _INVISIBLE, until), reason))
+            record = reply[i + 1].partition(b" ")[0] + NO_RECORD[1:]  # its token
+            unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
     return Batch(tasks, unreadable, size=size, refused=refused)
-
-
-def _payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
-    """Read a payload; or return None and the error that a validator of its type raised.
-
-    Raises:
-        PayloadError: The payload cannot be read.
-        Exception: A signal handler has interrupted this.
-    """
-    try:
-        return codec.decode(body, task_id), None
-    except PayloadError:
-        raise
-    except Exception as error:
-        if not by_validator(error):
-            raise
-        return None, error
 
 
 def _nothing(reply: list[Any]) -> Batch[Any]:
@@ -281,7 +137,7 @@ def _nothing(reply: list[Any]) -> Batch[Any]:
         return Batch([], [], again=True)
     if reply[0] == Code.SETTINGS_LOST:
         return Batch([], [], lost=True)
-    _require_same(reply)
+    require_same(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
 
@@ -315,7 +171,7 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
             number of partitions than the client knows.
     """
     if reply[0] < 0:
-        _require_same(reply)
+        require_same(reply)
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
             raise DuplicateTaskError(key, None if holder in ids else holder)
@@ -390,8 +246,8 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
     found: list[Task[P] | None] = []
     for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
         if state:
-            where, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            args = (TaskState(where), until, record, body)
+            name, _, of_key = state.decode("utf-8", "replace").partition(" ")
+            args = (TaskState(name), until, record, body)
             found.append(stored_task(codec, of_key or task_id, *args))
         else:
             found.append(None)
@@ -422,9 +278,9 @@ def read_ranked_page(
         return [((task.group or "").encode(), task) for task in tasks]
     if state is not TaskState.READY:
         return [(float(until), task) for until, task in zip(reply[1::4], tasks, strict=True)]
-    places = (until.partition(b" ") for until in reply[1::4])
+    ranks = (until.partition(b" ") for until in reply[1::4])
     return [
-        ((float(score), order), task) for (score, _, order), task in zip(places, tasks, strict=True)
+        ((float(score), order), task) for (score, _, order), task in zip(ranks, tasks, strict=True)
     ]
 
 
@@ -468,40 +324,8 @@ def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
     Raises:
         ConfigurationError: The client knows another number of partitions.
     """
-    _require_same(reply)
+    require_same(reply)
     return reply[0], read_wait(reply[1])
-
-
-def _require_same(reply: list[Any]) -> None:
-    """Raise if a script refuses this client, since it knows other settings of the queue.
-
-    Raises:
-        ConfigurationError: The queue has another storage format or number of partitions.
-    """
-    if reply[0] not in _OTHER:
-        return
-    code, stored, known, key = reply
-    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
-    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
-
-
-def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """Make the error for a storage format that this DPQ does not know."""
-    return ConfigurationError(
-        f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
-        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
-        '"Upgrades"'
-    )
-
-
-def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """Make the error for a number of partitions that is not the stored one."""
-    return ConfigurationError(
-        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
-        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
-        "was dropped and made again must be restarted. The number cannot change while the queue is "
-        "stored: let it run empty, drop() it, and begin anew"
-    )
 
 
 def read_wait(reply: int) -> int | None:
@@ -509,18 +333,9 @@ def read_wait(reply: int) -> int | None:
     return None if reply < 0 else int(reply)
 
 
-def read_settings(reply: list[bytes]) -> dict[str, str]:
-    """Read the reply of configure; leave out a format that is no number, since it is damaged."""
-    texts = read_texts(reply)
-    settings = dict(zip(texts[::2], texts[1::2], strict=True))
-    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
-        del settings["format"]
-    return settings
-
-
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
-    _require_same(reply)
+    require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
     found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
     return texts[0], found

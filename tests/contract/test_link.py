@@ -9,6 +9,7 @@ import pytest
 from kit.waiting import kill_all
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
@@ -68,19 +69,20 @@ def test_a_fault_in_a_call(
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), retries)) as client:
         q = DPQ(client, queue_name)
         q.push(1)
-        pack = q._session.connections._packer.pack_all
-        # the connection ends after it was found sound
-        monkeypatch.setattr(
-            q._session.connections._packer,
-            "pack_all",
-            lambda commands: (kill_all(redis), pack(commands))[1],
-        )
+        send = Connection.send_packed_command
+
+        def cut_and_send(connection: Any, command: Any, **named: Any) -> None:
+            """Cut the connection after it was found sound."""
+            monkeypatch.undo()
+            kill_all(redis)
+            send(connection, command, **named)
+
+        monkeypatch.setattr(AbstractConnection, "send_packed_command", cut_and_send)
         if retries:
             assert q.pop().task.payload == 1
         else:
             with pytest.raises(RedisConnectionError):
                 q.pop()
-        monkeypatch.undo()
         q.drop()
         q.close()
 
