@@ -57,7 +57,7 @@ def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
     q.redis.delete(key_of(q.queue_name, "ready"))
     found = run("doctor", code=1)
     assert f"problem: in 0 states {task_id}" in found.stdout
-    assert "nothing would ever run it" in found.stdout
+    assert "it would never run" in found.stdout
     assert "dpq doctor --repair" in found.stdout
     assert q.pop().task is None
     mended = run("doctor", "--repair")
