@@ -149,15 +149,15 @@ def assert_conserved(
 def _misplaced(
     pushed: set[str], done: Counter[str], stored: dict[TaskState, Counter[str]]
 ) -> Iterator[str]:
-    """Make a line for each fault: ids that are nowhere, in several places, or never pushed."""
-    places = sum(stored.values(), Counter[str]())
+    """Make a line for each fault: ids that are nowhere, in several states, or never pushed."""
+    copies = sum(stored.values(), Counter[str]())
     findings: dict[str, Iterable[str]] = {
-        "lost (neither done nor stored)": pushed - done.keys() - places.keys(),
-        "done and still stored": done.keys() & places.keys(),
+        "lost (neither done nor stored)": pushed - done.keys() - copies.keys(),
+        "done and still stored": done.keys() & copies.keys(),
         "done more than once": (id_ for id_ in done if done[id_] > 1),
-        "stored more than once": (id_ for id_ in places if places[id_] > 1),
+        "stored more than once": (id_ for id_ in copies if copies[id_] > 1),
         "done but never pushed": done.keys() - pushed,
-        "stored but never pushed": places.keys() - pushed,
+        "stored but never pushed": copies.keys() - pushed,
     }
     for what, ids in findings.items():
         named = [
@@ -196,7 +196,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     left = set(held)
     while left := left & {(task.id, task.token) for task in _stored(queue, TaskState.INVISIBLE)}:
         if time.monotonic() > give_up:
-            raise AssertionError(f"{len(left)} leases of {queue!r} do not end: move its clock")
+            raise AssertionError(f"{len(left)} leases of {queue!r} do not end: advance its clock")
         if not queue.promote():
             time.sleep(0.001)
     return len(held)
@@ -247,7 +247,7 @@ def crash_consumer(
     if not isinstance(queue, DPQ) or type(queue.redis).__module__.startswith("fakeredis"):
         raise ConfigurationError(f"queue is {queue!r}: it must be a DPQ on a real server")
     if work is None and at != "after_pop":
-        raise ConfigurationError(f"at is {at!r}: it needs a work, during or after which to crash")
+        raise ConfigurationError(f"at is {at!r}: also give `work`, the function that is to crash")
     is_point = None if at in ("after_pop", "before_ack") else _entering(at)
 
     def consume(die: "Die") -> None:  # pragma: no cover - in a child that is killed

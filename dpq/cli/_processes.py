@@ -207,7 +207,7 @@ class Parent:
 
     def _reload(self, path: str | None) -> None:
         if path:
-            log.info("%s has changed: starting again", path)
+            log.info("%s has changed: restarting", path)
         for child in self._children:
             late = time.monotonic() - child.replaced_since
             if path and child.process is None:
@@ -240,7 +240,7 @@ class Parent:
             child.start_at = -math.inf
         elif self._changed:
             child.start_at = math.inf
-            log.warning("%s, waits for a change", told)
+            log.warning("%s; waiting for a change of a source file", told)
         elif code == 0:
             child.over = True
             log.info("%s", told)
@@ -248,15 +248,14 @@ class Parent:
             child.over, self._code = True, USAGE
             self._signals = max(1, self._signals)
         elif child.starts >= MOST_STARTS and not any(each.beaten for each in self._children):
-            said = f"; it said: {child.last_words}" if child.last_words else ""
+            said = f"; its last error: {child.last_words}" if child.last_words else ""
             self._failure = (
-                f"{told} before its first heartbeat, as {child.starts} of them did one after the "
-                f"other{said}"
+                f"{told} before its first heartbeat, in all {child.starts} starts of it{said}"
             )
             child.over = True
             self._signals = max(1, self._signals)
         else:
-            log.warning("%s, again in %.1f s", told, child.wait_longer())
+            log.warning("%s; restarting in %.1f s", told, child.wait_longer())
 
 
 def _how(code: int) -> str:
@@ -279,7 +278,7 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        log.warning("process %d: its parent is gone, stopping", os.getpid())
+        log.warning("process %d: its parent has ended; stopping", os.getpid())
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="dpq-parent", daemon=True).start()

@@ -155,7 +155,7 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
     return made
 
 
-def crew_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
     numbers = ("pid", "running", "of")
     columns = ("worker", "host", "pid", "queues", "running", "of", "since (UTC)", "last seen")

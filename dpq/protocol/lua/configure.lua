@@ -1,18 +1,16 @@
--- configure: agree on what belongs to the queue and not to a client. The first client that names a
--- setting writes it.
+-- configure: read the settings of the queue; store those that a client names first.
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format this client writes
--- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so. "2": a pop
---                     has found that limits are lost: they, too, come back from their copies
+-- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": a pop has found limits lost:
+--                     restore them, too, from their copies
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
--- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there; a setting that is
--- lost is answered by its copy. Whoever writes restores what is lost.
--- Nothing was written when the format is another one, a named value differs from the stored one (a queue that
--- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
--- them: the client compares, and says so. Nor when conf is of another type: {}.
+-- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
+-- setting it returns the copy; a call that writes restores it. It writes nothing, and leaves the error to the client,
+-- if the format differs, a named value differs from the stored one (without `partitions` a queue has one), LIFO would
+-- meet aging, or round robin one of them. Returns {} if conf is of another type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 

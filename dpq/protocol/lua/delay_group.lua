@@ -1,4 +1,4 @@
--- delay_group: close a group for a time from now, or open it. What its limit has granted stands.
+-- delay_group: close a group for a time from now, or open it. The units that its limit has granted stay counted.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock

@@ -3,8 +3,8 @@
 -- Keys: queues queues_tick
 -- ARGV[1]  name
 --
--- Returns 1 when the queue is new here, else 0; also at full memory: then whoever opens it next makes it known. A
--- marker of another type is left alone: daemons look again anyway.
+-- Returns 1 if the name is new in the list, else 0. At full memory it returns 0, too: the next client that opens the
+-- queue registers it. It does not touch a marker of another type: daemons read the list again anyway.
 -- Lost reply: safe to send again.
 local name = ARGV[1]
 if #name > 200 then

@@ -1,5 +1,5 @@
--- repair: mend broken invariants in a bounded part of the stored data. It loses no task: what has lost its
--- record or its payload goes to the dead letters.
+-- repair: mend broken invariants in a bounded part of the stored data. It loses no task: a task without its record or
+-- its payload becomes a dead letter.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
@@ -7,12 +7,12 @@
 -- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
 --                     keys, heads (of the groups that wait), events (all that is to come)
 -- ARGV[3]  cursor     0 to begin
--- ARGV[4]  count      entries to look at, about
+-- ARGV[4]  count      entries to check, about
 -- ARGV[5..]           cron lines by which no task can recur
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
--- the kind `cron`). {-8, ...} to a client that knows another format (refusal).
--- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}: the problems that it has mended, and
+-- those of the kind `cron`. {-8, ...}: the client knows another format (refusal).
+-- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
 -- Needs: now, refusal

@@ -1,17 +1,17 @@
--- set_limit: what the queue, a group or every group without a limit of its own may do; or nothing set.
+-- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
--- ARGV[4]  is_heavy     "1" when tasks may differ in what they need of it
+-- ARGV[4]  is_heavy     "1": tasks may need different amounts of it
 -- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said
 --
--- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on; the others
--- count the leases that are out (up to about 400 in a call, so nearly always in the first), and see to
--- the groups that are closed already, which otherwise open at their old times. What was granted before
--- in a window of the same length still counts, and a learned rate and a closing stay.
+-- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on. Further calls count
+-- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
+-- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
+-- and a closing stay.
 -- Lost reply: safe to send again.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if #field > 206 then

@@ -1,16 +1,16 @@
--- types: find keys of another type than DPQ writes, and on demand remove them: they hold no task, and every
--- script that needs one breaks off in its middle.
+-- types: find keys of another type than DPQ writes, and on demand remove them. They hold no task, and a script that
+-- needs one fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  remove     "1": they go; else this only looks
--- ARGV[3]  partitions of the queue; 0 when the caller does not know: then conf is not removed, since what is
---          written in its place says how many there are
+-- ARGV[2]  remove     "1": remove them; else only find them
+-- ARGV[3]  partitions of the queue; 0 if the caller does not know: then conf is not removed, since a new conf
+--          must say how many there are
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...} to a client
--- that knows another format (refusal).
--- Lost reply: safe to send again: what is removed is removed, and is not named a second time.
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the
+-- client knows another format (refusal).
+-- Lost reply: safe to send again; a removed key is not named a second time.
 local time, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, refusal, problem

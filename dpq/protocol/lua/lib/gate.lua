@@ -1,9 +1,9 @@
--- gate: what a scope allows: a group, or "" for the whole queue. Layout: docs/design.md, "Limits". Rules that cannot
--- be read let nothing run, and a gate that cannot be read counts as spent. What a gate says of windows stays (`rest`)
--- while its rules cannot be read, or are lost.
+-- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/design.md, "Limits". If its rules
+-- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
+-- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
--- Gives: gate_of(scope); full(gate), whether no more leases may be out.
+-- Gives: gate_of(scope); full(gate), true if no more tasks may run at once.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.

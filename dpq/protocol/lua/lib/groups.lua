@@ -1,5 +1,5 @@
--- groups: of each group the best task, its head, stands in ready; the others behind it in waiting. With round robin a
--- head has its turn in the place of its place: who has been served goes to the end.
+-- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
+-- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
 --        turn), succeed(group), shut(group); admitted, how many tasks have become ready in this script.

@@ -1,5 +1,5 @@
--- keep: the gates that have changed are stored: in short when they say no more than what was granted, not at all when
--- not even that.
+-- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
+-- all.
 -- Keys: conf gates
 -- Needs: rules
 -- Gives: keep().

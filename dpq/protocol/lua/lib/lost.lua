@@ -1,10 +1,10 @@
--- lost: what people set is stored twice: in conf and limits, and as a copy in stats, each field behind `kept.`. So a
--- setting that is lost is known by its copy.
+-- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
+-- stats, under `kept.` and the field.
 -- Keys: conf stats
 -- Needs: now
--- Gives: settings(), the names of all settings that have copies, what conf says of each (false when that cannot be
---        read), and what its copy does; settings_lost(), {name, text, ...}: what conf does not say though the copy
---        does. A pause that is over is not lost.
+-- Gives: settings(), the names of all settings that have copies, their values in conf (false if unreadable), and their
+--        copies; settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not
+--        lost.
 
 -- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
 -- be read, clients tell.

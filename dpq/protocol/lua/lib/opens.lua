@@ -1,4 +1,4 @@
--- opens: when a gate lets a task run.
+-- opens: compute when a gate lets a task run.
 -- Keys: conf
 -- Needs: now
 -- Gives: opens_at(gate, cost, rank), ms. A task that costs more than a window ever grants takes all of it. A rank

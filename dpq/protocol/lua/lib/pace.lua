@@ -1,4 +1,4 @@
--- pace: how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
+-- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text).
 local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes

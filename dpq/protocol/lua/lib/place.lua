@@ -1,9 +1,9 @@
--- place: where a due task stands: ready, or waiting behind the head of its group.
+-- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
 -- Needs: now, notice, groups, keep, settle
 -- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
---        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit has nobody
---        run before `shut_until`.
+--        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit lets no
+--        task run before `shut_until`.
 local arrivals, arrived = {}, 0
 
 local function enter(id, task)

@@ -1,5 +1,5 @@
--- prune: gates that say nothing any more are forgotten. A few are looked at by chance, so that those of groups that
--- are gone cannot pile up: with two for each group that empties, as many are useless as useful.
+-- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
+-- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: conf limits gates
 -- Needs: now, rules, gate
 -- Gives: prune(most).

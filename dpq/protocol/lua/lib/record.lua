@@ -1,5 +1,5 @@
--- record: a task's record as a table (nil when it is no record), and back. Layout: docs/design.md, "The record". A
--- number that is none, or that is too long, would stop a script in its middle, or its reader: it is no record.
+-- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
+-- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
 -- Gives: read(raw), write(task).
 local function read(raw)
   local task, edge = {}, nil

@@ -1,8 +1,8 @@
--- settle: a group is open, with its best task as its head in ready, or closed until a moment.
+-- settle: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
 -- Needs: now, notice, groups, gate, opens
 -- Gives: next_at(group, headed), settle(group), ended(id, group, lapsed); stirred, the groups that
---        admit (place) is to settle; heavy(), whether tasks differ in what they need.
+--        admit (place) still has to settle; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()

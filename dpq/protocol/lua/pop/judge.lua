@@ -1,9 +1,9 @@
--- judge: the queue's own limit inside of pop, and what a task takes of a limit.
+-- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
 -- Needs: now, pace, gate, opens
--- Gives: charge(gate, cost, id); queue_judge(), which says two functions. judge(score, member, id, cost): true when the
---        task may run, and has paid; nil when the queue lets no task run. at_last(): when the queue's limit lets the
---        next task run, and when the lightest one; nil for now. After all of them comes keep.
+-- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
+--        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
+--        next task run, and when the lightest one; nil means now. Call keep after all of them.
 
 -- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
 -- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:

@@ -1,9 +1,9 @@
--- limited: the queue has no limit, but some groups may have one or be closed. Only when pop meets one of those it
--- brings in what limits need, which costs it half as much again.
+-- limited: judge tasks if the queue has no limit, but some groups may have one or be closed. Only if pop meets such a
+-- group, it loads the functions of limits, which make it half as slow again.
 -- Keys: conf limits gates
 -- Needs: groups
--- Gives: free_judge(limit, noted), for how many limits are noted, which says three functions as group_judge does
---        (judge_groups); `limit` brings in those.
+-- Gives: free_judge(limit, noted), which returns three functions as group_judge does (judge_groups). `noted` is the
+--        stored number of limits; `limit` makes the functions of limits.
 local function free_judge(limit, noted)
   local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
   local limited -- once a group has a limit: the three of group_judge

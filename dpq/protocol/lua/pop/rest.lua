@@ -1,8 +1,8 @@
--- rest: nothing may run now: says when that may change, and who is to look then.
+-- rest: if no task may run now, find when that may change, and which waiter is to ask then.
 -- Keys: ready conf wake
 -- Needs: now
--- Gives: rest(waiter, event, at_last), what pop answers to a waiter: `event` is the next moment that time brings, or
---        nil; at_last is that of judge, or nil when the queue has no limit.
+-- Gives: rest(waiter, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time alone
+--        makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit.
 local function rest(waiter, event, at_last)
   local at, least
   if at_last then

@@ -1,8 +1,8 @@
--- mend: one task is put right: it ends in one set, with its record, its payload and its key.
+-- mend: mend one task: afterwards it is in one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
 -- Needs: now, record, problem, notice, settle, place, bury, diagnose
--- Gives: salvage(id), for an id without a record that can be read; mend(id, raw, torn, spoilt), which
---        adds to torn, the groups that are to begin anew; spoilt as of diagnose.
+-- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
+--        that must begin anew; spoilt as in diagnose.
 
 -- Its payload, if it is there, goes to the dead letters.
 local function salvage(id)
