@@ -358,20 +358,20 @@ def _finish(result: Any) -> None:  # pragma: no cover - in a child that is kille
 def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
     """Fork a child that runs `body` until it dies at its point; return the text it sent then."""
     __tracebackhide__ = True
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     try:
         with warnings.catch_warnings():  # from 3.12 on of other threads, which the child leaves be
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:  # pragma: no cover - in a child that is killed
-            _live_and_die(body, tell, timeout)
-        os.close(tell)
+            _live_and_die(body, writer, timeout)
+        os.close(writer)
         try:
-            answer = _read_line(told, timeout)
+            answer = _read_line(reader, timeout)
         finally:
             _end(pid)
     finally:
-        os.close(told)
+        os.close(reader)
     if answer is None:
         raise AssertionError(f"the child did not reach {point} within {timeout:g} s")
     if not answer:
@@ -383,12 +383,12 @@ def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
 
 
 def _live_and_die(
-    body: Callable[[Die], None], tell: int, timeout: float
+    body: Callable[[Die], None], writer: int, timeout: float
 ) -> NoReturn:  # pragma: no cover - in a child that is killed
     def die(how: str, text: str) -> NoReturn:
         line = json.dumps([how, text]).encode() + b"\n"
         while line:
-            line = line[os.write(tell, line) :]
+            line = line[os.write(writer, line) :]
         os.kill(os.getpid(), signal.SIGKILL)
         os._exit(1)  # not reached
 
@@ -403,14 +403,14 @@ def _live_and_die(
         os._exit(1)  # never back into the test
 
 
-def _read_line(told: int, timeout: float) -> bytes | None:
+def _read_line(reader: int, timeout: float) -> bytes | None:
     """Read up to the end of a line; b"" if the pipe ended before, None if the time is up."""
     give_up = time.monotonic() + timeout
     line = b""
     while not line.endswith(b"\n"):
-        if not select.select([told], [], [], max(0.0, give_up - time.monotonic()))[0]:
+        if not select.select([reader], [], [], max(0.0, give_up - time.monotonic()))[0]:
             return None
-        part = os.read(told, 65536)
+        part = os.read(reader, 65536)
         if not part:
             return b""
         line += part

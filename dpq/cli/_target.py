@@ -61,11 +61,11 @@ def _import(name: str) -> ModuleType:
             raise ConfigurationError(
                 f"there is no module {error.name!r}; {_modules_beside(error.name)}"
             ) from None
-        told: BaseException = error
+        fault: BaseException = error
     except (Exception, SystemExit) as error:  # any error of the user's module
-        told = error
-    talk("".join(traceback.format_exception(told)).rstrip())
-    raise ConfigurationError(f"module {name!r} cannot be imported: {told!r}") from told
+        fault = error
+    talk("".join(traceback.format_exception(fault)).rstrip())
+    raise ConfigurationError(f"module {name!r} cannot be imported: {fault!r}") from fault
 
 
 def _modules_beside(name: str) -> str:

@@ -150,8 +150,8 @@ def loud_first(args: list[str], takers: set[str]) -> list[str]:
 
 
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
-    told = " ".join(str(error).split()) or type(error).__name__
-    lines = [f"error: {told}"]
+    text = " ".join(str(error).split()) or type(error).__name__
+    lines = [f"error: {text}"]
     if ctx.params.get("verbose"):
         lines = [*traceback.format_exception(error), *lines]
     url = str(ctx.params.get("url"))

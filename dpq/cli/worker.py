@@ -165,8 +165,8 @@ def workers(
         if not queue:
             names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
         answers = dict(ask_queues(opened.client, names, QueueOperations.workers))
-    errors = {name: told for name, told in answers.items() if isinstance(told, Exception)}
-    _show([told for name in answers if name not in errors for told in answers[name]], json)
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
+    _show([info for name in answers if name not in errors for info in answers[name]], json)
     for name, error in errors.items():
         said = {"queue": name, "error": one_line(error)}
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
@@ -177,9 +177,9 @@ def workers(
 def _show(found: Sequence[Any], json: bool) -> None:
     """Print what the queues of a worker know as one row for each worker."""
     by_worker: dict[str, list[Any]] = {}
-    for told in found:
-        by_worker.setdefault(told.id, []).append(told)
-    rows = [_merged(told) for told in by_worker.values()]
+    for info in found:
+        by_worker.setdefault(info.id, []).append(info)
+    rows = [_merged(infos) for infos in by_worker.values()]
     rows.sort(key=lambda row: (row["since"], row["name"]))
     for row in rows if json else ():
         emit(row)
@@ -189,11 +189,11 @@ def _show(found: Sequence[Any], json: bool) -> None:
         tables().print(workers_table(rows))
 
 
-def _merged(told: Sequence[Any]) -> dict[str, Any]:
-    last = max(told, key=lambda each: each.seen)
+def _merged(infos: Sequence[Any]) -> dict[str, Any]:
+    last = max(infos, key=lambda each: each.seen)
     return {
         **last.model_dump(exclude={"queue"}),
-        "queues": [each.queue for each in told],
-        "running": sum(each.running for each in told),
-        "since": min(each.since for each in told),
+        "queues": [each.queue for each in infos],
+        "running": sum(each.running for each in infos),
+        "since": min(each.since for each in infos),
     }

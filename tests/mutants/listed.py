@@ -318,8 +318,8 @@ LIMITS = [
     _lua(
         "a tighter limit is bounded when somebody looks",
         "set_limit",
-        "    gate_of('') -- what",
-        "    -- what",
+        "    gate_of('') -- bound",
+        "    -- bound",
         f"{LUA}pop_limits.py",
     ),
     _lua(

@@ -12,7 +12,7 @@
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local time, args = ARGV[1], ARGV
 
-local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
+local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
 local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
 for i = 2, #args, 2 do
   ids[#ids + 1] = args[i]
@@ -54,7 +54,7 @@ if strays or awaited or #again > 0 then
     end
     if not task then -- its lease will end, and then it dies
       reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- in this call twice, or this run has failed for good
+    elseif task.token == '0' or task.deliveries == '0' then -- twice in this call, or this run has failed for good
       reply[#reply + 1], reply[#reply + 2] = i, 0
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule

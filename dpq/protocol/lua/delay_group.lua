@@ -23,7 +23,7 @@ elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-for _, window in ipairs(gate) do -- what a 429 has added goes with its closing
+for _, window in ipairs(gate) do -- the closing of a 429 ends, and so does what it added
   window.owed = window.paid
 end
 settle(group)

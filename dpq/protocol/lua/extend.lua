@@ -18,7 +18,7 @@ local function extend(id, token, ms)
   end
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
-    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts again
+    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts as running again
       redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
     end
   end

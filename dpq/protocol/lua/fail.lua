@@ -22,7 +22,7 @@ local task, refused = fence(id, token, 'f')
 if not task then
   return refused
 end
-local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted it
+local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted the attempt
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
 if spent and task.schedule ~= '' then
   at, after = next_due(task, claim)
@@ -34,7 +34,7 @@ leave(id, task)
 redis.pcall('HINCRBY', stats, 'failed', 1)
 if at then
   ms = anew(task, at)
-  task.token = token -- so that the same call again finds it settled
+  task.token = token -- so the same call again finds that it was done
 elseif counts then
   task.attempts = task.attempts + 1
 end

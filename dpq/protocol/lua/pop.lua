@@ -35,14 +35,14 @@ if refused then
   return refused
 end
 if not format and redis.call('EXISTS', meta) == 1 or noted and not settings[4] and string.byte(noted) == 113 then
-  return { -9 } -- nobody knows what may run
+  return { -9 } -- what may run is unknown
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
   go_on()
   return rest(waiter, tonumber(paused ~= 'inf' and paused or ''))
 end
-if soonest ~= soonest then -- NaN: nobody knows
+if soonest ~= soonest then -- NaN: unknown
   soonest = 0
 end
 if soonest and soonest <= instant then
@@ -65,7 +65,7 @@ local queue_limited = settings[4] or settings[5]
 if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
     -- Needs: rules, keep, judge
-    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, as said above
+    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
     local judge_queue
     judge_queue, at_last = queue_judge()
     if not grouped then
@@ -94,7 +94,7 @@ end
 -- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
 -- where a failover, or a restart without the newest data, has taken back what this queue has counted.
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
-token = last and last > token and last < 9e15 and last or token -- more is not exact: damaged
+token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take
 local bodies, rotten = {}, {}
 local taken = { metas = {}, bodies = bodies, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',

@@ -107,11 +107,11 @@ if #delays > 0 or met or next(others) then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
   end
-  admit() -- what is new stands where a later push of this batch may meet it
+  admit() -- store new tasks where a later push of this batch can find them
   for i = 1, #ids do
     if holders[i] then
       merge(holders[i], args[3 * i], args[3 * i + 1])
-      admit() -- a later push of this batch may meet it again
+      admit() -- a later push of this batch may find it again
       reply[#reply + 1] = i
       reply[#reply + 1] = holders[i]
     end
@@ -119,7 +119,7 @@ if #delays > 0 or met or next(others) then
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
-elseif #plain > 0 then -- the queue's limit lets nothing run before that
+elseif #plain > 0 then -- the queue's limit lets no task run before
   -- Needs: notice
   watch(tonumber(settings[6]))
 end

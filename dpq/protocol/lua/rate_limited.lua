@@ -39,7 +39,7 @@ if not task then
 end
 local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
 local was_probe = gate and gate.probe == id
-leave(id, task, true) -- a probe that meets a limit has found nothing open
+leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
@@ -49,7 +49,7 @@ if first then
 end
 if gate then
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)
-  if instant < gate.since then -- of the closing that has halved it
+  if instant < gate.since then -- the end of the closing that has halved it
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and first then
     local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
@@ -61,7 +61,7 @@ if gate then
     widen(gate, opens)
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true
-  gate.probe = gate.probe == '-' and 'p' or gate.probe -- one that is out stays the only one
+  gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
   for i, window in ipairs(rules) do
     gate[i].owed = math.max(gate[i].paid, opens + (window.burst - 1) * gate[i].interval)
   end

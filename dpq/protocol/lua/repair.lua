@@ -21,7 +21,7 @@ if refused then
   return refused
 end
 -- Needs: record, notice, groups, place, next, member
-local torn, spoilt = {}, {} -- the groups that are to begin anew; the cron lines that are none
+local torn, spoilt = {}, {} -- groups to begin anew; invalid cron lines
 for i = 5, #args do
   spoilt[args[i]] = true
 end
@@ -74,14 +74,14 @@ local function mend_entry(name, value)
     redis.call('HDEL', keys, name)
   elseif order and not heads and not (task and place_of(set, id, task) == name
     and (set == ready or value == '0')) then
-    if task then -- else the walk through meta tells of it
+    if task then -- else the walk through meta reports it
       problem('stale place', id, name)
     end
     redis.call('ZREM', set, name)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
-  elseif never_due(part, id, value, task) then -- its lease ends, or its delay does when its record says so
+  elseif never_due(part, id, value, task) then -- its lease ends now; its delay, when its record says so
     local due = task and set == delayed and task.enqueued + task.wait or now
     due = due > horizons.delayed and now or due
     redis.call('ZADD', set, string.format('%.0f', due), id)

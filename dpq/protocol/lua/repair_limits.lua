@@ -32,7 +32,7 @@ local function mend_gate(scope, text)
     end
   elseif fault then
     local gate = gate_of(scope)
-    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from then
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from this time
     stirred[scope] = true
   end
 end
@@ -73,7 +73,7 @@ for i = 1, #page[2], 2 do
       redis.call('ZADD', tracked, '0', name)
     elseif fault then
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
+      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- a consumer may wait for its end
     end
   end
 end

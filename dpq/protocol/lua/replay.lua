@@ -16,7 +16,7 @@ for i = 4, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
-    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- as nothing is put more than 10 years away
+    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- nothing is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     back(id, task, ms)

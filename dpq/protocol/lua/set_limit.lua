@@ -29,7 +29,7 @@ if walk == 'set' then
   local queue, count = limits_noted()
   if not count then
     queue, count = limits_there()
-  elseif hash == limits then -- also those count that are lost and have a copy
+  elseif hash == limits then -- lost ones that have a copy count, too
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
@@ -52,7 +52,7 @@ if walk == 'set' then
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
-  redis.call('HDEL', conf, 'shut_until', 'watched') -- whoever sleeps by the old limit is to look
+  redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
@@ -78,7 +78,7 @@ elseif walk == 'closed' then
   if field ~= 'queue' then
     settle(string.sub(field, 7))
   else
-    gate_of('') -- what a tighter limit has granted is bounded from now on, not from whenever somebody looks
+    gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
   end
   walk = 'done'
 end

@@ -39,7 +39,7 @@ for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do
 end
 reply[6] = since
 local totals = { 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases', 'buried', 'replayed', 'dropped' }
-local counts = redis.call('HMGET', stats, unpack(totals)) -- beside them stand copies of all limits
+local counts = redis.call('HMGET', stats, unpack(totals)) -- it holds copies of all limits, too
 for i, name in ipairs(totals) do
   reply[#reply + 1], reply[#reply + 2] = name, counts[i] or '0'
 end

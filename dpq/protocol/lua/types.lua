@@ -42,10 +42,10 @@ end
 
 local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting, closed, dead, wake, tick, tracked })
   or look('HLEN', 'hash', { groups, payload, meta, keys, conf, stats, limits, gates, workers })
-if gone[stats] then -- the places given so far are lost: what comes now stands behind all
+if gone[stats] then -- the sequence is lost: new tasks go behind all others
   redis.call('HSET', stats, 'pushed', stamp)
 end
-if gone[conf] then -- and the turns; the limits go on to hold
+if gone[conf] then -- the turns, too; the limits stay
   redis.call('HSET', conf, 'turns', stamp, 'gated', '1', 'heavy', '1')
   if partitions ~= '1' then
     redis.call('HSET', conf, 'partitions', partitions)

@@ -12,7 +12,7 @@
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, groups, rules, gate, opens
-seen.copies, seen.count, seen.lacking = stats, 2, {} -- rules that are lost are shown: nothing runs until they are back
+seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 for i = 2, #args do
   local scope = args[i]
@@ -31,10 +31,10 @@ for i = 2, #args do
   elseif gate.rules.unreadable then
     why, at = 'u', 0
   elseif full(gate) then
-    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": none is out
+    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": no probe is running
   elseif at > instant then
     why = 's'
-  else -- open for one unit, but the best task of the group needs more
+  else -- one unit is free, but the best task of the group needs more
     at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
     why = at > instant and 's' or ''
   end

@@ -5,5 +5,5 @@
 -- Keys: conf
 -- Gives: go_on().
 local function go_on()
-  redis.pcall('HDEL', conf, '') -- an error says nothing: the next write meets it as well
+  redis.pcall('HDEL', conf, '') -- ignore an error: the next write meets it, too
 end

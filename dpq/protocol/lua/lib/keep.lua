@@ -18,7 +18,7 @@ local function keep()
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.ms .. string.format(':%.17g ', gate[i].paid)
       end
-      text = text .. (gate.rest or '') -- of rules that are lost, or cannot be read now
+      text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false
       local hash, field = gates, scope
       if scope == '' then

@@ -19,14 +19,14 @@ local function settings()
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
-  for i, name in ipairs(names) do -- what cannot be read is lost; another format is a number
+  for i, name in ipairs(names) do -- an unreadable text is lost; another format is a number
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')
     if text and known and not known[text] and not counts then
       stored[i] = false
     end
   end
-  return names, stored, copied.err and {} or copied -- of another type: types tells
+  return names, stored, copied.err and {} or copied -- a key of another type: types reports it
 end
 
 local function settings_lost()

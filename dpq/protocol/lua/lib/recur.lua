@@ -4,7 +4,7 @@
 -- Needs: now
 -- Gives: next_due(task, claim), ms; or, if no such time is known, nil and the ms after which it must be.
 local function next_due(task, claim)
-  if task.again ~= '0' then -- asked to run once more
+  if task.again ~= '0' then -- pushed again, to run once more
     return math.max(task.again, now)
   end
   local kind, first, period = string.match(task.schedule, '^\t(%l) %d+ (%d+) (.*)$')

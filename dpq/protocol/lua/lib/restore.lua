@@ -21,7 +21,7 @@ local function restore(lost)
       redis.call('HSET', conf, 'turns', stamp)
     end
     redis.call('HSET', conf, 'heavy', '1')
-    if not redis.call('HGET', conf, 'next_event') then -- upkeep looks, and notes it
+    if not redis.call('HGET', conf, 'next_event') then -- upkeep then finds the right time, and stores it
       redis.call('HSET', conf, 'next_event', '0')
     end
   end

@@ -23,7 +23,7 @@ end
 local function charge(gate, cost, id)
   local rules = gate.rules
   if rules.ceiling > 0 and gate[1] then
-    if instant >= gate.since + rules[1].per then -- a window is over: it was clean, and it was used
+    if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
       if gate.since > 0 and gate.used * 2 >= gate.rate then
         gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
         pace(gate[1], rules[1], gate.rate)
@@ -64,7 +64,7 @@ local function queue_judge()
   local function at_last()
     local least = opens_at(queue, 1, math.huge)
     if full(queue) and redis.call('EXISTS', ready) == 1 then
-      redis.call('ZADD', tracked, '0', '\t') -- whoever ends a lease tells
+      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease wakes a waiter
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
       least = math.max(least, tonumber(lease or now + 30000))
     end

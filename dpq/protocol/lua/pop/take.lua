@@ -41,7 +41,7 @@ local function take(popped, taken, max_bytes, judge, crown)
       if not sound or reason then
         taken.rotten[#taken.rotten + 1] = { id, sound and raw, reason }
         taken.passed = taken.passed + 1
-        if crown and not sound then -- its group goes on, if it was this one
+        if crown and not sound then -- if it was the head, its group goes on
           group = string.match(raw, '\t([^\t]*)') or ''
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end

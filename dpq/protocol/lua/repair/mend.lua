@@ -61,12 +61,12 @@ local function mend(id, raw, torn, spoilt)
   if placed and filled and holds and timed then
     return
   end
-  task.schedule = timed and task.schedule or '' -- it runs once more, and that is all
+  task.schedule = timed and task.schedule or '' -- it runs once more, and does not recur
   local home = home_of(task, states)
   if not holds then
     local holder = redis.call('HGET', keys, task.key)
     local other = holder and read(redis.call('HGET', meta, holder) or '')
-    if other and other.key == task.key then -- that one keeps it
+    if other and other.key == task.key then -- the other task keeps it
       task.key = ''
     else
       redis.call('HSET', keys, task.key, id)

@@ -3,7 +3,7 @@
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
-  repeat -- one by one: a page of payloads could be a lot
+  repeat -- one by one: a page of payloads could be large
     local found = redis.call('HSCAN', payload, at, 'COUNT', '1')
     for i = 1, #found[2], 2 do
       names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]

@@ -42,7 +42,7 @@ local function settings_fault()
   if tasks and not redis.call('HGET', stats, 'pushed') then
     fault.pushed = problem('settings lost', 'pushed', 'the count of all pushes')
   end
-  if fairness == 'round_robin' and not partitions and not turns then -- with partitions turns are the time
+  if fairness == 'round_robin' and not partitions and not turns then -- with partitions, turns are times
     fault.turns = problem('settings lost', 'turns', 'the count of all turns')
   end
   local queue, count = limits_there()
