@@ -117,8 +117,8 @@ def cron_line(cron: Any, timezone: Any) -> str:
     fields = cron.split() if isinstance(cron, str) else []
     if len(fields) not in (5, 6) or len(cron) > MAX_LINE_CHARACTERS:
         raise ConfigurationError(
-            f"cron is {cron!r}: it must have five fields, minute hour day month weekday, as in "
-            "'*/5 * * * *' (or six, with seconds before them)"
+            f"cron is {cron!r}: it must have five fields (minute hour day month weekday), as in "
+            "'*/5 * * * *', or six, with seconds first"
         )
     if not isinstance(timezone, str) or not timezone.isascii() or len(timezone.split()) != 1:
         raise ConfigurationError(

@@ -499,8 +499,8 @@ class QueueOperations(Generic[P]):
         if group is None and count > 1:
             raise ConfigurationError(
                 f"queue {self.description.name!r} has {count} partitions, which cannot share a "
-                "limit of the whole queue: limit one group and push into it (group='all'), limit "
-                "every group ('*'), or use a queue of one partition"
+                "limit of the whole queue. Either limit one group and push into it (group='all'), "
+                "limit every group ('*'), or use a queue of one partition"
             )
         every = group is None or group == EVERY_GROUP
         parts = self.partitions if every else [self._group(str(group))]

@@ -301,7 +301,11 @@ def log_refused(queue_name: str, batch: Batch[Any]) -> None:
     """Log the error of a validator: the caller gets the other tasks of the pop, not the error."""
     if batch.failed:
         what = error_line(batch.failed)
-        log.warning("%s: a validator failed, and so did the attempt: %s", queue_name, what)
+        log.warning(
+            "%s: a validator of the payload failed, which counts as a failed attempt: %s",
+            queue_name,
+            what,
+        )
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:

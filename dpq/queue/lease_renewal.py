@@ -129,14 +129,14 @@ class Leases:
                 lease.renew()
             elif self._held.pop(key, None):
                 lease.alive = False
-                log.warning("lease of %s lost", lease.task.id)
+                log.warning("lease of task %s lost: another consumer may have it", lease.task.id)
                 if lease.lost:
                     lease.lost()
             else:
                 self._ending.pop(key, None)
 
     def _put_off(self, leases: dict[Key, Lease]) -> None:
-        log.warning("cannot extend %d leases now", len(leases), exc_info=True)
+        log.warning("cannot extend %d leases now, next try soon", len(leases), exc_info=True)
         for lease in leases.values():
             lease.renew()
 

@@ -387,7 +387,7 @@ def _mark(directory: Path, binary: Binary, socket: Path) -> None:
         if wrote.family != binary.family or newer:
             raise ConfigurationError(
                 f"{binary.path} ({binary.family} {binary.version}) cannot read {directory}, which "
-                f"{wrote.family} {wrote.version} has written: set DPQ_REDIS_SERVER to a "
+                f"{wrote.family} {wrote.version} has written. Set DPQ_REDIS_SERVER to a "
                 f"{wrote.family}-server {wrote.version} or newer, or use another directory"
             )
     elif (directory / "appendonlydir").exists() or (directory / "appendonly.aof").exists():
