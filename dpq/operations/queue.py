@@ -86,9 +86,7 @@ class QueueOperations(Generic[P]):
         self.settings = settings if "format" in settings else None
 
     def _divide(self, count: int) -> None:
-        parts = tuple(
-            Partition(self.description, place, count, self._make) for place in range(count or 1)
-        )
+        parts = tuple(Partition(self.description, i, count, self._make) for i in range(count or 1))
         self._count = count  # 0 while it is not known
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
         self._several = PartitionPop(parts, min(self.ask, count)) if count > 1 else None
@@ -166,9 +164,7 @@ class QueueOperations(Generic[P]):
             if not known:
                 raise
         for count in counts:  # both, if the settings are lost, or a new queue has another number
-            parts = (
-                Partition(self.description, place, count, self._make) for place in range(1, count)
-            )
+            parts = (Partition(self.description, i, count, self._make) for i in range(1, count))
             yield from all_of([part.drop() for part in parts])
         yield from first.drop()
         yield from first.unregister()
@@ -503,9 +499,9 @@ class QueueOperations(Generic[P]):
         count = len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
-                f"queue {self.description.name!r} has {count} partitions, and no limit of the "
-                "whole queue could be kept by all of them: limit a group and push into it "
-                "(group='all'), or '*' for every group; or use a queue of one partition"
+                f"queue {self.description.name!r} has {count} partitions, which cannot share a "
+                "limit of the whole queue. Either limit one group and push into it (group='all'), "
+                "limit every group ('*'), or use a queue of one partition"
             )
         every = group is None or group == EVERY_GROUP
         parts = self.partitions if every else [self._group(str(group))]

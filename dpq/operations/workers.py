@@ -53,7 +53,7 @@ class WorkerOperations(CommandMaker):
         cursor = "0"
         while True:
             args = [self._now(), cursor, int(FORGET_SECONDS * 1000)]
-            cursor, *page = yield self._command("crew", args, read_texts)
+            cursor, *page = yield self._command("workers", args, read_texts)
             found |= _read(self.queue_name, page)
             if cursor == "0":
                 return sorted(found.values(), key=lambda worker: (worker.since, worker.name))

@@ -66,8 +66,8 @@ def parsed(command: Command[T], reply: Any) -> T:
     except FAULTS as error:
         raise_interruption(error)
         raise DPQError(
-            f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
-            "Somebody has written into the queue's keys: check() names what is damaged"
+            f"the reply of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
+            "Another program has written into the queue's keys: check() names the damage"
         ) from error
 
 

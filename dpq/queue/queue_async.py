@@ -327,8 +327,10 @@ class AsyncDPQ(QueueBase[P]):
             try:
                 await self._finish(self._settle(task, error))
             except LeaseLostError:
-                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning(
+                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                )
+            except NotConfirmedError as unconfirmed:  # the error of the body is more useful
                 log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(

@@ -120,7 +120,7 @@ def test_a_body_that_fails_after_its_lease(
         DPQ(redis, queue_name).release(task)
         live.pop()
         _ = 1 / 0
-    assert f"lease of {task.id} lost" in caplog.text
+    assert f"lease of task {task.id} lost" in caplog.text
     assert live.get(task.id).last_error is None
 
 
@@ -137,7 +137,7 @@ def test_the_heartbeat_stops_when_the_lease_is_lost(
         live.cancel(task.id)
         wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
         raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(f"lease of {task.id} lost\n") == 1
+    assert caplog.text.count(f"lease of task {task.id} lost: ") == 1
 
 
 def test_the_heartbeat_outlives_a_fault(

@@ -358,7 +358,7 @@ def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
     """Parts of a limit could not keep its promise; the error says what can."""
     q = make()
     for limit in ({"rate": 10, "per": 1}, {"concurrency": 100}):
-        with pytest.raises(ConfigurationError, match=r"4 partitions.*limit a group"):
+        with pytest.raises(ConfigurationError, match=r"4 partitions.*limit one group"):
             q.set_limit(**limit)
     with pytest.raises(ConfigurationError, match="rate"):
         q.set_limit(-1, 1)

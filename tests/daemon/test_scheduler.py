@@ -124,7 +124,7 @@ def test_a_queue_of_another_format_hinders_no_other(
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
         wait_for(lambda: live.stats().ready == 1, live.stats)
-    assert f"{newer}: left alone" in caplog.text
+    assert f"{newer}: this queue gets no upkeep" in caplog.text
     redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT)
     DPQ(redis, newer).drop()
 
@@ -187,7 +187,7 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
     tries = away.tries
     assert scheduler.run_once() == 0
     assert away.tries == tries + 1
-    assert caplog.text.count("out of reach") == 3
+    assert caplog.text.count("cannot be reached") == 3
     away.tags.clear()
     assert scheduler.run_once() == 3
 
@@ -208,7 +208,7 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         Away(double, tag)
         other.push(1, delay=0.001)
         wait_for(lambda: scheduler.run_once() == 1, other.stats)
-        assert "divided: out of reach" in caplog.text
+        assert "divided: cannot be reached" in caplog.text
 
 
 def test_a_master_that_is_away_is_not_the_server(
@@ -483,7 +483,7 @@ def test_trouble_is_told_once(
         for _ in range(3):
             scheduler.run_once()
             scheduler._queues[queue_name].forget()
-    assert caplog.text.count(f"{queue_name}: left alone") == 2
+    assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
@@ -503,19 +503,21 @@ def test_reconnects(
             before.push(1, delay=60)
     scheduler = Scheduler(redis, ["before", "after"] if known == "a named queue" else None)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
-        wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        wait_for(lambda: "scheduler: upkeep of" in caplog.text, lambda: caplog.text)
         if known == "a queue":
-            wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
+            wait_for(lambda: "before: this queue gets upkeep" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
-        assert "the server is back" not in caplog.text
+        wait_for(lambda: caplog.text.count("next try in") > 3, lambda: caplog.text)
+        assert "the server answers again" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
             [str(first.binary.path), "--port", "0", "--unixsocket", path, "--save", ""],
             stdout=subprocess.DEVNULL,
         )
         try:
-            wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
+            wait_for(
+                lambda: "the server answers again" in caplog.text, lambda: (caplog.text, arguments)
+            )
             with DPQ(redis, "after") as queue:
                 queue.push(1, delay=0.05)
                 wait_for(lambda: queue.stats().ready == 1, queue.stats)
@@ -554,4 +556,4 @@ def test_as_a_process(
         process.wait()
     assert process.returncode == 0, talk
     assert f"{queue_name}: moved 1" in talk
-    assert f"{number.name}, stopping" in talk
+    assert f"{number.name}; stopping" in talk

@@ -318,8 +318,8 @@ LIMITS = [
     _lua(
         "a tighter limit is bounded when somebody looks",
         "set_limit",
-        "    gate_of('') -- what",
-        "    -- what",
+        "    gate_of('') -- bound",
+        "    -- bound",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -736,8 +736,8 @@ PARTITIONS = [
     _py(
         "a pop ends at the first partition that has nothing",
         "operations/pop",
-        "            places = list(self._all)\n",
-        "            places = []\n",
+        "            partitions = list(self._all)\n",
+        "            partitions = []\n",
         f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
         f"{CONTRACT}partitions.py::test_all_come_and_none_twice",
     ),
@@ -1025,8 +1025,8 @@ EDGES = [
     _py(
         "a password with an @ in it is shown",
         "model/masking",
-        'shown += parts["place"]\n',
-        'shown += url.split("?")[0].partition("@")[2] or parts["place"]\n',
+        'shown += parts["server"]\n',
+        'shown += url.split("?")[0].partition("@")[2] or parts["server"]\n',
         f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
     ),
     _py(
@@ -1458,7 +1458,7 @@ SPREAD = [
     _py(
         "a batch has what is not the best of all partitions",
         "operations/pop",
-        "if len(order) == wanted or left[place] == 0:",
+        "if len(order) == wanted or left[partition] == 0:",
         "if len(order) == wanted:",
         f"{CONTRACT}partitions.py::test_batches_are_exact_when_one_partition_has_the_best",
     ),
@@ -1523,10 +1523,10 @@ UNSETTLED = [
     ),
     _lua(
         "a worker that was seen in a time to come is one",
-        "crew",
+        "workers",
         " and seen <= now + forget then",
         " then",
-        f"{LUA}crew.py",
+        f"{LUA}workers.py",
     ),
 ]
 

@@ -1,5 +1,5 @@
--- record: a task's record as a table (nil when it is no record), and back. Layout: docs/design.md, "The record". A
--- number that is none, or that is too long, would stop a script in its middle, or its reader: it is no record.
+-- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
+-- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
 -- Gives: read(raw), write(task).
 local function read(raw)
   local task, edge = {}, nil
@@ -11,7 +11,7 @@ local function read(raw)
   local priority = tonumber(task.priority or '')
   local rate = task.aging == '0' and 0 or tonumber(string.match(task.aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
   local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
-    and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that one more is written as digits
+    and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that the next number is written as digits
     and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
   return sound and task or nil
 end

@@ -1,11 +1,11 @@
--- take: what becomes of the tasks that pop has taken out of ready.
--- It takes for a record what `read` (record) does, by the same rule; but a table for each would cost too much.
+-- take: decide about the tasks that pop has removed from ready: lease them, put them back, or give them up.
+-- It reads records by the same rule as `read` (record); but a table for each would cost too much.
 -- Keys: ready groups payload meta
 -- Needs: now
--- Gives: take(popped, taken, max_bytes, judge, crown), for the judge and the crown of limits, or nil; true when pop
---        has enough. It adds to `taken`: metas, what is to be stored; bodies; bytes, of those; rotten, what goes to
---        the dead letters; passed, how many tasks did not come. Of it token is the last one given to a delivery;
---        priority and aging are the last ones that could be read.
+-- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
+--        enough. It adds to `taken`: metas, the records to store; bodies, the payloads; bytes, their size; rotten, the
+--        tasks for the dead letters; passed, how many tasks were put back. In `taken`, token is the last one given to a
+--        delivery; priority and aging are the last ones that could be read.
 local shape =
   '^%d+ (%d+) (%d+) (%d+) %S (%d+ %d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t]*)\t[^\t]*\t[^\t]*\t.*)'
 
@@ -41,7 +41,7 @@ local function take(popped, taken, max_bytes, judge, crown)
       if not sound or reason then
         taken.rotten[#taken.rotten + 1] = { id, sound and raw, reason }
         taken.passed = taken.passed + 1
-        if crown and not sound then -- its group goes on, if it was this one
+        if crown and not sound then -- if it was the head, its group goes on
           group = string.match(raw, '\t([^\t]*)') or ''
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end
