@@ -29,19 +29,8 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-    from dpq.model.task import (
-        DeadTask,
-        Fairness,
-        OnDuplicate,
-        Order,
-        Popped,
-        Problem,
-        Push,
-        QueueStats,
-        Task,
-        TaskState,
-        WorkerInfo,
-    )
+    from dpq.model.reports import Problem, QueueStats, WorkerInfo
+    from dpq.model.task import DeadTask, Fairness, OnDuplicate, Order, Popped, Push, Task, TaskState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.queue import DPQ, known_queues
@@ -117,18 +106,16 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.task": (
         "DeadTask",
         "Fairness",
         "OnDuplicate",
         "Order",
         "Popped",
-        "Problem",
         "Push",
-        "QueueStats",
         "Task",
         "TaskState",
-        "WorkerInfo",
     ),
     "model.backoff": ("Backoff",),
     "queue.queue": ("DPQ", "known_queues"),

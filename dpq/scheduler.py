@@ -5,9 +5,9 @@ useful but not needed: it keeps the counts right, and wakes waiting consumers wh
 pops. Any number of daemons may run at once, since the scripts decide what is right. It must not
 hold a lock or a task.
 
-Each queue has a moment for its next step; its marker may make it earlier. The cost of a queue is
-bounded. Names are read in parts. A name without a queue is removed from the list. If a marker is
-written again and again, it wakes the daemon `WAKES_PER_SECOND` times at most.
+Each queue has a moment for its next step; its marker may make it earlier. The cost of each queue is
+bounded. The list of names is read in parts, and loses names without a queue. If a marker is written
+again and again, it wakes the daemon at most `WAKES_PER_SECOND` times a second.
 """
 
 import heapq
@@ -33,9 +33,10 @@ from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
 from dpq.queue.base import operations_of
 from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, readable
-from dpq.transport.cluster import Node, Nodes, ask, forbidden
+from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.connections import Connections
+from dpq.transport.resending import resendable
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
@@ -48,38 +49,40 @@ AWAY_SECONDS = 1.0
 """Seconds until the next look while a server is away."""
 
 STOP_CHECK_SECONDS = 0.5
-"""Seconds after which a sleeping daemon checks if it is to stop; this sends nothing."""
+"""Seconds between two checks of a sleeping daemon whether to stop; a check sends nothing."""
 
 QUEUES_A_STEP = 100
 """Queues that are stepped in one round trip: about 5 ms of server time if nothing is due."""
 
 NAMES_A_LOOK = 1000
-"""New names that are looked at before the next step of queues: about 0.1 s."""
+"""New names that the daemon checks before the next step of queues: about 0.1 s."""
 
 REST = 4
-"""Multiple of the time of a walk over all names, to rest after it: so the walks take a fifth of the
-daemon's time, however often the list is changed."""
+"""Rest after a walk over all names, as a multiple of the walk's time. So walks take at most a fifth
+of the daemon's time, however often the list changes."""
 
 LEAST_REST_SECONDS = 0.05
 
 MOST_QUEUES = 10_000
 """Queues of one daemon: about 80 MB. If there are more, run several daemons with named queues."""
 
+_TOO_MANY = f"there are more than {MOST_QUEUES} queues: run several daemons with --queue NAME"
+
 MOST_MARKERS = 4096
-"""Markers that a daemon blocks on; it looks at the other queues every 5 s."""
+"""Markers that a daemon blocks on; it steps the other queues every 5 s."""
 
 MARKERS_OF_A_BLOCK = 256
-"""Markers on one connection to a single server, which looks at all of them for each block. So there
-are 16 connections at most."""
+"""Markers on one connection to a single server, which reads all of them for each block. So there
+are at most 16 connections."""
 
 DEAF_SECONDS = 60.0
 """Seconds in which the daemon does not block on a key of another type."""
 
 WAKES_PER_SECOND = 100
-"""Markers that a daemon follows per second in the long run; as many more after a rest."""
+"""Wake-ups by markers per second, in the long run; after a quiet second, as many at once."""
 
 FLOOD_SECONDS = 0.1
-"""Seconds; if a marker comes again within them, the daemon removes all members of its key."""
+"""Seconds; if a marker comes twice within this time, the daemon empties its key."""
 
 SWEPT = 10_000
 """Members of a marker that one call removes: 1 to 5 ms of server time."""
@@ -89,15 +92,14 @@ class Scheduler:
     """Does the upkeep of some or all queues of one server, or of one cluster.
 
     A marker wakes it when a queue gets an earlier moment: in a cluster for queues in 64 slots, on
-    one server for 4096 queues. It looks at the others every 5 s. If a name in the list has no
-    queue, it is removed, if this user may do that. If the server has forgotten the scripts, they
-    are loaded, if this user may do that. So users who may not load scripts can go on after a
-    restart.
+    one server for 4096 queues. It steps the other queues every 5 s. With the right to write the
+    list of names, it removes names without a queue. With the right to load scripts, it loads them
+    again if the server has forgotten them: so users without that right can go on after a restart.
 
     Args:
         redis: The caller's client, which is never closed.
-        queue_names: The queues to look after; None means all registered queues, also new ones, up
-            to 10 000.
+        queue_names: The queues to serve; None means all registered queues, also new ones, up to
+            10 000.
     """
 
     def __init__(self, redis: Any, queue_names: Sequence[str] | None = None) -> None:
@@ -113,7 +115,7 @@ class Scheduler:
         self._pace = _Pace()
         self._may_load = True
         self._changed = False  # the list of names has changed since the walk over it began
-        self._heard: tuple[Any, ...] = ()  # the partitions whose markers it blocks on
+        self._heard: tuple[Any, ...] = ()  # the partitions with a marker that it blocks on
         self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
         self._troubled: set[str] = set()  # queues, or the registry, whose error was logged
         self._away: set[str] = set()  # queues whose last step did not reach a server
@@ -122,8 +124,8 @@ class Scheduler:
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
 
-        A partitioned queue gets one step in each partition, all in one round trip. The call looks
-        at about 1000 unknown names. If a master is away, only one of its queues is tried.
+        A partitioned queue gets one step in each partition, all in one round trip. The call checks
+        about 1000 unknown names. If a master is away, only one of its queues is tried.
 
         Returns:
             The number of tasks and groups that moved; call again at once until it is 0.
@@ -139,7 +141,7 @@ class Scheduler:
         return moved
 
     def _round(self) -> bool:
-        """Step the queues whose moment has come, some in each round trip; then look at some names.
+        """Step the queues that are due, some in each round trip; then check some names.
 
         Returns:
             True if a server has answered; False also if nothing was asked.
@@ -169,7 +171,8 @@ class Scheduler:
         """Promote in queues.
 
         Returns:
-            The number that moved; True if a server has answered; the error of one that did not.
+            The number of tasks and groups that moved; True if a server has answered; the error of a
+            server that did not.
         """
         moved, answered = 0, False
         fault: RedisError | None = None
@@ -198,28 +201,28 @@ class Scheduler:
         self._troubled.discard(name)
         self._away.discard(name)
         if moved:
-            log.info("%s: moved %d", name, moved)
+            log.info("%s: moved %d tasks or groups", name, moved)
         wait = RECHECK_SECONDS if wait_ms is None else min(wait_ms / 1000, RECHECK_SECONDS)
         self._moments.set(name, now if moved else now + wait)
         return moved
 
     def _note(self, what: str, error: Exception) -> None:
-        """Log what is wrong with a queue; after the first time only with level DEBUG."""
+        """Log the error of a queue; after the first time only with level DEBUG."""
         level = logging.DEBUG if what in self._troubled else logging.ERROR
         self._troubled.add(what)
-        if isinstance(error, ConfigurationError):  # the queue of a newer DPQ, or created again
-            log.log(level, "%s: left alone: %s", what, error)
+        if isinstance(error, ConfigurationError):  # stored by a newer DPQ, or created again
+            log.log(level, "%s: this queue gets no upkeep: %s", what, error)
         elif isinstance(error, ResponseError):
-            log.log(level, "%s: the server refuses the step: %s", what, error)
+            log.log(level, "%s: the server refuses the upkeep: %s", what, error)
         elif isinstance(error, RedisError):
-            log.log(min(level, logging.WARNING), "%s: out of reach: %s", what, error)
+            log.log(min(level, logging.WARNING), "%s: cannot be reached: %s", what, error)
         else:
-            log.log(level, "%s: cannot be stepped", what, exc_info=error)
+            log.log(level, "%s: the upkeep failed", what, exc_info=error)
 
     # Names
 
     def _look(self) -> RedisError | None:
-        """Look at some names, and check that the server knows the scripts; return the error."""
+        """Check some names, and that the server knows the scripts; return the error."""
         now = time.monotonic()
         try:
             if not self._session.checked:
@@ -253,11 +256,11 @@ class Scheduler:
             if name in self._queues:
                 continue
             if len(self._queues) >= MOST_QUEUES and self._named is None:
-                self._note(REGISTRY, ConfigurationError(f"more than {MOST_QUEUES} queues"))
+                self._note(REGISTRY, ConfigurationError(_TOO_MANY))
                 return
             self._queues[name] = operations_of(name)
             self._moments.set(name, 0.0)
-            log.info("%s: found", name)
+            log.info("%s: this queue gets upkeep from now on", name)
 
     def _leave(self, name: str) -> None:
         del self._queues[name]
@@ -272,7 +275,7 @@ class Scheduler:
         try:
             if not scripts_there(self._redis):
                 load_scripts(self._redis)
-                log.info("scheduler: has loaded the scripts")
+                log.info("scheduler: loaded the scripts, which the server had forgotten")
         except RedisError as error:
             self._may_load = not forbidden(error)
 
@@ -281,17 +284,17 @@ class Scheduler:
     def run(self) -> None:
         """Run until `stop`: step while there is work, then sleep until the next event."""
         pause = 0.0
-        log.info("scheduler: looking after %s", ", ".join(self._named or ()) or "all known queues")
+        log.info("scheduler: upkeep of %s", ", ".join(self._named or ()) or "all known queues")
         while not self._stopping.is_set():
             try:
                 if self._round() and pause:
-                    log.info("scheduler: the server is back")
+                    log.info("scheduler: the server answers again")
                     pause = 0.0
                 self._sleep()
             except RedisError as error:
-                self._look_at = 0.0  # so that the next round asks, whatever is due
+                self._look_at = 0.0  # so the next round sends something in any case
                 pause = longer_pause(pause)
-                log.warning("scheduler: again in %.1f s: %s", pause, error)
+                log.warning("scheduler: next try in %.1f s: %s", pause, error)
                 self._stopping.wait(pause)
         if self._waiter:
             self._waiter.withdraw()
@@ -316,7 +319,7 @@ class Scheduler:
         ticks = [(tick, name) for name, q in self._queues.items() for tick in q.ticks]
         owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
         owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
-        if self._waiter:  # it may have taken a marker out: look at all queues
+        if self._waiter:  # it may have removed a marker: step all queues
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
             for name in self._queues:
@@ -345,7 +348,7 @@ class Scheduler:
                     self._moments.hurry(name, now + AWAY_SECONDS)
 
     def _ignore_broken(self, waiter: "_Listener", refusal: ResponseError) -> None:
-        """Stop to block on keys of another type: because of one of them the server refuses a block.
+        """Stop blocking on keys of another type: one of them makes the server refuse the block.
 
         Raises:
             ResponseError: The block was refused for another reason.
@@ -362,7 +365,7 @@ class Scheduler:
     def _woken(self, waiter: "_Listener", marker: Marker) -> None:
         key, name = waiter.markers[marker.number], waiter.owners[marker.number]
         now = time.monotonic()
-        if self._pace.again(key, now):  # before the step, which sees all that came until then
+        if self._pace.again(key, now):  # before the step, which sees all changes until then
             with suppress(ResponseError):
                 ask(self._redis, "ZREMRANGEBYRANK", key, 0, SWEPT - 1)
         if name is None:
@@ -401,7 +404,7 @@ class _Moments:
         return self._heap[0][0] if self._heap else float("inf")
 
     def due(self, now: float, most: int) -> list[str]:
-        """Take out the queues whose moment has come, the longest due first; they have none then."""
+        """Remove and return the queues that are due, the longest due first."""
         names: list[str] = []
         while len(names) < most and self.first() <= now:
             _, name = heapq.heappop(self._heap)
@@ -454,7 +457,7 @@ class _Names:
         self.rested_at = 0.0
 
     def look(self, known: Iterable[str]) -> list[str]:
-        """Look at some names; return the queues among them that were not known.
+        """Check some names; return the queues among them that are not in `known`.
 
         Raises:
             RedisError: The list cannot be read.
@@ -483,11 +486,11 @@ class _Names:
         return found
 
     def _queues_among(self, names: Sequence[str]) -> list[str]:
-        """Return the names that are queues; those without an answer wait for the next walk."""
+        """Return the names of queues; names without an answer wait for the next walk."""
         answers = self._session.send_all([self._sieve.is_queue(name) for name in names])
         removed = answers.count(False)
         if removed and self._sieve.may_remove:
-            log.info("scheduler: %d names without a queue are taken out of the list", removed)
+            log.info("scheduler: removed %d names without a queue from the list", removed)
         asked = zip(names, answers, strict=True)
         return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
 
@@ -495,7 +498,7 @@ class _Names:
         """Remove names that cannot be queues from the list."""
         if self._sieve.may_remove:
             shown = ", ".join(ascii(name[:100]) for name in names[:3])
-            log.warning("scheduler: %d bad names are taken out of the list: %s", len(names), shown)
+            log.warning("scheduler: removed %d invalid names from the list: %s", len(names), shown)
             try:
                 forget_queues(self._redis, names)
             except ResponseError as refusal:
@@ -505,7 +508,7 @@ class _Names:
 class _Listener(Waiter):
     """Blocks on markers for as long as a server allows; many markers on several connections.
 
-    A marker that has woken it is put last, so that none can hide another.
+    A marker that has woken it goes to the end of the list, so that it cannot hide another one.
 
     Attributes:
         owners: The queue of each marker; None for the list of names.
@@ -528,7 +531,7 @@ class _Listener(Waiter):
         return marker
 
     def broken(self) -> list[str]:
-        """Find the keys of another type among those of the block that was refused."""
+        """Find the keys of another type among the keys of the refused block."""
         found = []
         for key in self._asked.markers:
             try:
@@ -559,16 +562,20 @@ class _DaemonConnections(Connections):
         self._away = {}
         return super().begin(commands)
 
-    def _again(self, command: Command[Any], refusal: Any) -> Any:
-        if isinstance(refusal, NoScriptError):
+    def resend(self, command: Command[Any], reply: Any) -> Any:
+        """Send a command again, as `Connections.resend` does."""
+        if isinstance(reply, NoScriptError):
             self._on_noscript()
+            reply = MISSING  # the server knows the script now
+        elif not resendable(reply):
+            return reply
         try:
             node = self.nodes.of(command.keys[0])
         except RedisError as error:
             return error
         if node in self._away:
             return self._away[node]
-        reply = super()._again(command, None if isinstance(refusal, NoScriptError) else refusal)
+        reply = super().resend(command, reply)
         if isinstance(reply, RedisConnectionError | RedisTimeoutError):
             self._away[node] = reply
         return reply
@@ -579,7 +586,7 @@ def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:
 
     Args:
         url: The URL of the server, as for `DPQ.from_url`.
-        queue_names: The queues to look after; None means all registered queues.
+        queue_names: The queues to serve; None means all registered queues.
 
     Raises:
         ConfigurationError: The URL or a name is wrong.
@@ -588,7 +595,7 @@ def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:
     scheduler = Scheduler(opened.client, queue_names)
 
     def stop(number: int, _: FrameType | None) -> None:
-        log.info("scheduler: %s, stopping", signal.Signals(number).name)
+        log.info("scheduler: %s; stopping", signal.Signals(number).name)
         signal.signal(number, signal.SIG_DFL)
         scheduler.stop()
 

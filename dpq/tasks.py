@@ -147,7 +147,9 @@ class Tasks:
         def register(function: Callable[Params, Result]) -> TaskFunction[Params, Result]:
             named = label("name", getattr(function, "__name__", None) if name is None else name)
             if named in self._functions:
-                raise ConfigurationError(f"a task {named!r} is registered already")
+                raise ConfigurationError(
+                    f"a task {named!r} is registered already: give another name"
+                )
             registered = TaskFunction(self, named, function, defaults)
             self._functions[named] = registered
             return registered
@@ -237,7 +239,9 @@ class TaskFunction(Generic[Params, Result]):
 
     def _push(self, /, *args: Any, **values: Any) -> Any:
         if self._tasks.queue is None:
-            raise ConfigurationError(f"cannot push {self.name!r}: give the queue, as in Tasks(q)")
+            raise ConfigurationError(
+                f"cannot push {self.name!r}: its Tasks has no queue; give one, as in Tasks(q)"
+            )
         return self._tasks.queue.push(**self._prepare(*args, **values)._asdict())
 
     def _prepare(self, /, *args: Any, **values: Any) -> Push[dict[str, Any]]:
@@ -283,17 +287,19 @@ def _read(
         with `Task` or `Context`; the adapter that validates the arguments.
     """
     if generates(function):
-        raise ConfigurationError("it is a generator, and calling it would run nothing")
+        raise ConfigurationError("it is a generator, and a call would run nothing: use a function")
     plain = inspect.unwrap(function)
     if not inspect.isroutine(plain):
-        raise ConfigurationError(f"a {type(plain).__name__} is no function: write one around it")
+        raise ConfigurationError(
+            f"a {type(plain).__name__} is not a function: write a function that calls it"
+        )
     owner = plain.__qualname__.rpartition(".")[0]
     if owner and not owner.endswith("<locals>") and not inspect.ismethod(plain):
         first = next(iter(inspect.signature(function).parameters), "")
         if first in ("self", "cls"):
             raise ConfigurationError(
-                "it is a method, and a worker has no object for it: register that of an object, as "
-                "in tasks.task()(thing.method)"
+                "it is a method, and a worker has no object for it: register the method of an "
+                "object, as in tasks.task()(thing.method)"
             )
     signature = inspect.signature(function)
     hints = get_type_hints(function, include_extras=True)
@@ -303,14 +309,19 @@ def _read(
         kind = hints.get(name, Any)
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise ConfigurationError(
-                f"parameter {name!r} is {parameter.kind.description}: a payload has names for all"
+                f"parameter {name!r} is {parameter.kind.description}: a payload names every "
+                "argument, so make it an ordinary parameter"
             )
         if wanted := _given_by_worker(kind):
             given[name] = wanted
         elif name in OPTIONS:
-            raise ConfigurationError(f"parameter {name!r} is an option of push: rename it")
+            raise ConfigurationError(
+                f"parameter {name!r} has the name of an option of push: rename it"
+            )
         elif isinstance(parameter.default, FieldInfo):
-            raise ConfigurationError(f"parameter {name!r}: Field() belongs into Annotated[]")
+            raise ConfigurationError(
+                f"parameter {name!r} has Field() as its default: write Annotated[..., Field()]"
+            )
         else:
             fields[name] = kind if parameter.default is parameter.empty else NotRequired[kind]
     # no model: its fields could not be called `copy` or `json`

@@ -149,15 +149,15 @@ def assert_conserved(
 def _misplaced(
     pushed: set[str], done: Counter[str], stored: dict[TaskState, Counter[str]]
 ) -> Iterator[str]:
-    """Make a line for each fault: ids that are nowhere, in several places, or never pushed."""
-    places = sum(stored.values(), Counter[str]())
+    """Make a line for each fault: ids that are nowhere, in several states, or never pushed."""
+    copies = sum(stored.values(), Counter[str]())
     findings: dict[str, Iterable[str]] = {
-        "lost (neither done nor stored)": pushed - done.keys() - places.keys(),
-        "done and still stored": done.keys() & places.keys(),
+        "lost (neither done nor stored)": pushed - done.keys() - copies.keys(),
+        "done and still stored": done.keys() & copies.keys(),
         "done more than once": (id_ for id_ in done if done[id_] > 1),
-        "stored more than once": (id_ for id_ in places if places[id_] > 1),
+        "stored more than once": (id_ for id_ in copies if copies[id_] > 1),
         "done but never pushed": done.keys() - pushed,
-        "stored but never pushed": places.keys() - pushed,
+        "stored but never pushed": copies.keys() - pushed,
     }
     for what, ids in findings.items():
         named = [
@@ -196,7 +196,7 @@ def let_leases_expire(queue: DPQ[Any]) -> int:
     left = set(held)
     while left := left & {(task.id, task.token) for task in _stored(queue, TaskState.INVISIBLE)}:
         if time.monotonic() > give_up:
-            raise AssertionError(f"{len(left)} leases of {queue!r} do not end: move its clock")
+            raise AssertionError(f"{len(left)} leases of {queue!r} do not end: advance its clock")
         if not queue.promote():
             time.sleep(0.001)
     return len(held)
@@ -247,7 +247,7 @@ def crash_consumer(
     if not isinstance(queue, DPQ) or type(queue.redis).__module__.startswith("fakeredis"):
         raise ConfigurationError(f"queue is {queue!r}: it must be a DPQ on a real server")
     if work is None and at != "after_pop":
-        raise ConfigurationError(f"at is {at!r}: it needs a work, during or after which to crash")
+        raise ConfigurationError(f"at is {at!r}: also give `work`, the function that is to crash")
     is_point = None if at in ("after_pop", "before_ack") else _entering(at)
 
     def consume(die: "Die") -> None:  # pragma: no cover - in a child that is killed
@@ -358,20 +358,20 @@ def _finish(result: Any) -> None:  # pragma: no cover - in a child that is kille
 def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
     """Fork a child that runs `body` until it dies at its point; return the text it sent then."""
     __tracebackhide__ = True
-    told, tell = os.pipe()
+    reader, writer = os.pipe()
     try:
         with warnings.catch_warnings():  # from 3.12 on of other threads, which the child leaves be
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:  # pragma: no cover - in a child that is killed
-            _live_and_die(body, tell, timeout)
-        os.close(tell)
+            _live_and_die(body, writer, timeout)
+        os.close(writer)
         try:
-            answer = _read_line(told, timeout)
+            answer = _read_line(reader, timeout)
         finally:
             _end(pid)
     finally:
-        os.close(told)
+        os.close(reader)
     if answer is None:
         raise AssertionError(f"the child did not reach {point} within {timeout:g} s")
     if not answer:
@@ -383,12 +383,12 @@ def _killed(body: Callable[[Die], None], point: str, timeout: float) -> str:
 
 
 def _live_and_die(
-    body: Callable[[Die], None], tell: int, timeout: float
+    body: Callable[[Die], None], writer: int, timeout: float
 ) -> NoReturn:  # pragma: no cover - in a child that is killed
     def die(how: str, text: str) -> NoReturn:
         line = json.dumps([how, text]).encode() + b"\n"
         while line:
-            line = line[os.write(tell, line) :]
+            line = line[os.write(writer, line) :]
         os.kill(os.getpid(), signal.SIGKILL)
         os._exit(1)  # not reached
 
@@ -403,14 +403,14 @@ def _live_and_die(
         os._exit(1)  # never back into the test
 
 
-def _read_line(told: int, timeout: float) -> bytes | None:
+def _read_line(reader: int, timeout: float) -> bytes | None:
     """Read up to the end of a line; b"" if the pipe ended before, None if the time is up."""
     give_up = time.monotonic() + timeout
     line = b""
     while not line.endswith(b"\n"):
-        if not select.select([told], [], [], max(0.0, give_up - time.monotonic()))[0]:
+        if not select.select([reader], [], [], max(0.0, give_up - time.monotonic()))[0]:
             return None
-        part = os.read(told, 65536)
+        part = os.read(reader, 65536)
         if not part:
             return b""
         line += part

@@ -34,6 +34,7 @@ import inspect
 import os
 import re
 import shutil
+import signal
 import tempfile
 import uuid
 import zlib
@@ -118,6 +119,8 @@ GIVEN = pytest.StashKey[Given | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
     config.addinivalue_line(
         "markers", "many_calls: not on fakeredis, except in the soak's settings"

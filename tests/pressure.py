@@ -152,13 +152,13 @@ class _Confirmed:
     def __init__(self, queue: DPQ[Any], replicas: int) -> None:
         self._queue = queue
         self._replicas = replicas
-        self._by_client = queue._session.connections._by_client
-        queue._session.connections._by_client = self._elsewhere  # type: ignore[method-assign]
+        self._resend = queue._session.connections.resend
+        queue._session.connections.resend = self._elsewhere  # type: ignore[method-assign]
         self._direct = True
 
-    def _elsewhere(self, *command: Any, **how: Any) -> Any:
+    def _elsewhere(self, command: Any, reply: Any) -> Any:
         self._direct = False
-        return self._by_client(*command, **how)
+        return self._resend(command, reply)
 
     def push(self) -> tuple[str, bool]:
         """Push a task: its id, and whether it is known that the replicas have it."""

@@ -473,7 +473,7 @@ def pushed_and_popped(q: DPQ) -> Task:
     return task
 
 
-def crew_of(q: DPQ) -> list[WorkerInfo]:
+def workers_of(q: DPQ) -> list[WorkerInfo]:
     """The workers of a queue that has one."""
     q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
     return q.workers()
@@ -518,7 +518,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "groups": q.groups(),
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
-        "workers": crew_of(q),
+        "workers": workers_of(q),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

@@ -43,7 +43,10 @@ def root(
     verbose: Annotated[
         int,
         typer.Option(
-            "--verbose", "-v", count=True, help="Log to stderr; -vv more, errors with tracebacks."
+            "--verbose",
+            "-v",
+            count=True,
+            help="Log to stderr, errors with traceback; -vv logs more.",
         ),
     ] = 0,
     version: Annotated[
@@ -54,19 +57,20 @@ def root(
     """A delayed priority queue with visibility timeouts on Redis.
 
     \b
-    Getting started, without a server of your own (dpq starts one that keeps its data in ./queue):
+    To start without a server (dpq starts one, with its data in ./queue):
       export DPQ_URL=embedded:./queue
       dpq push '{"url": "https://example.org"}' --priority 17
       dpq push '{"url": "https://example.org/later"}' --delay 10
       dpq stats
-      dpq pop --wait              one line of JSON, with id and token
-      dpq ack ID TOKEN            done; a task that nobody finishes comes back
-      dpq push < tasks.ndjson     one task for each line
-      dpq worker shop:handlers    run the functions of shop.py
-      dpq limit set 10/s          at most 10 in any second, whoever pops
+      dpq pop --wait              prints a task as JSON, with its id and token
+      dpq ack ID TOKEN            finishes it; if nobody does, it comes back
+      dpq push < tasks.ndjson     adds one task for each line
+      dpq worker shop:handlers    runs the functions of shop.py
+      dpq limit set 10/s          at most 10 in any second, for all consumers
 
     \b
-    Data goes to stdout, talk to stderr. Ends with 0: done, 1: failed, 2: called wrongly.
+    Data goes to stdout, messages to stderr.
+    Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
     log_to_stderr(ctx, verbose + (ctx.invoked_subcommand in DAEMONS))
     tell_warnings(ctx)

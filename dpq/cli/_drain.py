@@ -41,7 +41,7 @@ class Meter:
             self._before = acked, dead
         acked, dead = acked - self._before[0], dead - self._before[1]
         if end:
-            talk(f"drained: {acked} tasks acked, {dead} to the dead letters, {left} left")
+            talk(f"drained: {acked} tasks finished, {dead} dead letters, {left} left")
         elif self._bar and self._row is not None:
             self._bar.start()
             self._bar.update(self._row, completed=acked + dead, total=acked + dead + left)

@@ -110,7 +110,7 @@ def _own(job: Job, handlers: Any, kind: Any) -> list[Any]:
         return []
     if not isinstance(own, kind):
         raise ConfigurationError(
-            f"{job.target!r} is async, and its queue is not: name the server with --url or DPQ_URL"
+            f"{job.target!r} is async, but its queue is not: name the server with --url or DPQ_URL"
         )
     names = job.queues or [own.queue_name]
     return [own if name == own.queue_name else kind(own.redis, name) for name in names]

@@ -43,7 +43,7 @@ def slices(stream: BinaryIO) -> Iterator[list[Numbered]]:
         number += len(whole)
         yield from _filled(lines)
         if len(rest) > MAX_LINE_BYTES:
-            raise Failed(f"line {number + 1} is longer than {MAX_LINE_BYTES} bytes")
+            raise Failed(f"line {number + 1} is too long: at most {MAX_LINE_BYTES} bytes")
     yield from _filled([(number + 1, rest)])
 
 
@@ -91,14 +91,14 @@ def _progress() -> Progress:
         TaskProgressColumn(),
         TimeElapsedColumn(),
     )
-    # rich would lead what is printed meanwhile to its own stream: right on one terminal only
+    # rich can redirect stdout to its own stream: right only if both are the terminal
     mixed = sys.stdout.isatty()
     hidden = not errors.is_terminal
     return Progress(*columns, console=errors, redirect_stdout=mixed, disable=hidden, transient=True)
 
 
 def _size(stream: BinaryIO) -> int | None:
-    """Return the bytes that will come, if that is known: for a file, not for a pipe."""
+    """Return the bytes of the stream; None if they are not known, as for a pipe."""
     try:
         status = os.fstat(stream.fileno())
     except OSError:
@@ -115,7 +115,7 @@ def _pushes(
         try:
             value = from_json(line.removeprefix(BYTE_ORDER_MARK))
         except ValueError as error:
-            return pushes, f"line {number}: each line is one JSON value, and this is none: {error}"
+            return pushes, f"line {number}: it must be one JSON value: {error}"
         try:
             pushes.append(to_push(value))
         except ValueError as error:
@@ -128,10 +128,10 @@ def _push(q: DPQ[Any], pushes: list[Push[Any]], lines: list[Numbered], done: int
     try:
         return q.push_many(pushes)
     except DPQError as error:
-        raise Failed(f"{where}: {error}; none of them is pushed; {_before(done)}") from error
+        raise Failed(f"{where}: {error}; none of these was pushed; {_before(done)}") from error
     except RedisError as error:
-        raise Failed(f"{where}: {error}; they may be pushed or not; {_before(done)}") from error
+        raise Failed(f"{where}: {error}; these were pushed or not; {_before(done)}") from error
 
 
 def _before(done: int) -> str:
-    return f"before that, {done} were pushed"
+    return f"{done} tasks before were pushed"

@@ -67,7 +67,8 @@ Queue = Annotated[
 ]
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The task's id.")]
 AnyTaskId = Annotated[
-    str | None, typer.Argument(metavar="[ID]", help="The task's id, or --key.", show_default=False)
+    str | None,
+    typer.Argument(metavar="[ID]", help="The task's id; or name its --key.", show_default=False),
 ]
 Key = Annotated[
     str | None, typer.Option(help="The task's unique key, instead of its id.", show_default="none")
@@ -77,13 +78,13 @@ Token = Annotated[
     int, typer.Argument(metavar="TOKEN", help="The delivery's token, as pop has printed it.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Really delete: nothing asks again.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Delete. Without it, nothing is deleted.")]
 Priority = Annotated[
     float,
     typer.Option(
         parser=number,
         metavar="NUMBER",
-        help="Any int from -2^63 to 2^63-1 or finite float; bigger runs first.",
+        help="Higher runs first: any int from -2^63 to 2^63-1, or any finite float.",
     ),
 ]
 NewPriority = Annotated[

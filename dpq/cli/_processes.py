@@ -66,19 +66,19 @@ class Child:
         self.pause = 0.0
         self.over = False
         self.replaced_since = math.inf  # when it was signalled, to be replaced
-        self.told = 0  # the number of signals sent to it
+        self.signals_sent = 0  # to the running process
         self.starts = 0
-        self.beaten = False  # one of its processes has reached its first beat
-        self.last_words = ""
+        self.has_beat = False  # one of its processes has reached its first beat
+        self.last_error = ""
         self._began = 0.0
         self._reports: int | None = None  # the end of the pipe that the parent reads
 
     def start(self) -> None:
         """Start a process, in a group of its own: Ctrl-C is for the parent, which passes it on."""
         self._began = time.monotonic()
-        self.replaced_since, self.told = math.inf, 0
+        self.replaced_since, self.signals_sent = math.inf, 0
         self.starts += 1
-        self.last_words = ""
+        self.last_error = ""
         self._close_reports()
         self._reports, write = os.pipe()
         os.set_blocking(self._reports, False)
@@ -103,8 +103,8 @@ class Child:
                 os.read(self._reports, MAX_REPORT_BYTES).decode(errors="replace").split("\n")
             ):
                 kind, _, text = line.partition(" ")
-                self.beaten = self.beaten or kind == "beat"
-                self.last_words = text if kind == "said" else self.last_words
+                self.has_beat = self.has_beat or kind == "beat"
+                self.last_error = text if kind == "said" else self.last_error
 
     def ended(self) -> None:
         """Note that the process has ended, after its last report."""
@@ -117,9 +117,9 @@ class Child:
             os.close(self._reports)
             self._reports = None
 
-    def tell(self, kill: bool = False) -> None:
+    def send_signal(self, kill: bool = False) -> None:
         """Send the process SIGTERM: the first lets it finish, the second does not. Or kill it."""
-        self.told += 1
+        self.signals_sent += 1
         if self.process:
             self.process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
 
@@ -192,7 +192,7 @@ class Parent:
                 signal.signal(number, handler)
             for child in self._children:
                 if child.process and child.process.poll() is None:  # the parent itself fails
-                    child.tell(kill=True)
+                    child.send_signal(kill=True)
                     child.process.wait()
                 child.ended()
 
@@ -202,21 +202,21 @@ class Parent:
             self._passed_on += 1
             log.info("stopping %d processes", sum(1 for each in self._children if each.process))
             for child in self._children:
-                if child.told < self._passed_on or self._passed_on > 1:
-                    child.tell(kill=self._passed_on > 2)
+                if child.signals_sent < self._passed_on or self._passed_on > 1:
+                    child.send_signal(kill=self._passed_on > 2)
 
     def _reload(self, path: str | None) -> None:
         if path:
-            log.info("%s has changed: starting again", path)
+            log.info("%s has changed: restarting", path)
         for child in self._children:
             late = time.monotonic() - child.replaced_since
             if path and child.process is None:
                 child.start_at = -math.inf
-            elif path and not child.told:
+            elif path and not child.signals_sent:
                 child.replaced_since = time.monotonic()
-                child.tell()
-            elif late > self._grace + child.told * SLACK_SECONDS:
-                child.tell(kill=child.told > 1)
+                child.send_signal()
+            elif late > self._grace + child.signals_sent * SLACK_SECONDS:
+                child.send_signal(kill=child.signals_sent > 1)
 
     def _look_after(self, child: Child) -> None:
         if child.process is None:
@@ -231,32 +231,31 @@ class Parent:
             self._ended(child, pid, code)
 
     def _ended(self, child: Child, pid: int, code: int) -> None:
-        told = f"process {pid}: {_how(code)}"
+        ending = f"process {pid}: {_how(code)}"
         if self._signals:
             child.over = True
             self._code = self._code or (0 if code in CLEAN else FAILED)
-            log.info("%s", told)
+            log.info("%s", ending)
         elif child.replaced_since < math.inf:
             child.start_at = -math.inf
         elif self._changed:
             child.start_at = math.inf
-            log.warning("%s, waits for a change", told)
+            log.warning("%s; waiting for a change of a source file", ending)
         elif code == 0:
             child.over = True
-            log.info("%s", told)
+            log.info("%s", ending)
         elif code == USAGE:  # the next one would say the same
             child.over, self._code = True, USAGE
             self._signals = max(1, self._signals)
-        elif child.starts >= MOST_STARTS and not any(each.beaten for each in self._children):
-            said = f"; it said: {child.last_words}" if child.last_words else ""
+        elif child.starts >= MOST_STARTS and not any(each.has_beat for each in self._children):
+            said = f"; its last error: {child.last_error}" if child.last_error else ""
             self._failure = (
-                f"{told} before its first heartbeat, as {child.starts} of them did one after the "
-                f"other{said}"
+                f"{ending} before its first heartbeat, in all {child.starts} starts of it{said}"
             )
             child.over = True
             self._signals = max(1, self._signals)
         else:
-            log.warning("%s, again in %.1f s", told, child.wait_longer())
+            log.warning("%s; restarting in %.1f s", ending, child.wait_longer())
 
 
 def _how(code: int) -> str:
@@ -279,7 +278,7 @@ def end_with(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        log.warning("process %d: its parent is gone, stopping", os.getpid())
+        log.warning("process %d: its parent has ended; stopping", os.getpid())
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, name="dpq-parent", daemon=True).start()

@@ -1,6 +1,6 @@
 """A rate as one word of the command line, `10/s` or `5000/h,burst=1000`, and back.
 
-What is said wrongly is a usage error that names the word and shows how it reads.
+A wrong word is a usage error that names the word and shows the right form.
 """
 
 import re
@@ -18,18 +18,18 @@ from dpq.model.limits import read_rate
 T = TypeVar("T")
 
 SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
-"""Seconds of each unit that a window is shown in, the longest first; what is left is in ms."""
+"""Seconds of each unit of a shown window, the longest first; no unit fits: ms."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _SETTINGS = "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS"
 _ONE_RATE = (
-    "--burst, --reserve, --adaptive and --slack go with exactly one RATE; of several, "
-    "say it in the RATE itself, as in 5000/h,burst=1000,reserve=500:10"
+    "--burst, --reserve, --adaptive and --slack go with exactly one RATE; with several, "
+    "write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
 )
 
 
 def rate(word: str) -> RateLimit:
-    """Read `UNITS/TIME`, and behind commas what else holds for this window."""
+    """Read `UNITS/TIME`, and after it the options of this window, with commas between."""
     first, *settings = word.split(",")
     try:
         window = read_rate(first)
@@ -42,14 +42,14 @@ def rate(word: str) -> RateLimit:
 def _setting(word: str, setting: str) -> tuple[str, Any]:
     name, equals, value = setting.partition("=")
     if not equals or name not in _PARSERS:
-        _refuse(word, f"{setting!r} is none of {_SETTINGS}")
+        _refuse(word, f"{setting!r} is not one of {_SETTINGS}")
     return name, _PARSERS[name](value)
 
 
 def burst(word: str) -> int:
     """Read a number of units; RateLimit knows its bounds."""
     if not re.fullmatch("[0-9]{1,9}", word):
-        _refuse(word, "burst is a whole number of units, as in 5")
+        _refuse(word, "burst must be a whole number of units, as in 5")
     return int(word)
 
 
@@ -57,21 +57,21 @@ def reserve(word: str) -> Reserve:
     """Read `UNITS:PRIORITY`."""
     found = re.fullmatch(r"([0-9]{1,9}):(\S+)", word)
     if not found:
-        _refuse(word, "reserve reads UNITS:PRIORITY, as in 500:10")
+        _refuse(word, "reserve must be UNITS:PRIORITY, as in 500:10")
     return _made(word, lambda: Reserve(int(found[1]), number(found[2])))
 
 
 def adaptive(word: str) -> Adaptive:
     """Read `FLOOR:CEILING[:STEP]`."""
     if not re.fullmatch(rf"{_NUMBER}:{_NUMBER}(:{_NUMBER})?", word):
-        _refuse(word, "adaptive reads FLOOR:CEILING or FLOOR:CEILING:STEP, as in 1:20 or 1:20:0.5")
+        _refuse(word, "adaptive must be FLOOR:CEILING[:STEP], as in 1:20 or 1:20:0.5")
     return _made(word, lambda: Adaptive(*map(number, word.split(":"))))
 
 
 def slack(word: str) -> float:
     """Read a number of seconds; RateLimit knows its bounds."""
     if not re.fullmatch(_NUMBER, word):
-        _refuse(word, "slack is a number of seconds, as in 0.1")
+        _refuse(word, "slack must be a number of seconds, as in 0.1")
     return number(word)
 
 
@@ -89,7 +89,7 @@ def _made(word: str, make: Callable[[], T]) -> T:
     except ConfigurationError as error:
         _refuse(word, str(error))
     except ValueError:  # of number
-        _refuse(word, "the priority is a number")
+        _refuse(word, "the priority must be a number")
 
 
 def _refuse(word: str, reason: str) -> NoReturn:
@@ -97,7 +97,7 @@ def _refuse(word: str, reason: str) -> NoReturn:
 
 
 def with_options(rates: list[RateLimit], **options: Any) -> list[RateLimit]:
-    """Add to the only rate what the options of the same names say; None is not said."""
+    """Add options to the only rate; an option that is None was not given."""
     said = {name: value for name, value in options.items() if value is not None}
     if said and len(rates) != 1:
         raise typer.BadParameter(_ONE_RATE)
@@ -120,7 +120,7 @@ def rate_text(window: RateLimit) -> str:
 
 
 def per_text(units: float, per: float) -> str:
-    """Write so many units in so many seconds: `10/s`, `300/15min`."""
+    """Write units per time: `10/s`, `300/15min`."""
     name, long = next(
         ((name, per / s) for name, s in SHOWN_UNITS.items() if per % s == 0), ("ms", per * 1000)
     )

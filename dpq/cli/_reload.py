@@ -46,7 +46,7 @@ def sources_of(module_name: str) -> list[Path]:
         spec = None
     finally:
         sys.path.remove(str(here))
-    found = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+    found = [Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
     if spec and spec.origin and not found:
         found = [Path(spec.origin).parent]
     return [here, *(path for path in found if not path.resolve().is_relative_to(here))]

@@ -145,17 +145,17 @@ def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: flo
 def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
     """Make a table of many queues, one on each line, with their counts or their error."""
     numbers = (*STATES, "pushed", "acked")
-    errors = ("error",) if any(isinstance(told, Exception) for told in found.values()) else ()
+    errors = ("error",) if any(isinstance(answer, Exception) for answer in found.values()) else ()
     made = _table("queues", "queue", *numbers, *errors, numbers=numbers, wraps=errors)
-    for name, told in found.items():
-        if isinstance(told, Exception):
-            made.add_row(*_cells([name, *("-" for _ in numbers), told]))
+    for name, answer in found.items():
+        if isinstance(answer, Exception):
+            made.add_row(*_cells([name, *("-" for _ in numbers), answer]))
         else:
-            made.add_row(*_cells([name, *(getattr(told, field) for field in numbers)]))
+            made.add_row(*_cells([name, *(getattr(answer, field) for field in numbers)]))
     return made
 
 
-def crew_table(workers: Sequence[Mapping[str, Any]]) -> Table:
+def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
     numbers = ("pid", "running", "of")
     columns = ("worker", "host", "pid", "queues", "running", "of", "since (UTC)", "last seen")

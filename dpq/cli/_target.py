@@ -33,18 +33,20 @@ def load(target: str) -> Any:
     """
     module_name, _, path = target.partition(":")
     if not module_name or not path:
-        raise ConfigurationError(f"{target!r} names no handlers: write it as package.module:name")
+        raise ConfigurationError(f"{target!r} names no handlers: write package.module:name")
     found: Any = _import(module_name)
     for name in path.split("."):
         try:
             found = getattr(found, name)
         except AttributeError:
-            there = _list(_handlers_in(found)) or "nothing that could be"
+            there = _list(_handlers_in(found)) or "no handler"
             raise ConfigurationError(
-                f"{target!r}: there is no {name!r} in {module_name!r}; there is: {there}"
+                f"{target!r}: {module_name!r} has no {name!r}; it has {there}"
             ) from None
     if isinstance(found, TaskFunction):
-        raise ConfigurationError(f"{target!r} is one task: name the Tasks that it belongs to")
+        raise ConfigurationError(
+            f"{target!r} is a single task: name the Tasks object that it belongs to"
+        )
     return found
 
 
@@ -59,11 +61,11 @@ def _import(name: str) -> ModuleType:
             raise ConfigurationError(
                 f"there is no module {error.name!r}; {_modules_beside(error.name)}"
             ) from None
-        told: BaseException = error
+        fault: BaseException = error
     except (Exception, SystemExit) as error:  # any error of the user's module
-        told = error
-    talk("".join(traceback.format_exception(told)).rstrip())
-    raise ConfigurationError(f"module {name!r} cannot be imported: {told!r}") from told
+        fault = error
+    talk("".join(traceback.format_exception(fault)).rstrip())
+    raise ConfigurationError(f"module {name!r} cannot be imported: {fault!r}") from fault
 
 
 def _modules_beside(name: str) -> str:
@@ -93,5 +95,5 @@ def is_async(handlers: Any) -> bool:
         return True
     kinds = {awaits(function) for function in functions_of(handlers)}
     if len(kinds) == 2:
-        log.warning("some handlers are async: while one that is not runs, all others stand still")
+        log.warning("some handlers are async: while one that is not async runs, all others wait")
     return True in kinds

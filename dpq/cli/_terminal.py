@@ -150,12 +150,12 @@ def loud_first(args: list[str], takers: set[str]) -> list[str]:
 
 
 def _report(ctx: Any, error: Exception, code: int) -> NoReturn:
-    told = " ".join(str(error).split()) or type(error).__name__
-    lines = [f"error: {told}"]
+    text = " ".join(str(error).split()) or type(error).__name__
+    lines = [f"error: {text}"]
     if ctx.params.get("verbose"):
         lines = [*traceback.format_exception(error), *lines]
     url = str(ctx.params.get("url"))
-    if ":" in url:  # else it has no place for a password, and may be a part of any text
+    if ":" in url:  # else it holds no password, and may be a part of any text
         lines = [line.replace(url, mask(url)) for line in lines]
     talk("".join(lines))
     if on_failure:

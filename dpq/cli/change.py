@@ -32,17 +32,21 @@ def update(
     delay: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Ready so many seconds from now.", show_default="unchanged"
+            metavar="SECONDS",
+            help="Make it ready so many seconds from now.",
+            show_default="unchanged",
         ),
     ] = None,
     cost: Annotated[
         int | None,
-        typer.Option(metavar="UNITS", help="Of every limit.", show_default="unchanged"),
+        typer.Option(
+            metavar="UNITS", help="Units that it takes of every limit.", show_default="unchanged"
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Change a live task in place; of a running one priority and cost, for its return."""
+    """Change a stored task. If it is running, only priority and cost, for when it comes back."""
     with DPQ[Any].from_url(url, queue) as q:
         q.update(task_id, key=key, priority=priority, delay=delay, cost=cost)
     talk(f"updated {task_id or key}")
@@ -54,7 +58,7 @@ def cancel(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Remove a live task; its holder, if it runs, finds it gone, and a recurring one ends."""
+    """Remove a task. If it is running, its ack finds it gone; a recurring task ends."""
     with DPQ[Any].from_url(url, queue) as q:
         q.cancel(task_id, key=key)
     talk(f"cancelled {task_id or key}")
@@ -63,19 +67,19 @@ def cancel(
 def pause(
     seconds: Annotated[
         float | None,
-        typer.Argument(metavar="[SECONDS]", help="For so long.", show_default="until resume"),
+        typer.Argument(metavar="[SECONDS]", help="Pause for so long.", show_default="until resume"),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Stop handing out tasks to anybody."""
+    """Pause the queue: no consumer gets a task."""
     with DPQ[Any].from_url(url, queue) as q:
         q.pause(seconds)
-    talk(f"paused {queue!r} " + ("until resume" if seconds is None else f"for {seconds:g} s"))
+    talk(f"paused {queue!r} " + ("until `dpq resume`" if seconds is None else f"for {seconds:g} s"))
 
 
 def resume(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Hand out tasks again."""
+    """End a pause: consumers get tasks again."""
     with DPQ[Any].from_url(url, queue) as q:
         q.resume()
     talk(f"resumed {queue!r}")
@@ -86,15 +90,15 @@ def purge(
         TaskState | None, typer.Option(help="Only tasks of this state.", show_default="all")
     ] = None,
     drop: Annotated[
-        bool, typer.Option("--drop", help="The queue whole: tasks, settings, totals, name.")
+        bool, typer.Option("--drop", help="Remove the whole queue: tasks, settings, totals, name.")
     ] = False,
     yes: Yes = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Remove tasks, dead ones included; prints how many. Needs --yes."""
+    """Remove all tasks, also dead ones; prints how many. Needs --yes."""
     if drop and state is not None:
-        raise typer.BadParameter("--drop takes the whole queue: leave out --state")
+        raise typer.BadParameter("--drop removes the whole queue: leave out --state")
     confirm(yes, f"removes {state or 'all'} tasks of {queue!r}{' and the queue' * drop}")
     with DPQ[Any].from_url(url, queue) as q:
         print(q.purge(state))
@@ -105,11 +109,11 @@ def purge(
 def confirm(yes: bool, what: str) -> None:
     """Refuse to delete unless `--yes` was given."""
     if not yes:
-        raise typer.BadParameter(f"this {what}: add --yes to do it", param_hint="--yes")
+        raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
 
 
 def promote(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Do all upkeep that is due, as pop and the scheduler do; prints how many tasks moved."""
+    """Move all tasks that are due, as pop and the scheduler do; prints how many moved."""
     moved = 0
     with DPQ[Any].from_url(url, queue) as q:
         while (step := q.promote()) >= UPKEEP_BATCH:
@@ -122,16 +126,18 @@ def scripts(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Print this script instead, as a server gets it.",
+            help="Print this script as a server gets it, and load nothing.",
             show_default="none",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Load every script into the server, for users without EVAL; prints how many."""
+    """Load all scripts into the server, for Redis users without EVAL; prints how many."""
     if show:
         if show not in script_names():
-            raise typer.BadParameter(f"one of {', '.join(script_names())}", param_hint="--show")
+            raise typer.BadParameter(
+                f"it must be one of {', '.join(script_names())}", param_hint="--show"
+            )
         print(script(show).text, end="")
         return
     with closing(open_url(url)) as opened:
@@ -141,19 +147,22 @@ def scripts(
 def register(
     remove: Annotated[
         bool,
-        typer.Option("--remove", help="Take the names out of the list; what is stored stays."),
+        typer.Option("--remove", help="Remove the names from the list; the queues stay stored."),
     ] = False,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Queues; else that of --queue.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...", help="Names of queues; without any, the one of --queue."
+        ),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Make queues known to the scheduler and to `dpq queues`, for producers who may not do it.
+    """Make queues known to the scheduler and to `dpq queues`.
 
-    A queue that is not there yet is made, without tasks. A name that is taken out comes back when
-    a client opens its queue that may write the list; a name without a queue goes by itself where a
-    scheduler runs.
+    Usually the first push does this; some producers lack the right. A queue that does not exist
+    yet is created, without tasks. A removed name comes back when a client with the right opens the
+    queue. A scheduler removes names that have no queue.
     """
     with closing(open_url(url)) as opened:
         for name in names or [queue]:

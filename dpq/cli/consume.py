@@ -22,25 +22,27 @@ from dpq.queue.base import DEFAULT_VISIBILITY
 
 
 def pop(
-    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most, to 1000.")] = 1,
+    count: Annotated[
+        int, typer.Option("-n", metavar="COUNT", help="Pop at most so many tasks, up to 1000.")
+    ] = 1,
     wait: Annotated[
         float,
         typer.Option(
-            metavar="[SECONDS]", help="Wait so long for the first task; without a number, for ever."
+            metavar="[SECONDS]", help="Wait so long for a task; without a number, for ever."
         ),
     ] = 0,
     visibility: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Nobody else gets the task for so long.")
+        float, typer.Option(metavar="SECONDS", help="No other consumer gets the task for so long.")
     ] = DEFAULT_VISIBILITY,
     ack: Annotated[
-        bool, typer.Option("--ack", help="Finish each task once it is printed.")
+        bool, typer.Option("--ack", help="Finish each task after it is printed.")
     ] = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Take the best ready task under a lease; prints it as one line of JSON, with id and token.
 
-    Ends with 1 when there is nothing to do.
+    The exit code is 1 if no task can run.
     """
     timeout = None if wait == float("inf") else wait
     with DPQ[Any].from_url(url, queue) as q:
@@ -57,7 +59,9 @@ def pop(
 def _why_none(q: DPQ[Any]) -> str:
     stats = q.stats()
     if held := stats.ready + stats.waiting:
-        return f"no task of {q.queue_name!r} may run now: {held} wait at a limit or for a resume"
+        return (
+            f"no task of {q.queue_name!r} can run now: {held} wait for a limit or for `dpq resume`"
+        )
     return f"no task is ready in {q.queue_name!r}"
 
 
@@ -69,13 +73,13 @@ def _held(q: DPQ[Any], task_id: str, token: int) -> Task[Any]:
 
 
 def _gone(q: DPQ[Any], task_id: str) -> Failed:
-    return Failed(f"task {task_id} is gone: finished or cancelled, or never in {q.queue_name!r}")
+    return Failed(f"task {task_id} is gone: finished, cancelled, or never in {q.queue_name!r}")
 
 
 def ack(
     task_id: TaskId, token: Token, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
 ) -> None:
-    """Finish a task: it is gone."""
+    """Finish a task: it is deleted."""
     with DPQ[Any].from_url(url, queue) as q:
         if not q.ack(_held(q, task_id, token)):
             raise _gone(q, task_id)
@@ -87,7 +91,7 @@ def fail(
     token: Token,
     error: Annotated[
         str | None,
-        typer.Option(help="What went wrong; kept with the task.", show_default="nothing"),
+        typer.Option(help="The error; stored with the task.", show_default="none"),
     ] = None,
     delay: Annotated[
         float | None,
@@ -98,7 +102,7 @@ def fail(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Count a failed attempt: the task comes back, or is dead when its attempts are spent."""
+    """Count a failed attempt: the task runs again later, or is dead if no attempt is left."""
     with DPQ[Any].from_url(url, queue) as q:
         q.fail(_held(q, task_id, token), error, delay)
     talk(f"failed {task_id}")
@@ -112,7 +116,7 @@ def release(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Give a task back, not counted as an attempt; it keeps its place."""
+    """Give a task back; the attempt does not count, and its position stays."""
     with DPQ[Any].from_url(url, queue) as q:
         q.release(_held(q, task_id, token), delay, priority=priority)
     talk(f"released {task_id}")
@@ -130,16 +134,20 @@ def rate_limited(
     task_id: TaskId,
     token: Token,
     seconds: Annotated[
-        float, typer.Argument(metavar="SECONDS", help="From now, as Retry-After says.")
+        float,
+        typer.Argument(metavar="SECONDS", help="Seconds from now, as in Retry-After."),
     ],
     scope: Annotated[
         Scope,
-        typer.Option(help="What closes: the task's group (without one, the queue), or only it."),
+        typer.Option(
+            help="What closes: the task's group (the queue, if it has none), the queue, or only "
+            "the task."
+        ),
     ] = Scope.GROUP,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Give a task back that met a 429, not counted; its group closes for all consumers."""
+    """Give a task back after a 429; no attempt counts. Its group closes for all consumers."""
     with DPQ[Any].from_url(url, queue) as q:
         q.rate_limited(_held(q, task_id, token), seconds, scope.value)
     talk(f"rate limited {task_id} for {seconds:g} s")
@@ -148,11 +156,13 @@ def rate_limited(
 def bury(
     task_id: TaskId,
     token: Token,
-    reason: Annotated[str, typer.Option(help="Why; kept with the task.")] = "buried by hand",
+    reason: Annotated[
+        str, typer.Option(help="The reason; stored with the task.")
+    ] = "buried by hand",
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Give a task up: it goes to the dead letters."""
+    """Give a task up: it becomes a dead letter."""
     with DPQ[Any].from_url(url, queue) as q:
         q.bury(_held(q, task_id, token), reason)
     talk(f"buried {task_id}")
@@ -161,10 +171,10 @@ def bury(
 def extend(
     task_id: TaskId,
     token: Token,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="From now.")],
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Go on working: the lease ends so many seconds from now; prints when, UTC."""
+    """Extend a lease: it ends so many seconds from now. Prints its end, in UTC."""
     with DPQ[Any].from_url(url, queue) as q:
         print(q.extend(_held(q, task_id, token), seconds).isoformat())

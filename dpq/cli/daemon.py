@@ -1,4 +1,4 @@
-"""`dpq scheduler`: the daemon that does the upkeep while no consumer looks."""
+"""`dpq scheduler`: the daemon that does the upkeep while no consumer pops."""
 
 from typing import Annotated
 
@@ -15,16 +15,16 @@ def scheduler(
         typer.Option(
             metavar="NAME",
             envvar="DPQ_QUEUES",
-            help="A queue to look after; once for each (the variable: names, spaces between).",
-            show_default="all known",
+            help="A queue to serve; repeat it for more. Variable: names with spaces between.",
+            show_default="all known queues",
             rich_help_panel="Where",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
-    """Run the scheduler until SIGTERM or Ctrl-C: due tasks become ready, expired leases come back.
+    """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
 
-    No consumer needs it, since pop does the same by itself. Any number may run at once.
+    It is optional, since each pop does the same. Several may run at once.
     """
     root = ctx.find_root()
     before = [str(root.params["queue"])] if given(root, "queue") else None

@@ -20,19 +20,21 @@ from dpq.cli._options import (
 from dpq.cli.change import confirm
 from dpq.cli.look import show_tasks
 
-app = typer.Typer(no_args_is_help=True, help="The dead letters: list, replay or purge them.")
+app = typer.Typer(no_args_is_help=True, help="List, replay or purge dead letters.")
 
 
 @app.command("list")
 def list_dead(
-    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most.")] = 100,
+    count: Annotated[
+        int, typer.Option("-n", metavar="COUNT", help="Show at most so many tasks.")
+    ] = 100,
     reason: OfReason = None,
     group: OfGroup = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show dead tasks with reason and last error, the longest dead first."""
+    """Show dead tasks with their reason and last error; the oldest first."""
     with DPQ[Any].from_url(url, queue) as q:
         show_tasks(queue, TaskState.DEAD, q.dead.list(count, reason=reason, group=group), json)
 
@@ -45,14 +47,12 @@ def replay(
     group: OfGroup = None,
     rate: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER", help="Tasks per second, one by one.", show_default="all at once"
-        ),
+        typer.Option(metavar="NUMBER", help="Tasks per second.", show_default="all at once"),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Make dead tasks live again, with all their attempts before them; prints how many."""
+    """Make dead tasks ready again, with all their attempts; prints how many."""
     chosen = _chosen(ids, everything, reason, group)
     with DPQ[Any].from_url(url, queue) as q:
         print(q.dead.replay(**chosen, rate=rate))
@@ -68,7 +68,7 @@ def purge(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Remove dead tasks for good; prints how many. Needs --yes."""
+    """Delete dead tasks; prints how many. Needs --yes."""
     chosen = _chosen(ids, everything, reason, group)
     confirm(yes, f"removes dead tasks of {queue!r}")
     with DPQ[Any].from_url(url, queue) as q:
@@ -80,5 +80,5 @@ def _chosen(
 ) -> dict[str, Any]:
     ways = [bool(ids), everything, reason is not None or group is not None]
     if sum(ways) != 1:
-        raise typer.BadParameter("give ids, or --all, or --reason and --group")
+        raise typer.BadParameter("name the tasks: give ids, or --all, or --reason and --group")
     return {"ids": ids or None, "reason": reason, "group": group}

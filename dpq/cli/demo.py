@@ -18,21 +18,21 @@ def demo(
         int,
         typer.Option(
             min=1,
-            help="Pages that one host serves in any second; the other one serves three quarters.",
+            help="Pages that one host serves per second; the other host serves three quarters.",
         ),
     ] = 20,
     modules: Annotated[
         int | None,
-        typer.Option(min=1, help="Pages at most.", show_default="all that can be reached"),
+        typer.Option(min=1, help="Crawl at most so many pages.", show_default="all"),
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Write the comparison here, as a PNG.")
+        Path | None, typer.Option(metavar="PATH", help="Write the comparison to this PNG file.")
     ] = None,
 ) -> None:
-    """Crawl the standard library under two hosts' limits, in four ways, and compare them."""
-    find_binary()  # says in one line what is missing; the plot libraries may be
-    places = (_PACKAGE / "examples", _PACKAGE.parent / "examples")  # of the wheel, of a checkout
-    crawler = next(path for place in places if (path := place / "crawler.py").exists())
+    """Crawl the standard library from two hosts with limits, in four ways; compare the times."""
+    find_binary()  # if there is no server, its error says so in one line
+    folders = (_PACKAGE / "examples", _PACKAGE.parent / "examples")  # of the wheel, of a checkout
+    crawler = next(path for folder in folders if (path := folder / "crawler.py").exists())
     command = [sys.executable, str(crawler), "--rate", str(rate)]
     if modules is not None:
         command += ["--modules", str(modules)]

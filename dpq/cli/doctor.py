@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with the server and with a queue, what it means, and mending it."""
+"""`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
 
 import warnings
 from typing import Annotated, Any
@@ -15,13 +15,13 @@ from dpq.queue.queue import inspect_server
 
 def doctor(
     repair: Annotated[
-        bool, typer.Option("--repair", help="Mend the queue; no task is lost by it.")
+        bool, typer.Option("--repair", help="Mend the queue. It loses no task.")
     ] = False,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="How many the queue has, when its settings are lost.",
+            help="The queue's number of partitions, if its settings are lost.",
             show_default="as it has",
         ),
     ] = None,
@@ -29,12 +29,12 @@ def doctor(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Look at the server and at all that is stored, say what is wrong and the way out.
+    """Check the server and all that the queue stores; explain each problem and its way out.
 
-    Ends with 1 when there are problems, with --repair when some are left. Safe while the queue is
-    in use, and safe to run again.
+    The exit code is 1 if there are problems; with --repair, if some are left. It is safe while the
+    queue is in use, and safe to repeat.
     """
-    warnings.simplefilter("ignore", ServerWarning)  # they are told below
+    warnings.simplefilter("ignore", ServerWarning)  # shown below
     with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
         left = q.check()
@@ -45,11 +45,11 @@ def doctor(
     for problem in left:
         _tell(problem, json, mended=False)
     if mended:
-        talk(f"{len(mended)} mended in {queue!r}")
+        talk(f"mended {len(mended)} problems of {queue!r}")
     where = f"{queue!r}{'' if missing else ' and its server'}"
     if missing:
         seen = "" if "+info" in missing else " in full"
-        talk(f"warning: the server was not looked at{seen}: that needs {' '.join(missing)}")
+        talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
     if left:
         raise Failed(f"{len(left)} problems in {where}")
     talk(f"no problems {'left ' if mended else ''}in {where}")

@@ -1,4 +1,4 @@
-"""`dpq limit` and `dpq group`: what may be popped when, for all consumers at once."""
+"""`dpq limit` and `dpq group`: limits and groups, for all consumers together."""
 
 from typing import Annotated, Any
 
@@ -14,21 +14,21 @@ from dpq.model.limits import EVERY_GROUP
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Limits of the queue and of groups: set, list or clear them.",
+    help="Set, list or clear limits of the queue and of groups.",
 )
 groups = typer.Typer(
-    no_args_is_help=True, help="Groups: list or show them, close or open one for all consumers."
+    no_args_is_help=True, help="List or show groups; close or open one for all consumers."
 )
 
 OfGroup = Annotated[
     str | None,
     typer.Option(
-        "--group", metavar="NAME", help="Of this group.", show_default="of the whole queue"
+        "--group", metavar="NAME", help="The limit of this group.", show_default="the whole queue"
     ),
 ]
 OfEveryGroup = Annotated[
     bool,
-    typer.Option("--every-group", help="Of every group that has no limit of its own."),
+    typer.Option("--every-group", help="The limit of each group that has none of its own."),
 ]
 GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
 
@@ -46,8 +46,8 @@ def set_limit(
         typer.Argument(
             metavar="RATE",
             parser=_rates.rate,
-            help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds); several hold "
-            "all at once. Behind commas what holds for this one: 5000/h,burst=1000,reserve=500:10",
+            help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
+            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10",
             show_default=False,
         ),
     ] = None,
@@ -55,14 +55,14 @@ def set_limit(
     every_group: OfEveryGroup = False,
     concurrency: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Tasks under a lease at once.", show_default="any number"),
+        typer.Option(metavar="N", help="Tasks that may run at once.", show_default="any number"),
     ] = None,
     burst: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             parser=_rates.burst,
-            help="Units that may go at once after a rest, of the one RATE.",
+            help="Units that may go at once after a pause; with one RATE only.",
             show_default="1: evenly",
         ),
     ] = None,
@@ -71,7 +71,7 @@ def set_limit(
         typer.Option(
             metavar="UNITS:PRIORITY",
             parser=_rates.reserve,
-            help="Keep so many units of the burst for tasks of at least this priority.",
+            help="Keep so many units of the burst for tasks with at least this priority.",
             show_default="none",
         ),
     ] = None,
@@ -80,8 +80,8 @@ def set_limit(
         typer.Option(
             metavar="FLOOR:CEILING[:STEP]",
             parser=_rates.adaptive,
-            help="Learn the rate, from RATE on, in units of its window: STEP more (1 unless said) "
-            "after each clean window, half at a 429.",
+            help="Learn the rate, starting at RATE, in units of its window. After a window without "
+            "a 429: STEP more (default 1). After a 429: half.",
             show_default="fixed",
         ),
     ] = None,
@@ -90,23 +90,23 @@ def set_limit(
         typer.Option(
             metavar="SECONDS",
             parser=_rates.slack,
-            help="Room for the way to the host: the window of the one RATE is so much longer.",
+            help="Make the window of the one RATE so much longer, for delays of the network.",
             show_default="learned from 429s",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Limit what is popped, by all consumers at once; replaces the limit that was there.
+    """Set a limit for all consumers together; it replaces the one before.
 
-    A task takes 1 unit, or its cost. Any window of a RATE grants its units + burst - 1 at most.
+    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1.
 
     \b
-    dpq limit set 10/s 5000/h                  the queue: two windows, both hold
-    dpq limit set 2.5/min --every-group        groups without one of their own
-    dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a rest
-    dpq limit set --concurrency 3 --group api  3 of its tasks at once, that is all
-    dpq limit set 5/s --adaptive 1:20          learned, between 1/s and 20/s
+    dpq limit set 10/s 5000/h                  the queue; both rates hold
+    dpq limit set 2.5/min --every-group        each group with no own limit
+    dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
+    dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
+    dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
     windows = _rates.with_options(
@@ -122,7 +122,7 @@ def set_limit(
 
 @app.command("list")
 def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Show the limits of the queue and of groups, what is left of them, and what is closed."""
+    """Show all limits, the units that are left, and which groups are closed."""
     with DPQ[Any].from_url(url, queue) as q:
         _show(f"limits of {queue}", queue, q.limits(), json)
 
@@ -141,7 +141,7 @@ def clear_limit(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Remove a limit; of a group, the one of every group holds again."""
+    """Remove a limit. For a group, the limit of every group holds again."""
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
         q.clear_limit(scope)
@@ -163,7 +163,7 @@ def list_groups(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAU
 def show_group(
     name: GroupName, json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
 ) -> None:
-    """Show one group: its limit, what is left of it, whether it is open, and why not."""
+    """Show one group: its limit, the units left, and whether it is open, or why not."""
     with DPQ[Any].from_url(url, queue) as q:
         state = q.group(name)
     if json:
@@ -175,11 +175,11 @@ def show_group(
 @groups.command("close")
 def close_group(
     name: GroupName,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="For so long from now.")],
+    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Hand out no task of this group for a while."""
+    """Close a group for some seconds: no consumer gets its tasks."""
     with DPQ[Any].from_url(url, queue) as q:
         q.delay_group(name, seconds)
     talk(f"closed group {name!r} of {queue!r} for {seconds:g} s")
@@ -187,7 +187,7 @@ def close_group(
 
 @groups.command("open")
 def open_group(name: GroupName, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Hand out the tasks of this group again, as its limit allows."""
+    """Open a group: consumers get its tasks again, as its limit allows."""
     with DPQ[Any].from_url(url, queue) as q:
         q.delay_group(name, 0)
     talk(f"opened group {name!r} of {queue!r}")

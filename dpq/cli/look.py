@@ -19,28 +19,30 @@ from dpq.transport.connect import open_url
 
 
 def peek(
-    count: Annotated[int, typer.Option("-n", metavar="COUNT", help="Tasks at most.")] = 10,
-    state: Annotated[TaskState, typer.Option(help="Which tasks.")] = TaskState.READY,
+    count: Annotated[
+        int, typer.Option("-n", metavar="COUNT", help="Show at most so many tasks.")
+    ] = 10,
+    state: Annotated[TaskState, typer.Option(help="The state of the tasks.")] = TaskState.READY,
     after: Annotated[
         str | None,
         typer.Option(
-            metavar="ID", help="Go on behind this task.", show_default="from the first one"
+            metavar="ID", help="Start after this task.", show_default="from the first one"
         ),
     ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show the first tasks of one state, best or soonest first, without taking them."""
+    """Show the first tasks of one state, without popping them; the best or soonest first."""
     with DPQ[Any].from_url(url, queue) as q:
         tasks = q.peek(count, state, after=after)
     show_tasks(queue, state, tasks, json)
     if tasks and len(tasks) == count:
-        talk(f"the next ones: dpq peek -n {count} --state {state} --after={tasks[-1].id}")
+        talk(f"more tasks: dpq peek -n {count} --state {state} --after={tasks[-1].id}")
 
 
 def show_tasks(queue: str, state: TaskState, tasks: list[Any], json: bool) -> None:
-    """Print tasks as lines of JSON or as a table; of none, say so."""
+    """Print tasks as lines of JSON or as a table; if there is none, say so."""
     if json:
         for task in tasks:
             emit(task.model_dump())
@@ -57,13 +59,13 @@ def get(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show one task, in whatever state it is, as one line of JSON."""
+    """Show one task, in any state, as one line of JSON."""
     with DPQ[Any].from_url(url, queue) as q:
         emit(q.get(task_id, key=key).model_dump())
 
 
 def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Say in one sentence why a task is not running, or until when it runs."""
+    """Say in one sentence why a task is not running yet, or when its lease ends."""
     with DPQ[Any].from_url(url, queue) as q:
         say(q.why(task_id))
 
@@ -74,15 +76,15 @@ def stats(
         typer.Option(
             metavar="[SECONDS]",
             min=0.1,
-            help="Look again and again, so often, until Ctrl-C; without a number, each second.",
-            show_default="look once",
+            help="Repeat every so many seconds (without a number: 1) until Ctrl-C.",
+            show_default="show once",
         ),
     ] = None,
     json: Json = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show how many tasks are in each state, and the running totals."""
+    """Show how many tasks are in each state, and the totals since the queue began."""
     with DPQ[Any].from_url(url, queue) as q:
         if json:
             _stats_lines(q, watch)
@@ -118,7 +120,7 @@ def _stats_live(q: DPQ[Any], seconds: float) -> None:
 def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
     """Show all queues that the server knows, and how many tasks each has.
 
-    One that cannot be looked at has its error in its row, and the end is 1.
+    If a queue cannot be read, its row shows the error, and the exit code is 1.
     """
     opened = open_url(url)
     with closing(opened):
@@ -126,18 +128,18 @@ def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:
         found = dict(ask_queues(opened.client, names, QueueOperations.stats))
     errors = {name: answer for name, answer in found.items() if isinstance(answer, Exception)}
     if not found:
-        talk("no queue is known here")
+        talk("this server knows no queue: a queue is known after its first push")
     elif not json:
         tables().print(all_queues(found))
     for name, answer in found.items() if json else ():
         said = {"error": one_line(answer)} if name in errors else answer.model_dump()
         emit({"queue": name, **said})
     if errors:
-        raise Failed(f"{len(errors)} of {len(found)} queues cannot be looked at")
+        raise Failed(f"{len(errors)} of {len(found)} queues cannot be read")
 
 
 def check(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Look for broken invariants in all that is stored; ends with 1 when there are any."""
+    """Check all that is stored for damage; the exit code is 1 if there is any. See also: doctor."""
     with DPQ[Any].from_url(url, queue) as q:
         problems = q.check()
     for problem in problems:

@@ -32,12 +32,12 @@ class Duplicate(StrEnum):
 def push(
     payload: Annotated[
         str | None,
-        typer.Argument(metavar="[JSON]", help="One payload; without it, lines are read."),
+        typer.Argument(metavar="[JSON]", help="One payload. Without it, stdin is read."),
     ] = None,
     file: Annotated[
         Path | None,
         typer.Option(
-            help="Where the lines are, one JSON payload on each (NDJSON); - is stdin.",
+            help="A file with one JSON payload on each line (NDJSON); - is stdin.",
             show_default="stdin",
         ),
     ] = None,
@@ -45,9 +45,9 @@ def push(
         bool,
         typer.Option(
             "--full",
-            help="Each line is an object with push's arguments: payload, and if need be priority, "
-            "delay, at, group, key, on_duplicate, max_attempts, expires_in, cost, every, cron, "
-            "timezone, visibility, time_limit. The options are defaults.",
+            help="Each line is an object with the arguments of push: payload, and optionally "
+            "priority, delay, at, group, key, on_duplicate, max_attempts, expires_in, cost, every, "
+            "cron, timezone, visibility, time_limit. The options here are the defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -56,21 +56,22 @@ def push(
         str | None,
         typer.Option(
             metavar="MOMENT",
-            help="When it is due, instead of --delay, as in 2026-12-24T18:00+01:00.",
+            help="Time when it is due, instead of --delay, as in 2026-12-24T18:00+01:00.",
             show_default="now",
         ),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="What the task shares a limit with.", show_default="none")
+        str | None, typer.Option(help="Tasks of one group share a limit.", show_default="none")
     ] = None,
     key: Annotated[
         str | None,
         typer.Option(
-            help="Makes the task unique while it is stored, dead included.", show_default="none"
+            help="A unique name, taken as long as the task is stored, also dead.",
+            show_default="none",
         ),
     ] = None,
     on_duplicate: Annotated[
-        Duplicate, typer.Option(help="What to do when the key is taken.")
+        Duplicate, typer.Option(help="What to do if the key is taken.")
     ] = Duplicate.KEEP,
     max_attempts: Annotated[
         int, typer.Option(help="Failed attempts until the task is dead.")
@@ -78,7 +79,9 @@ def push(
     expires_in: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Not started by then: dead, expired.", show_default="never"
+            metavar="SECONDS",
+            help="If it has not started by then, it is dead.",
+            show_default="never",
         ),
     ] = None,
     cost: Annotated[
@@ -87,38 +90,38 @@ def push(
     every: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Comes back so often, after each ack.", show_default="once"
+            metavar="SECONDS", help="Run again every so many seconds.", show_default="once"
         ),
     ] = None,
     cron: Annotated[
         str | None,
         typer.Option(
             metavar="'M H D M W'",
-            help="Comes back at the times of a cron expression.",
+            help="Run again at the times of a cron expression.",
             show_default="once",
         ),
     ] = None,
     timezone: Annotated[
-        str, typer.Option(metavar="ZONE", help="Of --cron, as in Europe/Berlin.")
+        str, typer.Option(metavar="ZONE", help="Time zone of --cron, as in Europe/Berlin.")
     ] = "UTC",
     visibility: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Of each of its leases.", show_default="as consumers say"
+            metavar="SECONDS", help="Length of its leases.", show_default="the consumer's"
         ),
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
-            metavar="SECONDS", help="Of its handler in a worker.", show_default="the worker's"
+            metavar="SECONDS", help="Longest run of its handler.", show_default="the worker's"
         ),
     ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="A queue that is not there yet gets so many slots of a cluster.",
-            show_default="1, or as it has",
+            help="For a new queue: spread it over so many slots of a cluster.",
+            show_default="1, or as the queue has",
         ),
     ] = None,
     url: Url = DEFAULT_URL,
@@ -126,8 +129,8 @@ def push(
 ) -> None:
     """Add one task, or one for each line of a file or of stdin; prints the ids.
 
-    Lines go in while they come, so any number will do, from a file or a slow pipe.
-    A bad line ends it; the tasks of the lines before it are in the queue.
+    Lines are pushed as they come, so a file may be long and a pipe may be slow.
+    A bad line ends the command; the tasks of the lines before it are in the queue.
     """
     options: dict[str, Any] = {"priority": priority, "delay": delay, "group": group, "key": key}
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
@@ -148,8 +151,8 @@ def push(
 def _tell_of_throw_away(url: str) -> None:
     if url.partition("?")[0] == "embedded:":
         talk(
-            "warning: the server of embedded: ends with this command, and the queue with it; "
-            "embedded:./queue keeps it"
+            "warning: the server of embedded: ends with this command, and its queue is lost; use "
+            "embedded:./queue to keep it"
         )
 
 
@@ -172,7 +175,7 @@ def _value(text: str) -> Any:
         return from_json(text)
     except ValueError as error:
         raise typer.BadParameter(
-            f"it is no JSON: {error}; a string needs its quotes, as in '\"hello\"'",
+            f"it is not JSON: {error}; a string needs quotes, as in '\"hello\"'",
             param_hint="JSON",
         ) from None
 
@@ -187,7 +190,7 @@ def _moment(text: object) -> datetime:
         moment = datetime.fromisoformat(text) if isinstance(text, str) else None
         if moment and moment.utcoffset() is not None:
             return moment
-    raise ValueError(f"at: {text!r} is no moment with a time zone, as in 2026-12-24T18:00+01:00")
+    raise ValueError(f"at: {text!r} must be a time with a time zone, as in 2026-12-24T18:00+01:00")
 
 
 def _option_at(text: str | None) -> datetime | None:
@@ -205,7 +208,7 @@ def _push(options: dict[str, Any], value: Any) -> Push[Any]:
 
 def _full_push(options: dict[str, Any], value: Any) -> Push[Any]:
     if not isinstance(value, dict) or "payload" not in value:
-        raise ValueError("payload: with --full a line is an object that has one")
+        raise ValueError("payload: with --full, each line must be an object with a payload")
     if unknown := sorted(set(value) - set(Push._fields)):
         raise ValueError(f"{unknown[0]}: push has no such argument")
     if value.get("at") is not None:

@@ -1,4 +1,4 @@
-"""`dpq worker` runs handlers, in this process or in several; `dpq workers` shows who works."""
+"""`dpq worker` runs handlers, in this process or in several; `dpq workers` lists workers."""
 
 import logging
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from dpq.cli._job import Job, work
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
-from dpq.cli._render import crew_table
+from dpq.cli._render import workers_table
 from dpq.cli._terminal import Failed, emit, tables, talk
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import one_line
@@ -28,7 +28,7 @@ Queues = Annotated[
         "--queue",
         metavar="NAME",
         envvar="DPQ_QUEUES",
-        help="A queue; once for each (the variable: names, spaces between).",
+        help="A queue; repeat it for more. Variable: names with spaces between.",
         rich_help_panel="Where",
     ),
 ]
@@ -40,47 +40,58 @@ def worker(
         str,
         typer.Argument(
             metavar="MODULE:NAME",
-            help="A function of a task, a dict of them by name, or a Tasks; async ones, too. "
-            "Imported from the current directory.",
+            help="Where the handlers are: a Tasks object, a function, or a dict of functions by "
+            "name. Async ones, too. The current directory is searched first.",
         ),
     ],
     queue: Queues = None,
     concurrency: Annotated[
-        int, typer.Option(min=1, max=MAX_CONCURRENCY, help="Handlers at once, in each process.")
+        int,
+        typer.Option(
+            min=1, max=MAX_CONCURRENCY, help="Handlers that run at once, in each process."
+        ),
     ] = 1,
     prefetch: Annotated[
-        int, typer.Option(min=0, max=MAX_PREFETCH, help="Tasks taken beyond those that run.")
+        int,
+        typer.Option(min=0, max=MAX_PREFETCH, help="Tasks popped ahead, beyond those that run."),
     ] = 0,
     order: Annotated[
-        QueueOrder, typer.Option(help="Ask the queues in this order, or in turn.")
+        QueueOrder,
+        typer.Option(help="strict: the first queue goes first; round_robin: in turn."),
     ] = "strict",
     visibility: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Of a lease; extended while a handler runs."),
+        typer.Option(
+            metavar="SECONDS", help="Length of a lease; it is extended while the handler runs."
+        ),
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="A handler that runs longer has failed.")
+        float | None,
+        typer.Option(
+            metavar="SECONDS", help="Longest run of a handler; after it, the attempt fails."
+        ),
     ] = None,
     grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="For handlers, after the first signal.")
+        float,
+        typer.Option(metavar="SECONDS", min=0, help="Time for handlers to finish after a signal."),
     ] = DEFAULT_GRACE,
     processes: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=MAX_PROCESSES,
-            help="So many processes of their own, started again when they die.",
-            show_default="this one alone",
+            help="Run so many child processes; one that dies is started again.",
+            show_default="only this one",
         ),
     ] = None,
     reload: Annotated[
-        bool, typer.Option("--reload", help="Start again when a source file changes.")
+        bool, typer.Option("--reload", help="Restart when a source file changes.")
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when the queues are empty; shows how far it is.")
+        bool, typer.Option("--drain", help="End when the queues are empty; shows the progress.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress, and warnings only.")
+        bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
     ] = False,
     child_of: Annotated[int | None, typer.Option(hidden=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
@@ -92,8 +103,8 @@ def worker(
       dpq worker shop.tasks:tasks --queue mails --queue reports --concurrency 8
 
     The first signal lets handlers finish, the second gives their tasks back.
-    Ends with 0: all have finished; 1: tasks were given back; 2: called wrongly.
-    A Tasks that has a queue needs neither --queue nor --url.
+    Exit codes: 0 all handlers finished, 1 tasks were given back, 2 wrong usage.
+    If the Tasks object has a queue, --queue and --url are not needed.
     """
     settings = {
         "concurrency": concurrency,
@@ -126,7 +137,7 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     """Be the parent of processes that do the job; the first of them shows the progress."""
     if job.url is not None and job.url.partition("?")[0] == "embedded:":
         raise ConfigurationError(
-            f"url is {job.url!r}: each process would have a server of its own; use embedded:DIR"
+            f"url is {job.url!r}: each process would start a server of its own; use embedded:DIR"
         )
     verbose = int(ctx.find_root().params["verbose"])
     words = [job.words(verbose, quiet=job.quiet) for _ in range(count)]
@@ -143,10 +154,10 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
 def workers(
     ctx: typer.Context, queue: Queues = None, json: Json = False, url: Url = DEFAULT_URL
 ) -> None:
-    """Show who works on the queues: of all that are known, unless some are named.
+    """List the workers of all known queues, or of the named ones.
 
-    A worker tells of itself every 10 seconds. One that died is shown for up to a minute. A queue
-    that cannot be looked at is told with its error, and the end is 1.
+    A worker reports every 10 seconds. One that died is listed for up to a minute. If a queue cannot
+    be read, its error is shown, and the exit code is 1.
     """
     opened = open_url(url)
     with closing(opened):
@@ -154,35 +165,35 @@ def workers(
         if not queue:
             names = [*dict.fromkeys([*names, *all_names(opened.client), DEFAULT_QUEUE.encode()])]
         answers = dict(ask_queues(opened.client, names, QueueOperations.workers))
-    errors = {name: told for name, told in answers.items() if isinstance(told, Exception)}
-    _show([told for name in answers if name not in errors for told in answers[name]], json)
+    errors = {name: answer for name, answer in answers.items() if isinstance(answer, Exception)}
+    _show([info for name in answers if name not in errors for info in answers[name]], json)
     for name, error in errors.items():
         said = {"queue": name, "error": one_line(error)}
         emit(said) if json else talk("queue {queue!r}: {error}".format(**said))
     if errors:
-        raise Failed(f"{len(errors)} of {len(answers)} queues cannot be looked at")
+        raise Failed(f"{len(errors)} of {len(answers)} queues cannot be read")
 
 
 def _show(found: Sequence[Any], json: bool) -> None:
     """Print what the queues of a worker know as one row for each worker."""
-    crew: dict[str, list[Any]] = {}
-    for told in found:
-        crew.setdefault(told.id, []).append(told)
-    rows = [_merged(told) for told in crew.values()]
+    by_worker: dict[str, list[Any]] = {}
+    for info in found:
+        by_worker.setdefault(info.id, []).append(info)
+    rows = [_merged(infos) for infos in by_worker.values()]
     rows.sort(key=lambda row: (row["since"], row["name"]))
     for row in rows if json else ():
         emit(row)
     if not rows:
-        talk("no worker has told of itself; of a queue without a push so far, name it by --queue")
+        talk("no worker has reported; if a queue had no push so far, name it with --queue")
     elif not json:
-        tables().print(crew_table(rows))
+        tables().print(workers_table(rows))
 
 
-def _merged(told: Sequence[Any]) -> dict[str, Any]:
-    last = max(told, key=lambda each: each.seen)
+def _merged(infos: Sequence[Any]) -> dict[str, Any]:
+    last = max(infos, key=lambda each: each.seen)
     return {
         **last.model_dump(exclude={"queue"}),
-        "queues": [each.queue for each in told],
-        "running": sum(each.running for each in told),
-        "since": min(each.since for each in told),
+        "queues": [each.queue for each in infos],
+        "running": sum(each.running for each in infos),
+        "since": min(each.since for each in infos),
     }

@@ -7,163 +7,165 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dpq.model.task import Problem
+from dpq.model.reports import Problem
 
 REPAIR = "`dpq doctor --repair`"
 
 EXPLAINED: dict[str, tuple[str, str]] = {
     # The server
     "eviction": (
-        "The server may throw stored data away when its memory is full: maxmemory-policy is "
+        "The server may delete stored data when its memory is full: maxmemory-policy is "
         "{subject}. A queue that loses a key loses tasks.",
         "Set `maxmemory-policy noeviction` (redis.conf, `CONFIG SET` or your provider's settings).",
     ),
     "no persistence": (
-        "The server keeps nothing on disk, neither AOF nor RDB: when it restarts, all tasks are "
+        "The server keeps nothing on disk, neither AOF nor RDB. When it restarts, all tasks are "
         "gone.",
         "Set `appendonly yes` (redis.conf, or `CONFIG SET appendonly yes`), or accept the loss.",
     ),
     "disk error": (
-        "The server could not write its data to disk the last time it tried ({subject}); with RDB "
-        "it then refuses to write, with AOF tasks may be lost at its next end.",
-        "Look for a full disk or missing rights in the server's log.",
+        "The last time, the server could not write its data to disk ({subject}). With RDB, it now "
+        "refuses to write. With AOF, tasks may be lost when it stops.",
+        "Look in the server's log for a full disk or missing rights.",
     ),
     "memory nearly full": (
-        "The server uses {detail} of the memory it may use: when all is used, pushes are refused.",
-        "Raise maxmemory, or look for what fills it: `dpq stats`, `dpq queues`, dead letters.",
+        "The server uses {detail} of the memory that it may use. When all is used, pushes are "
+        "refused.",
+        "Raise maxmemory, or find what fills it: `dpq stats`, `dpq queues`, dead letters.",
     ),
     # Keys of the server
     "wrong type": (
-        "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
-        "WRONGTYPE. Nothing else was looked at.",
-        "{repair} removes it, since it holds no task (so does `DEL {subject}`), and then mends "
-        "what is missing.",
+        "The key {subject} is {detail}: another program wrote it. Calls that need it fail with "
+        "WRONGTYPE. No other key of the queue was checked.",
+        "{repair} removes the key, since it holds no task, and then mends what is missing. "
+        "`DEL {subject}` removes it, too.",
     ),
     # Tasks
     "bad record": (
-        "The record of task {subject} cannot be read: something else wrote into Redis.",
-        "{repair} moves its payload to the dead letters (`bad record`): look there, and push again "
+        "The record of task {subject} cannot be read: another program wrote into Redis.",
+        "{repair} moves its payload to the dead letters (`bad record`). Look there, and push again "
         "what you want to keep.",
     ),
     "no record": (
-        "Task {subject} is named {detail}, but its record is gone.",
-        "{repair} moves its payload, if it is there, to the dead letters (`bad record`), and "
-        "removes the name.",
+        "Task {subject} is still {detail}, but its record is gone.",
+        "{repair} moves its payload, if it is still stored, to the dead letters (`bad record`), "
+        "and removes the rest.",
     ),
     "no payload": (
         "The payload of task {subject} is gone: nobody can run it.",
-        "{repair} moves it to the dead letters (`payload missing`): its record says when it was "
+        "{repair} moves it to the dead letters (`payload missing`). Its record says when it was "
         "pushed, its group and its key.",
     ),
     "in 0 states": (
-        "Task {subject} is stored, but stands nowhere: nothing would ever run it.",
-        "{repair} makes it ready again; or delayed or dead, where its record says so.",
+        "Task {subject} is stored, but it is in no state: it would never run.",
+        "{repair} makes it ready again. If its record says so, it becomes delayed or dead.",
     ),
     "in N states": (
-        "Task {subject} stands in several places at once ({detail}): it might run twice.",
-        "{repair} leaves it in the safest: dead with a reason, then under its lease, then delayed.",
+        "Task {subject} is in several states at once ({detail}): it might run twice.",
+        "{repair} keeps it in the safest one: dead with a reason, then leased, then delayed.",
     ),
     "wrong score": (
-        "Task {subject} stands at a place in the order that is not its own ({detail}).",
+        "Task {subject} has a wrong position in the order ({detail}).",
         "{repair} puts it where its priority says.",
     ),
     "stale place": (
-        "There is a place in the order for task {subject} that its record does not bear out.",
-        "{repair} removes that place; the task keeps its right one.",
+        "The order has an entry for task {subject} that does not fit the task's record.",
+        "{repair} removes this entry. The task keeps its right one.",
     ),
     "not the head": (
-        "Task {subject} is ready though another task leads its group {detail!r}.",
+        "Task {subject} is ready, but another task is the head of its group {detail!r}.",
         "{repair} puts it behind the head, or makes it the head.",
     ),
     "event not noticed": (
-        "{subject} is {detail}, and no consumer knows that it is to look then.",
-        "{repair} notes the moment; `dpq scheduler` or `dpq promote` does so, too.",
+        "{subject} is {detail}, but no consumer would look at that time.",
+        "{repair} stores the time; so does `dpq scheduler` or `dpq promote`.",
     ),
     "never due": (
-        "{subject} stands {detail}: so far away no call of DPQ puts anything, and it would never "
-        "come.",
-        "{repair} makes a delayed task due when its record says so, ends a lease, and has a group "
-        "open when its limit lets it.",
+        "{subject} is {detail}. No call of DPQ sets so late a time: it would never come.",
+        "{repair} makes a delayed task due when its record says so, ends a lease, and opens a "
+        "group when its limit allows it.",
     ),
     # Groups
     "head not ready": (
-        "The first task of group {subject!r} is not where it can be taken: the group stands still.",
-        "{repair} makes the best of its waiting tasks the first.",
+        "The head of group {subject!r} cannot be popped, so no task of the group runs.",
+        "{repair} makes the best of its waiting tasks the head.",
     ),
     "no head": (
-        "Group {detail!r} has waiting tasks, but none is first and it is not closed: it stands "
-        "still.",
-        "{repair} makes the best of its waiting tasks the first.",
+        "Group {detail!r} is open and has waiting tasks, but no head: none of its tasks runs.",
+        "{repair} makes the best of its waiting tasks the head.",
     ),
     "closed group with a head": (
-        "Group {subject!r} is closed, and yet one of its tasks can be taken.",
-        "{repair} closes it while its limit says so, else opens it.",
+        "Group {subject!r} is closed, but one of its tasks can be popped.",
+        "{repair} closes the group while its limit says so. Otherwise it opens the group.",
     ),
     # Keys
     "key lost": (
-        "Task {subject} has the unique key {detail!r}, but a push of that key would not find it.",
-        "{repair} gives it the key back, unless another task has it by now.",
+        "Task {subject} has the unique key {detail!r}, but a push with that key would not find it.",
+        "{repair} gives the key back to the task, unless another task has it by now.",
     ),
     "key of another task": (
-        "The unique key {detail!r} is held for task {subject}, which does not have it.",
+        "The unique key {detail!r} is held for task {subject}, but that task has another key or "
+        "none.",
         "{repair} frees the key.",
     ),
     "bad schedule": (
-        "Task {subject} is to recur, but when cannot be read or computed: {detail!r}.",
-        "{repair} makes it a task that runs once: push it again with its schedule. It leaves one "
-        "with a time zone that this machine does not know: install tzdata, or cancel it.",
+        "Task {subject} recurs, but its next time cannot be computed: {detail!r}.",
+        "{repair} makes it a task that runs once: push it again with its schedule. If only this "
+        "machine does not know the time zone, the task stays: install tzdata, or cancel the task.",
     ),
     # Settings
     "settings lost": (
         "The queue has lost its setting {subject} ({detail}): somebody has deleted it from `conf`, "
         "or all of `conf`.",
-        "{repair} restores it from its copy; so does the next pop or push when all are lost.",
+        "{repair} restores it from its copy. If all settings are lost, the next pop or push does "
+        "so, too.",
     ),
     "limits not in force": (
         "A limit that was set is not where the scripts look for it ({subject}: {detail}).",
-        "{repair} restores it from its copy. Those that are lost with their copies must be set "
-        "again; until then nothing runs, and after a repair they are forgotten.",
+        "{repair} restores it from its copy. If the copy is lost, too, first set the limit again: "
+        "nothing runs before, and a repair forgets the limit.",
     ),
     "limit cannot be read": (
-        "The stored limit of {limited} cannot be read ({detail!r}): nothing that it limits runs.",
-        "{repair} restores it from its copy. Where there is none, set the limit again or clear it.",
+        "The stored limit of {limited} cannot be read ({detail!r}). No task under this limit runs.",
+        "{repair} restores it from its copy. If there is no copy, set the limit again or clear it.",
     ),
     "stray limit": (
-        "A limit is stored for what no group is called ({subject!r}): nothing reads it.",
+        "A limit is stored under {subject!r}, which cannot be the name of a group: nothing reads "
+        "it.",
         "{repair} removes it.",
     ),
     # Limits
     "bad gate": (
-        "What the limit of {scope} has granted so far cannot be read.",
-        "{repair} counts it as spent: it opens again after one window of its limit.",
+        "The gate of {scope} cannot be read: what its limit has granted so far is unknown.",
+        "{repair} counts the limit as spent. It opens again after one window.",
     ),
     "stray gate": (
         "There is a gate of a group without a name ({detail!r}): nothing reads it.",
         "{repair} removes it.",
     ),
     "probe without a lease": (
-        "{scope} waits for task {subject_or_detail} to tell whether a 429 is over, but nobody "
-        "runs that.",
-        "{repair} lets the next task find out.",
+        "{scope} waits for its probe, task {subject_or_detail}, but nobody runs that task.",
+        "{repair} makes the next task the probe.",
     ),
     "lease that has ended": (
-        "A lease is counted against a limit though it is over ({subject!r}): one task less runs.",
-        "{repair} counts it no more.",
+        "A lease has ended, but still counts against a concurrency ({subject!r}): one task less "
+        "can run.",
+        "{repair} stops counting it.",
     ),
     "lease not counted": (
-        "The running task {subject} is not counted against the concurrency of its group: one more "
-        "could run.",
+        "Task {subject} is running, but does not count against the concurrency of its group: one "
+        "task too many could run.",
         "{repair} counts it.",
     ),
 }
 """A kind of problem -> its meaning, and the way out."""
 
 SETTINGS = (
-    "The key {subject} is {detail}: something else wrote it, and calls that need it end with "
-    "WRONGTYPE. It held the queue's settings, and how many partitions there are: who does not "
-    "name their number sees one. Nothing else was looked at.",
-    "`dpq doctor --repair --partitions N` removes it, and then mends what is missing. N is 1 "
-    "unless somebody has named another number for this queue; a wrong one hides tasks.",
+    "The key {subject} is {detail}: another program wrote it. Calls that need it fail with "
+    "WRONGTYPE. It held the queue's settings and the number of partitions. A client that names no "
+    "number sees one partition. No other key of the queue was checked.",
+    "`dpq doctor --repair --partitions N` removes the key, and then mends what is missing. N is 1 "
+    "unless somebody has named another number for this queue. A wrong N hides tasks.",
 )
 """The same for the key of the settings: its repair needs the number of partitions."""
 

@@ -82,7 +82,8 @@ class DuplicateTaskError(DPQError):
     def __init__(self, key: str, task_id: str | None) -> None:
         holder = "an earlier push of the batch" if task_id is None else f"task {task_id}"
         super().__init__(
-            f"key {key!r} is taken by {holder}: wait for its end, or choose another on_duplicate"
+            f"key {key!r} is taken by {holder}: wait until it is gone, or choose another "
+            "on_duplicate"
         )
         self.key = key
         self.task_id = task_id
@@ -106,9 +107,9 @@ class TaskNotFoundError(DPQError):
         state: str | None = None,
     ) -> None:
         which = f"task {task_id!r}" if key is None else f"the task with key {key!r}"
-        why = "holds no such live task (acknowledged, cancelled, dead, or never pushed here)"
+        why = "holds no such live task (finished, cancelled, dead, or never pushed here)"
         if state is not None:
-            why = f"does not have it among its {state} tasks now; look from the first one again"
+            why = f"has no such {state} task now; start again from the first one"
         super().__init__(f"cannot {action} {which}: queue {queue_name!r} {why}")
         self.task_id = task_id
         self.key = key
@@ -129,9 +130,9 @@ class LeaseLostError(DPQError):
     def __init__(self, action: str, task_ids: Sequence[str]) -> None:
         more = f" and {len(task_ids) - 1} more" if len(task_ids) > 1 else ""
         super().__init__(
-            f"cannot {action} task {task_ids[0]}{more}: this delivery's token is no longer "
-            "the live one (the lease ran out and another consumer has the task, or it was settled "
-            "before)"
+            f"cannot {action} task {task_ids[0]}{more}: the token of this delivery is no longer "
+            "the live one (the lease ran out and another consumer has the task, or the delivery "
+            "was finished before)"
         )
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
@@ -171,8 +172,8 @@ class NotConfirmedError(DPQError):
         because = f" ({reason})" if reason else ""
         super().__init__(
             f"{action} was done, and returned {result!r:.200}, but {confirmed} of 1 {wanted} has "
-            f"confirmed it in time{because}: {risk} may take it back. The same call asks once "
-            "more; but a push adds another task, unless its key is still stored"
+            f"confirmed it in time{because}: {risk} may undo it. To ask again, repeat the call. "
+            "But a repeated push adds another task, unless its key is still stored"
         )
         self.action = action
         self.result = result
@@ -248,7 +249,9 @@ class RateLimited(Signal):
 
     def __init__(self, retry_after: float, scope: Scope = "group") -> None:
         if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
-            raise ConfigurationError(f"retry_after is {retry_after!r}: it must be seconds from 0")
+            raise ConfigurationError(
+                f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
+            )
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be 'group', 'queue' or 'task'")
         super().__init__(f"rate limited: again in {retry_after} s")
@@ -318,7 +321,9 @@ def _wait(name: str, delay: float | timedelta) -> float:
     """Check a delay, and return its seconds; raise ConfigurationError out of 0 to 10 years."""
     seconds = in_seconds(delay)
     if not (_is_number(seconds) and 0 <= seconds <= LONGEST_WAIT):
-        raise ConfigurationError(f"{name} is {seconds!r}: it must be seconds, 0 to {LONGEST_WAIT}")
+        raise ConfigurationError(
+            f"{name} is {seconds!r}: it must be seconds from 0 to {LONGEST_WAIT}"
+        )
     return seconds
 
 

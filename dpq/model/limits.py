@@ -112,13 +112,14 @@ class RateLimit:
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
         if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
             raise ConfigurationError(
-                f"a burst of {self.burst} at {slowest!r} per {self.per!r} s comes back in "
-                f"{self.burst * self.per / slowest:.3g} s: at most {MAX_REFILL_SECONDS}, 1000 years"
+                f"a burst of {self.burst} at {slowest!r} per {self.per!r} s takes "
+                f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
+                f"{MAX_REFILL_SECONDS} s (1000 years)"
             )
         if self.reserve and self.reserve.units >= self.burst:
             raise ConfigurationError(
-                f"reserve.units is {self.reserve.units} and burst is {self.burst}: the burst must "
-                "be larger, or no other task would ever run"
+                f"reserve.units is {self.reserve.units} and burst is {self.burst}: burst must be "
+                "larger, or no other task would ever run"
             )
         if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
             raise ConfigurationError(
@@ -148,7 +149,7 @@ def read_rate(text: str) -> RateLimit:
     found = _RATE.fullmatch(text)
     if not found or found[3] not in TIME_UNITS:
         raise ConfigurationError(
-            f"{text!r}: a rate reads {_READS}; the units of time are ms, s, m or min, h, d"
+            f"{text!r}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
         )
     try:
         return RateLimit(_as_written(found[1]), float(found[2] or 1) * TIME_UNITS[found[3]])
@@ -211,7 +212,7 @@ def limit_rules(
         whole_number("concurrency", concurrency, 1, MAX_CONCURRENCY)
     if isinstance(rate, str):
         if per is not None:
-            raise ConfigurationError(f"rate is {rate!r}, which says its window: leave out per")
+            raise ConfigurationError(f"rate is {rate!r}, which names its window: leave out per")
         said = read_rate(rate)
         return limit_rules(said.rate, said.per, burst, concurrency, adaptive, reserve, slack)
     windows: tuple[RateLimit, ...]
@@ -220,24 +221,31 @@ def limit_rules(
     if rate is None or isinstance(rate, Sequence):
         if (per, burst, adaptive, reserve, slack) != (None, 1, None, None, None):
             raise ConfigurationError(
-                "per, burst, adaptive, reserve and slack go with a single rate: say them in each "
+                "per, burst, adaptive, reserve and slack go with a single rate: give them to each "
                 "RateLimit"
             )
         windows = tuple(cast("Sequence[RateLimit]", rate or ()))
     elif per is None:
-        raise ConfigurationError(f"rate is {rate!r} and per is missing: seconds of the window")
+        raise ConfigurationError(
+            f"rate is {rate!r}, but per is missing: give the seconds of its window"
+        )
     else:
         windows = (RateLimit(rate, per, burst, reserve, adaptive, slack),)
     for window in windows:
         if not isinstance(window, RateLimit):
             raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
     if not windows and concurrency is None:
-        raise ConfigurationError("the limit says nothing: give a rate, concurrency or both")
+        raise ConfigurationError("the limit is empty: give a rate, a concurrency, or both")
     if len(windows) > MAX_WINDOWS:
-        raise ConfigurationError(f"{len(windows)} windows: at most {MAX_WINDOWS}")
+        raise ConfigurationError(
+            f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
+        )
     windows = tuple(sorted(windows, key=lambda window: window.per))
     if any(window.adaptive for window in windows[1:]):
-        raise ConfigurationError("adaptive is given for a longer window: only the shortest learns")
+        raise ConfigurationError(
+            "adaptive is given for a longer window: only the shortest can learn, so give it to "
+            "that one"
+        )
     return windows
 
 

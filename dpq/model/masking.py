@@ -9,8 +9,8 @@ _HOST = r"(?:[\w.-]+|\[[\w:.%-]+\])(?::\d{1,5})?"
 _USER = r"(?:(?P<user>[^\s:/?#]*)(?P<password>:[^\s/?#]*)?@)?"  # up to the last "@"
 _QUERY = r"(?:\?(?P<query>[^\s?#]*))?"
 _WELL_FORMED = [
-    re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<place>{place}){_QUERY}", re.IGNORECASE)
-    for scheme, place in (
+    re.compile(f"(?P<scheme>{scheme}://){_USER}(?P<server>{server}){_QUERY}", re.IGNORECASE)
+    for scheme, server in (
         ("rediss?", rf"(?:{_HOST})?(?:/\d*)?"),
         (r"rediss?\+cluster", rf"{_HOST}(?:,{_HOST})*/?"),
         (r"rediss?\+sentinel", rf"{_HOST}(?:,{_HOST})*/[\w.%~+-]+(?:/\d*)?"),
@@ -47,7 +47,7 @@ def mask(url: object) -> str:
     if parts["user"] is not None:
         named = parts["password"] not in (None, ":")
         shown += f"{parts['user']}:***@" if named else "***@"
-    shown += parts["place"]
+    shown += parts["server"]
     if parts["query"] is not None:
         shown += "?" + "&".join(map(_mask_parameter, parts["query"].split("&")))
     return shown

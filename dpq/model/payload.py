@@ -74,7 +74,7 @@ class Codec(Generic[P]):
         if len(body) > self.max_bytes:
             raise PayloadError(
                 f"the payload is {len(body)} bytes, and max_payload_bytes is {self.max_bytes}: "
-                "store the data elsewhere and push its address, or raise the bound"
+                "store the data elsewhere and push its address, or raise max_payload_bytes"
             )
         return body
 

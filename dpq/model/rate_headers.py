@@ -168,9 +168,11 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
     """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
     for name, values in fields.items():
         if "ratelimit" in name and not _PAIR.search(name) and not name.endswith("-policy"):
-            for policy, told in _structured(", ".join(values)):
-                left = _numbers(told.get("r") or told.get("remaining", ""))
-                wait = _wait(told.get("t") or told.get("reset") or told.get("resets", ""), now)
+            for policy, params in _structured(", ".join(values)):
+                left = _numbers(params.get("r") or params.get("remaining", ""))
+                wait = _wait(
+                    params.get("t") or params.get("reset") or params.get("resets", ""), now
+                )
                 if left:  # Atlassian leaves it out while plenty is left
                     yield _Limit(min(left), windows.get(policy) if wait is None else wait)
 
@@ -178,8 +180,8 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
 def _windows(fields: _Fields) -> dict[str, float]:
     """Read the windows of the policies that name one, in seconds."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
-    told = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
-    return {policy: window for policy, window in told.items() if window}
+    params = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
+    return {policy: window for policy, window in params.items() if window}
 
 
 # A string in quotes may hold what separates; one without an end goes on to the end.
@@ -192,12 +194,12 @@ def _structured(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     for item in _PIECES[","].findall(text):
         parts = [part.strip() for part in _PIECES[";"].findall(item)] or [""]
         named = parts[0].startswith('"') or "=" not in parts[0]
-        told = {} if named else loose
+        params = {} if named else loose
         for part in parts[named:]:
             key, _, value = part.partition("=")
-            told[key.strip().lower()] = value.strip(' "')
+            params[key.strip().lower()] = value.strip(' "')
         if named:
-            yield parts[0].strip('"'), told
+            yield parts[0].strip('"'), params
     yield "", loose
 
 

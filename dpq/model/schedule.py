@@ -66,7 +66,7 @@ def named_schedule(
     if cron is None:
         if timezone != "UTC":
             raise ConfigurationError(
-                f"timezone is {timezone!r} without cron: give cron, or leave it out"
+                f"timezone is {timezone!r} without cron: give cron, or leave out timezone"
             )
         return f"e {expires_ms} 0 {milliseconds('every', every, least=0.001)}", ""
     if every is not None:
@@ -101,7 +101,9 @@ def with_first(spec: str, line: str, now_ms: int) -> str:
     if line.startswith(_AT):
         wait = int(line.removeprefix(_AT)) - now_ms
         if wait > MAX_SECONDS * 1000:
-            raise ConfigurationError("at is over 10 years from now: at most 315360000 seconds")
+            raise ConfigurationError(
+                "at is more than 10 years from now: it must be within 315360000 seconds"
+            )
         return spec.replace(f" {_AT} ", f" {max(wait, 0)} ", 1)
     return spec.replace(f" {_AT} ", f" {next_times(line, now_ms, 1)[0]} ", 1)
 
@@ -115,8 +117,8 @@ def cron_line(cron: Any, timezone: Any) -> str:
     fields = cron.split() if isinstance(cron, str) else []
     if len(fields) not in (5, 6) or len(cron) > MAX_LINE_CHARACTERS:
         raise ConfigurationError(
-            f"cron is {cron!r}: it must be five fields, minute hour day month weekday, as in "
-            "'*/5 * * * *' (or six, with seconds before them)"
+            f"cron is {cron!r}: it must have five fields (minute hour day month weekday), as in "
+            "'*/5 * * * *', or six, with seconds first"
         )
     if not isinstance(timezone, str) or not timezone.isascii() or len(timezone.split()) != 1:
         raise ConfigurationError(
@@ -124,7 +126,7 @@ def cron_line(cron: Any, timezone: Any) -> str:
         )
     if timezone.lower() in _LOCAL_ZONES or timezone.lower().startswith(_LEAPING):
         raise ConfigurationError(
-            f"timezone is {timezone!r}: it means another time on each machine, or counts leap "
+            f"timezone is {timezone!r}: its meaning differs between machines, or it counts leap "
             "seconds; give an IANA name, as in 'Europe/Berlin'"
         )
     line = f"{' '.join(fields)} {timezone}"
@@ -151,7 +153,8 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
     except CronSimError as error:
         raise ConfigurationError(
             f"cron is {cron!r}: {str(error).lower()}; five fields are minute 0-59, hour 0-23, day "
-            "1-31, month 1-12, weekday 0-7 (0 and 7 are Sunday), each *, a number, a-b, a,b or */n"
+            "1-31, month 1-12, weekday 0-7 (0 and 7 are Sunday); each is *, a number, a-b, a,b or "
+            "*/n"
         ) from None
     if not times:
         raise ConfigurationError(f"cron is {cron!r}: no time matches it; check day and month")
@@ -176,7 +179,7 @@ def _zone(name: str) -> tzinfo:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ConfigurationError(
             f"timezone is {name!r}: this machine knows no such zone; give an IANA name, as in "
-            "'Europe/Berlin', and see that zone data are there (pip install tzdata)"
+            "'Europe/Berlin', or install the zone data (pip install tzdata)"
         ) from None
 
 
@@ -200,7 +203,7 @@ def read_later(reply: bytes, task_id: str) -> Later:
     line = read_schedule(text).cron
     if line is None:
         raise ConfigurationError(
-            f"the schedule of task {task_id} is {text!r}: it cannot be read; cancel the task, or "
+            f"the schedule of task {task_id} cannot be read ({text!r}): cancel the task, or "
             "push its key again with on_duplicate='update'"
         )
     return Later(int(after), line)

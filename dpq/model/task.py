@@ -1,4 +1,4 @@
-"""The data of public calls: tasks, pushes, statistics. Frozen, and without a connection inside."""
+"""Tasks, and the data of the calls about them. Frozen, and without a connection inside."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,12 +14,9 @@ __all__ = [
     "OnDuplicate",
     "Order",
     "Popped",
-    "Problem",
     "Push",
-    "QueueStats",
     "Task",
     "TaskState",
-    "WorkerInfo",
 ]
 
 P = TypeVar("P", default=Any)
@@ -159,93 +156,6 @@ class Push(NamedTuple, Generic[P]):
     at: datetime | None = None
     visibility: float | None = None
     time_limit: float | None = None
-
-
-class QueueStats(BaseModel):
-    """The number of tasks in each state, and running totals since the queue began.
-
-    Attributes:
-        ready: Tasks that could be popped now (of each group, only the first).
-        delayed: Tasks that are not due yet.
-        invisible: Tasks under a lease.
-        waiting: Tasks behind the first of their group, or in a closed group.
-        dead: Dead letters.
-        pushed: Tasks that were added; pushes whose key was taken do not count.
-        popped: Deliveries.
-        acked: Finished tasks.
-        failed: Calls of `fail`.
-        deferred: Deliveries given back by `set_visibility` or `rate_limited`.
-        expired_leases: Leases that ran out.
-        buried: Tasks that became dead letters, for any reason.
-        replayed: Dead tasks made live again.
-        dropped: Dead letters removed by the limits on their number and age.
-        oldest_ready_seconds: Seconds since the oldest ready task became due, or None. If more than
-            200 tasks are ready, only the first task of each of the 100 best priorities and of the
-            worst is looked at.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    ready: int
-    delayed: int
-    invisible: int
-    waiting: int
-    dead: int
-    pushed: int = 0
-    popped: int = 0
-    acked: int = 0
-    failed: int = 0
-    deferred: int = 0
-    expired_leases: int = 0
-    buried: int = 0
-    replayed: int = 0
-    dropped: int = 0
-    oldest_ready_seconds: float | None = None
-
-
-class Problem(BaseModel):
-    """A broken invariant found by `check()`.
-
-    Attributes:
-        kind: The kind of the problem, in a few words.
-        subject: The task's id, the group's name, or the key.
-        detail: The value that was found there.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: str
-    subject: str
-    detail: str = ""
-
-
-class WorkerInfo(BaseModel):
-    """A worker of a queue, by its last heartbeat.
-
-    Attributes:
-        id: The id of one run of a worker; the same in all of its queues.
-        name: The worker's `name`, or its host and process.
-        host: The machine that it runs on.
-        pid: Its process there.
-        queue: The queue that was asked.
-        running: Handlers that ran on tasks of this queue.
-        concurrency: Handlers that may run at once, on tasks of all its queues together.
-        since: The time when it began, by the server's clock, UTC.
-        seen: The time of its last heartbeat, UTC. It sends one every 10 s; after 60 s without one
-            it is forgotten.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    id: str
-    name: str
-    host: str
-    pid: int
-    queue: str
-    running: int
-    concurrency: int
-    since: datetime
-    seen: datetime
 
 
 class TaskName(NamedTuple):

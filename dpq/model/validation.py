@@ -61,10 +61,10 @@ def label(name: str, value: Any) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise ConfigurationError(f"{name} is {value!r}: it is not valid Unicode") from None
+        raise ConfigurationError(f"{name} is {value!r}: it must be valid Unicode") from None
     if size > MAX_NAME_BYTES:
         raise ConfigurationError(
-            f"{name} is {size} bytes ({value[:40]!r}...): at most {MAX_NAME_BYTES}"
+            f"{name} is {size} bytes ({value[:40]!r}...): it must be at most {MAX_NAME_BYTES}"
         )
     if any(unicodedata.category(character) == "Cc" for character in value):
         raise ConfigurationError(f"{name} is {value!r}: control characters are not allowed")

@@ -23,17 +23,9 @@ from dpq.model.errors import (
 from dpq.model.interrupts import expected
 from dpq.model.limits import MAX_COST
 from dpq.model.priority import encode_priority
+from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
-from dpq.model.task import (
-    DeadTask,
-    OnDuplicate,
-    P,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-)
+from dpq.model.task import DeadTask, OnDuplicate, P, Push, Task, TaskState
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
@@ -52,7 +44,8 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
-from dpq.protocol.replies import Batch, Code, Look, read_settings
+from dpq.protocol.refusals import Code, read_settings
+from dpq.protocol.replies import Batch, Look
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")
@@ -104,20 +97,20 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(
-        self, queue: Description[P], place: int, count: int, make: Callable[[], Steps[Any]]
+        self, queue: Description[P], index: int, count: int, make: Callable[[], Steps[Any]]
     ) -> None:
         """Describe one partition.
 
         Args:
             queue: The description of its queue.
-            place: The index of the partition, from 0.
+            index: The index of the partition, from 0.
             count: The number of partitions; 0 while it is not known.
             make: Creates the queue, with the number of partitions that this client knows.
         """
-        tag = tags_of(queue.name, count)[place] if count > 1 else queue.name
+        tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
         super().__init__(queue.name, tag, queue.clock)
         self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
-        self._mark = mark_of(place)  # the beginning of its ids
+        self._mark = mark_of(index)  # the beginning of its ids
         self._count = count
         self._make = make
         self._codec = queue.codec
@@ -365,7 +358,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         """
         if restored:
             raise ConfigurationError(
-                f"limits of queue {self.queue_name!r} are lost with their copies, and nothing runs "
+                f"limits of queue {self.queue_name!r} and their copies are lost, and no task runs "
                 "without them: set them again, then `dpq doctor --repair`"
             )
         yield from self._make()

@@ -1,4 +1,4 @@
-"""Pop from several partitions: chooses those to look at, and those to take from. No I/O.
+"""Pop from several partitions: chooses partitions to look at, and partitions to take from. No I/O.
 
 With `ask` of N:
 
@@ -66,17 +66,17 @@ class _Taken(Generic[P]):
         """Add the answers of partitions, their tasks in `order`; return those without a task."""
         none: set[int] = set()
         brought: dict[int, list[Task[P]]] = {}
-        for place, batch in batches.items():
+        for partition, batch in batches.items():
             if isinstance(batch, Exception):
                 self.failed = batch
             else:
-                brought[place] = batch.tasks
+                brought[partition] = batch.tasks
                 self._size += batch.size
                 self.refused = batch.failed or self.refused
-            if not brought.get(place):
-                none.add(place)
-        coming = {place: iter(tasks) for place, tasks in brought.items()}
-        self.tasks += (task for place in order for task in islice(coming.get(place, ()), 1))
+            if not brought.get(partition):
+                none.add(partition)
+        coming = {partition: iter(tasks) for partition, tasks in brought.items()}
+        self.tasks += (task for partition in order for task in islice(coming.get(partition, ()), 1))
         return none
 
     def batch(self) -> Batch[P]:
@@ -112,28 +112,28 @@ class PartitionPop(Generic[P]):
         """
         self._parts[0].lease_ms(most, visibility)
         most = int(most)
-        words = waiter.split(" ") if " " in waiter else [waiter and "-"] * len(self._parts)
+        waiters = waiter.split(" ") if " " in waiter else [waiter and "-"] * len(self._parts)
         woken = " " in waiter
         taken: _Taken[P] = _Taken(most)
         if woken:
-            places = [place for place, word in enumerate(words) if word]
+            partitions = [partition for partition, word in enumerate(waiters) if word]
         else:
             yield from self._take_some(taken, visibility)
-            places = list(self._all)
-        yield from self._take_all(taken, visibility, places, words, register=woken)
+            partitions = list(self._all)
+        yield from self._take_all(taken, visibility, partitions, waiters, register=woken)
         return taken.batch()
 
     def _take_some(self, taken: _Taken[P], visibility: float | None) -> Steps[None]:
         """Take from `ask` of the partitions, again while that brings tasks."""
         if self._ask == 1:
-            place = self._turn()
-            (batch,) = yield from together([self._parts[place].pop(taken.left, visibility)])
-            taken.add({place: batch}, [place] * taken.left)
+            partition = self._turn()
+            (batch,) = yield from together([self._parts[partition].pop(taken.left, visibility)])
+            taken.add({partition: batch}, [partition] * taken.left)
             return
-        nobody = [""] * len(self._parts)
+        no_waiters = [""] * len(self._parts)
         while self._ask < len(self._parts) and taken.left:
             before = taken.left
-            yield from self._round(taken, visibility, self._some(), nobody, nobody)
+            yield from self._round(taken, visibility, self._some(), no_waiters, no_waiters)
             if taken.left == before:
                 return
 
@@ -142,19 +142,23 @@ class PartitionPop(Generic[P]):
 
     def _some(self) -> list[int]:
         """Choose `ask` partitions: half in turn, half with the best heads that are remembered."""
-        places = [self._turn() for _ in range(self._ask // 2)]
-        known = ((head, place) for place, head in enumerate(self._heads) if head)
-        places += (place for _, place in heapq.nsmallest(self._ask, known) if place not in places)
-        while len(places) < self._ask:
-            places.append(self._turn())
-        return list(dict.fromkeys(places[: self._ask]))
+        partitions = [self._turn() for _ in range(self._ask // 2)]
+        known = ((head, partition) for partition, head in enumerate(self._heads) if head)
+        partitions += (
+            partition
+            for _, partition in heapq.nsmallest(self._ask, known)
+            if partition not in partitions
+        )
+        while len(partitions) < self._ask:
+            partitions.append(self._turn())
+        return list(dict.fromkeys(partitions[: self._ask]))
 
     def _take_all(
         self,
         taken: _Taken[P],
         visibility: float | None,
-        places: list[int],
-        words: list[str],
+        partitions: list[int],
+        waiters: list[str],
         *,
         register: bool,
     ) -> Steps[None]:
@@ -162,21 +166,21 @@ class PartitionPop(Generic[P]):
 
         The waiter is registered at empty partitions, once all are believed to be empty.
         """
-        nobody = [""] * len(words)
-        while places and taken.left:
-            register = register or not any(self._heads[place] for place in places)
-            who = nobody if taken.tasks else words
-            looking = who if register else nobody
-            over, empty = yield from self._round(taken, visibility, places, looking, who)
-            if register or taken.tasks or words == nobody:
+        no_waiters = [""] * len(waiters)
+        while partitions and taken.left:
+            register = register or not any(self._heads[partition] for partition in partitions)
+            waiting = no_waiters if taken.tasks else waiters
+            looking = waiting if register else no_waiters
+            over, empty = yield from self._round(taken, visibility, partitions, looking, waiting)
+            if register or taken.tasks or waiters == no_waiters:
                 over |= empty
-            places = [place for place in places if place not in over]
+            partitions = [partition for partition in partitions if partition not in over]
 
     def _round(
         self,
         taken: _Taken[P],
         visibility: float | None,
-        places: list[int],
+        partitions: list[int],
         looking: list[str],
         taking: list[str],
     ) -> Steps[tuple[set[int], set[int]]]:
@@ -185,8 +189,8 @@ class PartitionPop(Generic[P]):
         Returns:
             The partitions that a pop found empty, or that failed; those that a look found empty.
         """
-        count = max(-(-2 * taken.left // len(places)), 2)
-        found = yield from self._look(places, count, looking, taken)
+        count = max(-(-2 * taken.left // len(partitions)), 2)
+        found = yield from self._look(partitions, count, looking, taken)
         order = _best(found, count, taken.left)
         shares = Counter(order)
         size = taken.bytes_left // max(len(order), 1)  # for each task
@@ -198,33 +202,36 @@ class PartitionPop(Generic[P]):
         )
         batches = dict(zip(shares, results, strict=True))
         over = taken.add(batches, order) | taken.broken
-        for place, batch in batches.items():
-            heads = found[place][shares[place] :] or found[place][-1:]  # its group may have a next
-            self._heads[place] = None if place in over else heads[0]
-            if taking[place] and not isinstance(batch, Exception):
-                taken.looks[place] = (batch.now_ms, batch.next_event_ms)
-        return over, set(places) - found.keys()
+        for partition, batch in batches.items():
+            seen = found[
+                partition
+            ]  # if all are taken, the last one: its group may have a next head
+            heads = seen[shares[partition] :] or seen[-1:]
+            self._heads[partition] = None if partition in over else heads[0]
+            if taking[partition] and not isinstance(batch, Exception):
+                taken.looks[partition] = (batch.now_ms, batch.next_event_ms)
+        return over, set(partitions) - found.keys()
 
     def _look(
-        self, places: Sequence[int], count: int, words: list[str], taken: _Taken[P]
+        self, partitions: Sequence[int], count: int, waiters: list[str], taken: _Taken[P]
     ) -> Steps[dict[int, list[Head]]]:
         """Look at the best tasks of some partitions; leave out those that have none."""
-        looks = yield from together([self._parts[p].look(count, words[p]) for p in places])
+        looks = yield from together([self._parts[p].look(count, waiters[p]) for p in partitions])
         found = {}
-        for place, look in zip(places, looks, strict=True):
-            self._remember(place, look)
+        for partition, look in zip(partitions, looks, strict=True):
+            self._remember(partition, look)
             if isinstance(look, Exception):
                 taken.failed = look
-                taken.broken.add(place)
+                taken.broken.add(partition)
             elif look.first:
-                found[place] = look.first
-            elif words[place]:
-                taken.looks[place] = (look.now_ms, look.wait_ms)
+                found[partition] = look.first
+            elif waiters[partition]:
+                taken.looks[partition] = (look.now_ms, look.wait_ms)
         return found
 
-    def _remember(self, place: int, look: Look | Exception) -> None:
+    def _remember(self, partition: int, look: Look | Exception) -> None:
         if not isinstance(look, Exception):
-            self._heads[place] = look.first[0] if look.first else None
+            self._heads[partition] = look.first[0] if look.first else None
 
 
 def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
@@ -235,9 +242,11 @@ def _best(found: dict[int, list[Head]], seen: int, wanted: int) -> list[int]:
     """
     order: list[int] = []
     left = dict.fromkeys(found, seen)
-    for _, place in sorted((head, place) for place, heads in found.items() for head in heads):
-        order.append(place)
-        left[place] -= 1
-        if len(order) == wanted or left[place] == 0:
+    for _, partition in sorted(
+        (head, partition) for partition, heads in found.items() for head in heads
+    ):
+        order.append(partition)
+        left[partition] -= 1
+        if len(order) == wanted or left[partition] == 0:
             break
     return order

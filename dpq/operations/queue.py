@@ -25,14 +25,15 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
-from dpq.model.task import DeadTask, P, Problem, Push, QueueStats, Task, TaskState, WorkerInfo
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
-from dpq.protocol.placement import MAX_PARTITIONS, home_of, place_of
+from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch
 
 T = TypeVar("T")
@@ -85,9 +86,7 @@ class QueueOperations(Generic[P]):
         self.settings = settings if "format" in settings else None
 
     def _divide(self, count: int) -> None:
-        parts = tuple(
-            Partition(self.description, place, count, self._make) for place in range(count or 1)
-        )
+        parts = tuple(Partition(self.description, i, count, self._make) for i in range(count or 1))
         self._count = count  # 0 while it is not known
         self._turns = itertools.count(random.randrange(len(parts)))  # noqa: S311 - spreads load
         self._several = PartitionPop(parts, min(self.ask, count)) if count > 1 else None
@@ -106,7 +105,7 @@ class QueueOperations(Generic[P]):
     def _of(self, id_: str) -> Partition[P]:
         """Find the partition that holds the task of an id."""
         parts = self.partitions
-        return parts[place_of(id_, len(parts)) if len(parts) > 1 else 0]
+        return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0]
 
     def _home(self, group: str | None, key: str | None) -> Partition[P]:
         """Find the partition of a group, or of a key without a group; else take the next one."""
@@ -171,9 +170,7 @@ class QueueOperations(Generic[P]):
             if not known:
                 raise
         for count in counts:  # both, if the settings are lost, or a new queue has another number
-            parts = (
-                Partition(self.description, place, count, self._make) for place in range(1, count)
-            )
+            parts = (Partition(self.description, i, count, self._make) for i in range(1, count))
             yield from all_of([part.drop() for part in parts])
         yield from first.drop()
         yield from first.unregister()
@@ -513,9 +510,9 @@ class QueueOperations(Generic[P]):
         count = len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
-                f"queue {self.description.name!r} has {count} partitions, and no limit of the "
-                "whole queue could be kept by all of them: limit a group and push into it "
-                "(group='all'), or '*' for every group; or use a queue of one partition"
+                f"queue {self.description.name!r} has {count} partitions, which cannot share a "
+                "limit of the whole queue. Either limit one group and push into it (group='all'), "
+                "limit every group ('*'), or use a queue of one partition"
             )
         every = group is None or group == EVERY_GROUP
         parts = self.partitions if every else [self._group(str(group))]

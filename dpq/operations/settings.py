@@ -9,7 +9,7 @@ from dpq.model.errors import ConfigurationError
 from dpq.operations.description import MAX_AGING
 from dpq.protocol.keys import FORMATS, STORAGE_FORMAT
 from dpq.protocol.placement import MAX_PARTITIONS
-from dpq.protocol.replies import other_format, other_partitions, read_settings
+from dpq.protocol.refusals import other_format, other_partitions, read_settings
 
 
 def partition_count(settings: dict[str, str]) -> int:
@@ -22,7 +22,8 @@ def partition_count(settings: dict[str, str]) -> int:
     if not (re.fullmatch("[1-9][0-9]{0,3}", text) and int(text) <= MAX_PARTITIONS):
         raise ConfigurationError(
             f"partitions is stored as {text!r}: it must be an int from 1 to {MAX_PARTITIONS}. "
-            "Somebody has written into the queue's settings (`conf`): write it there again"
+            "Another program has written into the queue's settings (`conf`): store the number "
+            "there again"
         )
     return int(text)
 
@@ -36,8 +37,8 @@ def aging_rate(settings: dict[str, str]) -> float:
     text = settings.get("aging", "0")
     if not (re.fullmatch(r"\d+(\.\d+)?(e[+-]?\d+)?", text, re.ASCII) and float(text) <= MAX_AGING):
         raise ConfigurationError(
-            f"aging is stored as {text!r}: it must be a number from 0 to {MAX_AGING}. Somebody has "
-            "written into the queue's settings (`conf`): write it there again"
+            f"aging is stored as {text!r}: it must be a number from 0 to {MAX_AGING}. Another "
+            "program has written into the queue's settings (`conf`): store the number there again"
         )
     return float(text)
 
@@ -70,7 +71,7 @@ def agree(queue_name: str, named: dict[str, str], reply: list[bytes]) -> dict[st
         )
     if together.get("fairness") == "round_robin" and (together.get("order") == "lifo" or ages):
         raise ConfigurationError(
-            f"fairness is round_robin in queue {queue_name!r}: taking turns goes with order 'fifo' "
-            "and without aging; leave out one of them"
+            f"fairness is round_robin in queue {queue_name!r}: groups can take turns only with "
+            "order 'fifo' and without aging; leave out one of them"
         )
     return settings

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from dpq.model.task import WorkerInfo
+from dpq.model.reports import WorkerInfo
 from dpq.model.validation import MAX_NAME_BYTES, one_line
 from dpq.protocol.command import CommandMaker, Steps, same
 from dpq.protocol.values import moment_of, read_texts
@@ -53,7 +53,7 @@ class WorkerOperations(CommandMaker):
         cursor = "0"
         while True:
             args = [self._now(), cursor, int(FORGET_SECONDS * 1000)]
-            cursor, *page = yield self._command("crew", args, read_texts)
+            cursor, *page = yield self._command("workers", args, read_texts)
             found |= _read(self.queue_name, page)
             if cursor == "0":
                 return sorted(found.values(), key=lambda worker: (worker.since, worker.name))

@@ -43,6 +43,9 @@ class Command(NamedTuple, Generic[T]):
     needs_confirmation: bool = True
 
 
+PlainCommand = Sequence[str | bytes | float]
+"""A plain Redis command, as its words."""
+
 Together = Generator[list[Command[Any]], list[Any], list[Any]]
 """Several operations that run in step; see `together`."""
 
@@ -63,8 +66,8 @@ def parsed(command: Command[T], reply: Any) -> T:
     except FAULTS as error:
         raise_interruption(error)
         raise DPQError(
-            f"the answer of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
-            "Somebody has written into the queue's keys: check() names what is damaged"
+            f"the reply of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
+            "Another program has written into the queue's keys: check() names the damage"
         ) from error
 
 
@@ -139,7 +142,7 @@ class Operation(Generic[T]):
         Raises:
             Exception: An argument is wrong.
         """
-        return self._ask(self._steps.send, None)
+        return self._resume(self._steps.send, None)
 
     def go_on(self, replies: Sequence[Any]) -> Sequence[Command[Any]] | None:
         """Take the raw replies to the last commands, or their errors; return the next commands.
@@ -153,9 +156,9 @@ class Operation(Generic[T]):
         """
         command = self._request
         if not isinstance(command, Command):
-            asked = zip(command, replies, strict=True)
-            return self._ask(self._steps.send, [self._heard(*each) for each in asked])
-        reply = self._heard(command, replies[0])
+            answered = zip(command, replies, strict=True)
+            return self._resume(self._steps.send, [self._receive(*each) for each in answered])
+        reply = self._receive(command, replies[0])
         if not isinstance(reply, Exception):
             try:
                 reply = parsed(command, reply)
@@ -164,12 +167,15 @@ class Operation(Generic[T]):
             else:
                 if isinstance(reply, Later):  # nothing has changed: the operation asks again
                     self._unconfirmed = None
-                return self._ask(self._steps.send, reply)
-        return self._ask(self._steps.throw, reply)
+                return self._resume(self._steps.send, reply)
+        return self._resume(self._steps.throw, reply)
 
-    def _ask(self, tell: Callable[[Any], _Request], what: Any) -> Sequence[Command[Any]] | None:
+    def _resume(
+        self, resume: Callable[[Any], _Request], value: Any
+    ) -> Sequence[Command[Any]] | None:
+        """Send a value into the generator, or throw an error; return the next commands."""
         try:
-            self._request = request = tell(what)
+            self._request = request = resume(value)
         except StopIteration as end:
             if self._unconfirmed:
                 raise self._unconfirmed.error(self._action, end.value) from None
@@ -180,7 +186,7 @@ class Operation(Generic[T]):
             return [command._replace(needs_confirmation=False) for command in commands]
         return commands
 
-    def _heard(self, command: Command[Any], reply: Any) -> Any:
+    def _receive(self, command: Command[Any], reply: Any) -> Any:
         """Return the reply of a command; if it is not confirmed, remember that."""
         if isinstance(reply, Unconfirmed):
             self._unconfirmed, self._action = reply, command.script.name
@@ -202,17 +208,17 @@ def together(operations: Sequence[Steps[Any]]) -> Together:
 
     def advance(index: int, operation: Operation[Any], replies: Sequence[Any] | None) -> None:
         try:
-            asked = operation.begin() if replies is None else operation.go_on(replies)
+            following = operation.begin() if replies is None else operation.go_on(replies)
         except Exception as error:
             if not expected(error):  # an interrupt ends all of them
                 raise
             results[index] = error
             return
-        if asked is None:
+        if following is None:
             results[index] = operation.result
         else:
-            under_way.append((index, operation, len(asked)))
-            commands.extend(asked)
+            under_way.append((index, operation, len(following)))
+            commands.extend(following)
 
     for index, steps in enumerate(operations):
         advance(index, Operation(steps), None)  # arguments are checked before a server is asked

@@ -32,7 +32,7 @@ def tags_of(queue_name: str, count: int) -> tuple[str, ...]:
         tag = f"{queue_name}{{{number}"
         found.setdefault(_range_of(tag, count), tag)
     home = _range_of(queue_name, count)
-    return tuple(found[(home + place) % count] for place in range(count))
+    return tuple(found[(home + partition) % count] for partition in range(count))
 
 
 def _range_of(tag: str, count: int) -> int:
@@ -45,14 +45,14 @@ def home_of(group: str | None, key: str | None, count: int) -> int | None:
     return None if name is None else zlib.crc32(name.encode()) % count
 
 
-def mark_of(place: int) -> str:
+def mark_of(partition: int) -> str:
     """Return the beginning of the ids of a partition; "" for the first."""
-    return DIGITS[place // 64] + DIGITS[place % 64] if place else ""
+    return DIGITS[partition // 64] + DIGITS[partition % 64] if partition else ""
 
 
-def place_of(task_id: str, count: int) -> int:
+def partition_of(task_id: str, count: int) -> int:
     """Return the partition that an id names; the first for a text that is no id of this queue."""
     if len(task_id) != PLAIN_ID_LENGTH + 2:
         return 0
-    place = _VALUES.get(task_id[0], 0) * 64 + _VALUES.get(task_id[1], 0)
-    return place if place < count else 0
+    partition = _VALUES.get(task_id[0], 0) * 64 + _VALUES.get(task_id[1], 0)
+    return partition if partition < count else 0

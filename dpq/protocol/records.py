@@ -1,24 +1,34 @@
-"""Stored records -> tasks: the only module that takes a record apart. replies.py calls it. No I/O.
+"""Stored records -> tasks. Only this module reads the record of a task.
 
-A record is a line of text, of which docs/design.md has the layout, "The record":
+The readers of `replies` call it. `protocol/lua/lib/record.lua` says what stands in a record, and
+docs/design.md, "The record". It must not send anything. A record of a task that was popped once:
 
     1795360535662001 0 1 0 - 0 p1795360535662 1000000000000001 10 5 TAB example.com
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from dpq.model.errors import PayloadError
+from dpq.model.interrupts import raise_interruption
+from dpq.model.payload import Codec, by_validator
 from dpq.model.priority import decode_priority
 from dpq.model.schedule import read_schedule
 from dpq.model.task import DeadTask, Task, TaskState
 from dpq.protocol.values import moment_of
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
 P = TypeVar("P")
+
+_set = object.__setattr__  # sets attributes of a frozen model
+
+_ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
+    kind: set(kind.model_fields) for kind in (Task, DeadTask)
+}
+"""The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
+
 
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
@@ -27,13 +37,6 @@ NO_RECORD = b"0 0 0 0 - 0 f0 1 1 0 1 0 0 0\t\t\tbad record\tbad record"
 
 UNREADABLE = (ValueError, LookupError, ArithmeticError)
 """The errors of reading damaged data; `PayloadError` is one of them."""
-
-_set = object.__setattr__  # sets attributes of a frozen model
-
-_ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
-    kind: set(kind.model_fields) for kind in (Task, DeadTask)
-}
-"""The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
 
 def make_task(
@@ -45,10 +48,10 @@ def make_task(
     until: datetime | None,
     **more: Any,
 ) -> Task[P]:
-    """Make a task from its record.
+    """Make a task of a stored record; `more` are the further fields of a dead letter.
 
     Raises:
-        ValueError, LookupError, ArithmeticError: It is no record.
+        Exception: One of `UNREADABLE`: the record is damaged.
     """
     head, _, names = str(record, "utf-8", "replace").partition("\t")
     if head[0] in "pf":  # no delivery yet
@@ -139,3 +142,44 @@ def read_options(text: str) -> tuple[float | None, float | None]:
 def _option(ms: str) -> float | None:
     short = ms.isascii() and ms.isdecimal() and len(ms) <= MAX_OPTION_DIGITS
     return int(ms) / 1000 or None if short else None
+
+
+def stored_task(
+    codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
+) -> Task[P]:
+    """Read a task in any state; an unreadable payload is its stored text."""
+    when = moment_of(float(until))
+    try:
+        make_task(Task, task_id, record, None, state, when)
+    except UNREADABLE as error:
+        raise_interruption(error)
+        record = NO_RECORD
+    try:
+        payload, met = read_payload(codec, body, task_id)
+    except PayloadError as error:
+        met = error
+    if met is not None:
+        payload = body.decode("utf-8", "replace")
+    if state is not TaskState.DEAD:
+        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
+        return make_task(Task, task_id, record, payload, state, visible)
+    attempts, reason = reason_of(record)
+    more = {"reason": reason, "attempts": attempts, "died_at": when}
+    return make_task(DeadTask, task_id, record, payload, state, None, **more)
+
+
+def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
+    """Read a payload; or return None and the error that a validator of its type raised.
+
+    Raises:
+        PayloadError: The payload cannot be read.
+        Exception: A signal handler has interrupted this.
+    """
+    try:
+        return codec.decode(body, task_id), None
+    except PayloadError:
+        raise
+    except Exception as error:
+        if not by_validator(error):
+            raise
+        return None, error

@@ -1,4 +1,4 @@
-"""Raw replies of the scripts -> results or errors. records.py reads the stored records in them.
+"""Raw replies of the scripts -> results or errors. `records` reads the tasks in them.
 
 Operations name a function of this module as the reader of each command. A reader gets the reply as
 the client returned it: ints, bytes and lists of them. It must not send anything.
@@ -6,9 +6,7 @@ the client returned it: ints, bytes and lists of them. It must not send anything
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dpq.model.errors import (
@@ -19,12 +17,13 @@ from dpq.model.errors import (
     TaskNotFoundError,
 )
 from dpq.model.interrupts import raise_interruption
-from dpq.model.payload import Codec, by_validator
+from dpq.model.payload import Codec
+from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, read_later
-from dpq.model.task import DeadTask, Problem, QueueStats, Task, TaskName, TaskState
-from dpq.protocol.keys import queue_of
-from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, reason_of
-from dpq.protocol.values import moment_of, read_texts
+from dpq.model.task import Task, TaskName, TaskState
+from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
+from dpq.protocol.refusals import Code, require_same
+from dpq.protocol.values import moment_of
 
 P = TypeVar("P")
 
@@ -37,23 +36,6 @@ MAX_DIGITS = 20
 """Digits of the longest number that the server can count with."""
 
 _INVISIBLE = TaskState.INVISIBLE
-
-
-class Code(IntEnum):
-    """The refusals of the scripts; the headers of the scripts name the same numbers."""
-
-    LEASE_LOST = -1
-    NOT_FOUND = -2
-    KEY_TAKEN = -3
-    OTHER_GROUP = -4
-    AGAIN = -5
-    RUNNING = -6
-    OTHER_PARTITIONS = -7
-    OTHER_FORMAT = -8
-    SETTINGS_LOST = -9
-
-
-_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
 
 
 class Batch(NamedTuple, Generic[P]):
@@ -106,30 +88,6 @@ class Look(NamedTuple):
     lost: bool = False
 
 
-def stored_task(
-    codec: Codec[P], task_id: str, state: TaskState, until: bytes, record: bytes, body: bytes
-) -> Task[P]:
-    """Read a task in any state; an unreadable payload is its stored text."""
-    when = moment_of(float(until))
-    try:
-        make_task(Task, task_id, record, None, state, when)
-    except UNREADABLE as error:
-        raise_interruption(error)
-        record = NO_RECORD
-    try:
-        payload, met = _payload(codec, body, task_id)
-    except PayloadError as error:
-        met = error
-    if met is not None:
-        payload = body.decode("utf-8", "replace")
-    if state is not TaskState.DEAD:
-        visible = when if state in (TaskState.DELAYED, TaskState.INVISIBLE) else None
-        return make_task(Task, task_id, record, payload, state, visible)
-    attempts, reason = reason_of(record)
-    more = {"reason": reason, "attempts": attempts, "died_at": when}
-    return make_task(DeadTask, task_id, record, payload, state, None, **more)
-
-
 def require_version(info: Mapping[str, Any]) -> None:
     """Check the version in the reply of INFO.
 
@@ -158,7 +116,7 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
         record, _, body = value.partition(b"\n")
         size += len(body)
         try:
-            payload, met = _payload(codec, body, task_id)
+            payload, met = read_payload(codec, body, task_id)
             task = make_task(Task, task_id, record, payload, _INVISIBLE, until)
             if task.visibility:
                 own = moment_of(first - lease_ms + task.visibility * 1000)
@@ -175,29 +133,12 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     return Batch(tasks, unreadable, size=size, refused=refused)
 
 
-def _payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Exception | None]:
-    """Read a payload; or return None and the error that a validator of its type raised.
-
-    Raises:
-        PayloadError: The payload cannot be read.
-        Exception: A signal handler has interrupted this.
-    """
-    try:
-        return codec.decode(body, task_id), None
-    except PayloadError:
-        raise
-    except Exception as error:
-        if not by_validator(error):
-            raise
-        return None, error
-
-
 def _nothing(reply: list[Any]) -> Batch[Any]:
     if reply[0] == Code.AGAIN:
         return Batch([], [], again=True)
     if reply[0] == Code.SETTINGS_LOST:
         return Batch([], [], lost=True)
-    _require_same(reply)
+    require_same(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
     return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
 
@@ -231,7 +172,7 @@ def read_ids(ids: list[str], keys: list[str], reply: list[Any]) -> bool:
             number of partitions than the client knows.
     """
     if reply[0] < 0:
-        _require_same(reply)
+        require_same(reply)
         key, holder = keys[reply[1] - 1], reply[2].decode()
         if reply[0] == Code.KEY_TAKEN:
             raise DuplicateTaskError(key, None if holder in ids else holder)
@@ -306,8 +247,8 @@ def read_stored(codec: Codec[P], ids: list[str], reply: list[Any]) -> list[Task[
     found: list[Task[P] | None] = []
     for task_id, (state, until, record, body) in zip(ids, _in_fours(reply), strict=True):
         if state:
-            where, _, of_key = state.decode("utf-8", "replace").partition(" ")
-            args = (TaskState(where), until, record, body)
+            name, _, of_key = state.decode("utf-8", "replace").partition(" ")
+            args = (TaskState(name), until, record, body)
             found.append(stored_task(codec, of_key or task_id, *args))
         else:
             found.append(None)
@@ -338,9 +279,9 @@ def read_ranked_page(
         return [((task.group or "").encode(), task) for task in tasks]
     if state is not TaskState.READY:
         return [(float(until), task) for until, task in zip(reply[1::4], tasks, strict=True)]
-    places = (until.partition(b" ") for until in reply[1::4])
+    ranks = (until.partition(b" ") for until in reply[1::4])
     return [
-        ((float(score), order), task) for (score, _, order), task in zip(places, tasks, strict=True)
+        ((float(score), order), task) for (score, _, order), task in zip(ranks, tasks, strict=True)
     ]
 
 
@@ -384,54 +325,13 @@ def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
     Raises:
         ConfigurationError: The client knows another number of partitions.
     """
-    _require_same(reply)
+    require_same(reply)
     return reply[0], read_wait(reply[1])
-
-
-def _require_same(reply: list[Any]) -> None:
-    """Raise if a script refuses this client, since it knows other settings of the queue.
-
-    Raises:
-        ConfigurationError: The queue has another storage format or number of partitions.
-    """
-    if reply[0] not in _OTHER:
-        return
-    code, stored, known, key = reply
-    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
-    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
-
-
-def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """Make the error for a storage format that this DPQ does not know."""
-    return ConfigurationError(
-        f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
-        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
-        '"Upgrades"'
-    )
-
-
-def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
-    """Make the error for a number of partitions that is not the stored one."""
-    return ConfigurationError(
-        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
-        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
-        "was dropped and made again must be restarted. The number cannot change while the queue is "
-        "stored: let it run empty, drop() it, and begin anew"
-    )
 
 
 def read_wait(reply: int) -> int | None:
     """Read the milliseconds until the next event, or None."""
     return None if reply < 0 else int(reply)
-
-
-def read_settings(reply: list[bytes]) -> dict[str, str]:
-    """Read the reply of configure; leave out a format that is no number, since it is damaged."""
-    texts = read_texts(reply)
-    settings = dict(zip(texts[::2], texts[1::2], strict=True))
-    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
-        del settings["format"]
-    return settings
 
 
 def read_upgrade(reply: list[Any]) -> tuple[str, int]:
@@ -440,13 +340,13 @@ def read_upgrade(reply: list[Any]) -> tuple[str, int]:
     Raises:
         ConfigurationError: The queue has a format that this DPQ does not know.
     """
-    _require_same(reply)
+    require_same(reply)
     return reply[0].decode(), reply[1]
 
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
-    _require_same(reply)
+    require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
     found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
     return texts[0], found

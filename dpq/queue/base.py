@@ -121,7 +121,7 @@ class QueueBase(Generic[P]):
                 queue: 100 000).
             dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
                 90 days).
-            durability: The places that have a change before its call returns. `"async"`: the
+            durability: Where a change is stored before its call returns. `"async"`: the
                 server. `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2,
                 Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
                 and `extend` do not wait; nor does this constructor: the first push confirms what it
@@ -258,7 +258,7 @@ class QueueBase(Generic[P]):
 
     @property
     def durability(self) -> Durability:
-        """The places that have a change before its call returns: "async", "replica" or "fsync"."""
+        """The storage of a change before its call returns: "async", "replica" or "fsync"."""
         return self._durability
 
     @property
@@ -301,7 +301,11 @@ def log_refused(queue_name: str, batch: Batch[Any]) -> None:
     """Log the error of a validator: the caller gets the other tasks of the pop, not the error."""
     if batch.failed:
         what = error_line(batch.failed)
-        log.warning("%s: a validator failed, and so did the attempt: %s", queue_name, what)
+        log.warning(
+            "%s: a validator of the payload failed, which counts as a failed attempt: %s",
+            queue_name,
+            what,
+        )
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:

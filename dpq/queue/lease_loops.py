@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError, signal_of
-from dpq.model.task import P, QueueStats, Task
+from dpq.model.reports import QueueStats
+from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.queue.lease_renewal import Leases
 
@@ -104,9 +105,9 @@ class LeaseLoop(_Held[P]):
         self._over = True
         task = self._hand_back()
         if task is not None and self._queue._leases.let_go(task):
-            told = GeneratorExit() if error is None else signal_of(error)
+            outcome = GeneratorExit() if error is None else signal_of(error)
             try:
-                self._queue._session.run(self._queue._operations.settle, task, told)
+                self._queue._session.run(self._queue._operations.settle, task, outcome)
             except (LeaseLostError, NotConfirmedError) as unconfirmed:
                 self._tell(unconfirmed)
 
@@ -153,9 +154,9 @@ class AsyncLeaseLoop(_Held[P]):
         self._over = True
         task = self._hand_back()
         if task is not None and self._queue._leases.let_go(task):
-            told = GeneratorExit() if error is None else signal_of(error)
+            outcome = GeneratorExit() if error is None else signal_of(error)
             try:
-                await self._queue._finish(self._queue._settle(task, told))
+                await self._queue._finish(self._queue._settle(task, outcome))
             except (LeaseLostError, NotConfirmedError) as unconfirmed:
                 self._tell(unconfirmed)
 

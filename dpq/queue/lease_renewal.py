@@ -129,14 +129,14 @@ class Leases:
                 lease.renew()
             elif self._held.pop(key, None):
                 lease.alive = False
-                log.warning("lease of %s lost", lease.task.id)
+                log.warning("lease of task %s lost: another consumer may have it", lease.task.id)
                 if lease.lost:
                     lease.lost()
             else:
                 self._ending.pop(key, None)
 
     def _put_off(self, leases: dict[Key, Lease]) -> None:
-        log.warning("cannot extend %d leases now", len(leases), exc_info=True)
+        log.warning("cannot extend %d leases now, next try soon", len(leases), exc_info=True)
         for lease in leases.values():
             lease.renew()
 
@@ -180,18 +180,18 @@ class Keeper(Leases):
         self._news.set()
 
     def _run(self) -> None:
-        told = True
+        notified = True
         while True:
             self._news.clear()
             wait = self._plan() - time.monotonic()
-            if self._closed or not (told or self._kept()):
+            if self._closed or not (notified or self._kept()):
                 with self._starting:
                     if (
                         self._closed or not self._kept()
                     ):  # who comes after this starts another thread
                         self.wake_at, self._thread = float("inf"), None
                         return
-            told = self._news.wait(max(0.0, wait))
+            notified = self._news.wait(max(0.0, wait))
             with self._beat:
                 self._on_the_way = leases = self._due()
                 try:

@@ -59,7 +59,7 @@ class AsyncKeeper(Leases):
                 except BaseException as error:  # the error of a signal handler, not of a call
                     if not passed_on(error):
                         raise
-                    log.warning("interrupted while it extends leases", exc_info=True)
+                    log.warning("interrupted while extending leases, next try soon", exc_info=True)
         finally:
             self.wake_at = float("inf")  # the next lease starts another task
 

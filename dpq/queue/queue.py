@@ -28,27 +28,18 @@ from dpq.model.errors import (
     signal_of,
 )
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.model.task import (
-    OnDuplicate,
-    P,
-    Popped,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-    WorkerInfo,
-)
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
+from dpq.protocol.confirmation import confirmation_of
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.transport.cluster import ask, reachable, unspoiled
-from dpq.transport.confirmed import connections_for
 from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
@@ -76,7 +67,7 @@ class DPQ(QueueBase[P]):
     _waiters: Waiters
 
     def _start(self) -> None:
-        connections = connections_for(self._redis, self.durability)
+        connections = Connections(self._redis, confirmation_of(self.durability))
         self._session = QueueSession(
             self._redis,
             connections,
@@ -378,8 +369,10 @@ class DPQ(QueueBase[P]):
             try:
                 self._session.run(self._operations.settle, task, error)
             except LeaseLostError:
-                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning(
+                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                )
+            except NotConfirmedError as unconfirmed:  # the error of the body is more useful
                 log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:

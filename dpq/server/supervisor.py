@@ -1,9 +1,9 @@
-"""The process between an embedded server and its users: `server.py` runs it as a script.
+"""The process between an embedded server and its users: `embedded.py` runs it as a script.
 
 It starts the server, waits until nobody holds `use.lock` any more (the kernel takes the lock of a
-killed process away, so SIGKILL counts as leaving), then stops the server and tidies up. Being a
-process of its own with one thread, it needs no care about the threads, forks and signals of the
-program that uses the server.
+killed process away, so SIGKILL counts as leaving), then stops the server and removes its files. It
+is a process of its own with one thread, so threads, forks and signals of the program that uses the
+server do not matter.
 
 It is never imported and must not import anything but the standard library: it runs under
 `python -I -S`, in some 20 ms.

@@ -50,6 +50,9 @@ _PAUSE_SECONDS = 0.1
 
 _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGNORECASE)
 
+MISSING = RedisConnectionError("the connection was cut")
+"""The sign for a missing reply of a command that may be sent again."""
+
 _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
 
 
@@ -68,6 +71,13 @@ class Node:
         self.name = name
         self.client = client
         self.changes = changes
+
+    @property
+    def timeout(self) -> float | None:
+        """The client's timeout for a reply, seconds; None if it waits for ever."""
+        pool = getattr(self.client, "connection_pool", self.client)
+        timeout: float | None = pool.connection_kwargs.get("socket_timeout")
+        return timeout
 
 
 def own_connection(node: Node, **changes: Any) -> Any:
@@ -263,7 +273,7 @@ def reachable() -> Iterator[None]:
         raise ClusterError("redirected to a node that has no slot yet") from error
 
 
-def ask(client: Any, *words: Any) -> Any:
+def ask(client: Any, *command: Any) -> Any:
     """Send a command through a client, with its retries and redirections; return the raw reply.
 
     Raises:
@@ -273,21 +283,21 @@ def ask(client: Any, *words: Any) -> Any:
     while True:
         try:
             with unspoiled(client), reachable():
-                return client.execute_command(*words, **{NEVER_DECODE: True})
+                return client.execute_command(*command, **{NEVER_DECODE: True})
         except ClusterError:
             if time.monotonic() > give_up:
                 raise
         time.sleep(_PAUSE_SECONDS)
 
 
-async def ask_async(client: Any, *words: Any) -> Any:
+async def ask_async(client: Any, *command: Any) -> Any:
     """Async `ask`."""
     give_up = time.monotonic() + RIDE_OUT_SECONDS
     while True:
         try:
             async with unspoiled_async(client):
                 with reachable():
-                    return await client.execute_command(*words, **{NEVER_DECODE: True})
+                    return await client.execute_command(*command, **{NEVER_DECODE: True})
         except ClusterError:
             if time.monotonic() > give_up:
                 raise
@@ -361,13 +371,13 @@ class Nodes:
 
     def _changes(self) -> dict[str, Any]:
         """Take over the user's function for new connections, without redis-py's own READONLY."""
-        wanted = self.client.user_on_connect_func
+        on_connect = self.client.user_on_connect_func
 
         def connected(connection: Any) -> None:
             connection.on_connect()
-            wanted(connection)
+            on_connect(connection)
 
-        return {"redis_connect_func": connected if wanted else None}
+        return {"redis_connect_func": connected if on_connect else None}
 
     @property
     def label(self) -> str:
@@ -378,15 +388,15 @@ class Nodes:
         return str(settings.get("path") or f"{settings.get('host')}:{settings.get('port')}")
 
     def split(self, keys: Iterable[str]) -> dict[Node | None, list[int]]:
-        """Find the nodes that hold keys, and for each node the indexes of its keys.
+        """Find the nodes that hold keys, and for each node the positions of its keys.
 
         Raises:
             RedisError: As `of`.
         """
-        places: dict[Node | None, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(self.of(key), []).append(place)
-        return places
+        parts: dict[Node | None, list[int]] = {}
+        for position, key in enumerate(keys):
+            parts.setdefault(self.of(key), []).append(position)
+        return parts
 
     def by_slot(self, keys: Iterable[str]) -> list[tuple[str, ...]]:
         """Group keys by slot: one command may name the keys of one slot only."""

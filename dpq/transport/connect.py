@@ -46,7 +46,7 @@ from dpq.transport.url import (
     CONNECT_SLACK_S,
     CONNECT_TIMEOUT_S,
     Host,
-    Place,
+    ParsedUrl,
     explained,
     read_url,
 )
@@ -125,26 +125,26 @@ def connect(url: str) -> Any:
 
 def _client(url: str, label: str) -> Any:
     with explained(label):
-        place = read_url(url)
-        kind = _BOUNDED[place.connection_class]
+        parsed = read_url(url)
+        kind = _BOUNDED[parsed.connection_class]
         # Built at once, though it connects later: a bad parameter fails here, not at 3 a.m.
-        for settings in place.of_connections():
+        for settings in parsed.of_connections():
             kind(**settings)
-        if place.kind == "cluster":
-            return LateCluster(lambda: _cluster_settings(place, kind))
-        if place.kind == "sentinel":
-            return Redis.from_pool(_master_pool(place, kind))
-        return Redis.from_pool(ConnectionPool(connection_class=kind, **place.settings))
+        if parsed.kind == "cluster":
+            return LateCluster(lambda: _cluster_settings(parsed, kind))
+        if parsed.kind == "sentinel":
+            return Redis.from_pool(_master_pool(parsed, kind))
+        return Redis.from_pool(ConnectionPool(connection_class=kind, **parsed.settings))
 
 
-def _cluster_settings(place: Place, kind: type[AbstractConnection]) -> dict[str, Any]:
+def _cluster_settings(parsed: ParsedUrl, kind: type[AbstractConnection]) -> dict[str, Any]:
     """Make the arguments of redis-py's `RedisCluster`, with a URL: else it ignores the class."""
     others = [
         ClusterNode(host.name, host.port)  # type: ignore[no-untyped-call]  # redis-py's
-        for host in place.hosts[1:]
+        for host in parsed.hosts[1:]
     ]
-    first = {"url": f"redis://{place.hosts[0].netloc}", "startup_nodes": others}
-    return {**place.settings, **first, "connection_class": kind}
+    first = {"url": f"redis://{parsed.hosts[0].netloc}", "startup_nodes": others}
+    return {**parsed.settings, **first, "connection_class": kind}
 
 
 class SentinelFault(RedisConnectionError):
@@ -186,14 +186,14 @@ class _Sentinel(Sentinel):
             raise MasterNotFoundError(no_master(service_name, error)) from None
 
 
-def _master_pool(place: Place, kind: type[AbstractConnection]) -> ConnectionPool:
+def _master_pool(parsed: ParsedUrl, kind: type[AbstractConnection]) -> ConnectionPool:
     sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
         _Asked.from_pool(ConnectionPool(connection_class=kind, **settings))
-        for settings in place.sentinel_settings()
+        for settings in parsed.sentinel_settings()
     ]
     return SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
-        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+        parsed.service, sentinel, connection_class=_MASTER[kind], **parsed.settings
     )
 
 

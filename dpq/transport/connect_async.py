@@ -24,7 +24,7 @@ from dpq.transport.url import (
     CONNECT_TIMEOUT_S,
     LEAST_CONNECT_S,
     RETRIES,
-    Place,
+    ParsedUrl,
     explained,
     read_url,
 )
@@ -61,30 +61,30 @@ def open_url_async(url: str) -> AsyncOpened:
 
 def _client(url: str, label: str) -> Any:
     with explained(label):
-        place = read_url(url)
-        kind = _BOUNDED[place.connection_class]
+        parsed = read_url(url)
+        kind = _BOUNDED[parsed.connection_class]
         retry = HeedfulAsyncRetry(
             ExponentialWithJitterBackoff(BACKOFF_CAP_S, BACKOFF_BASE_S), RETRIES
         )
-        place.settings["retry"] = retry
-        for settings in place.of_connections():
+        parsed.settings["retry"] = retry
+        for settings in parsed.of_connections():
             kind(**settings)
-        if place.kind == "cluster":
-            return _cluster(place, kind)
-        if place.kind == "sentinel":
-            return aioredis.Redis.from_pool(_master_pool(place, kind))
-        pool = aio.ConnectionPool(connection_class=kind, **place.settings)
+        if parsed.kind == "cluster":
+            return _cluster(parsed, kind)
+        if parsed.kind == "sentinel":
+            return aioredis.Redis.from_pool(_master_pool(parsed, kind))
+        pool = aio.ConnectionPool(connection_class=kind, **parsed.settings)
         return aioredis.Redis.from_pool(pool)
 
 
-def _cluster(place: Place, kind: type[aio.AbstractConnection]) -> Any:
+def _cluster(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> Any:
     """Make a cluster client, and put in the connection class, which redis-py's takes nowhere."""
     client = aioredis.RedisCluster(
-        startup_nodes=[ClusterNode(host.name, host.port) for host in place.hosts],
-        retry=place.settings["retry"],
+        startup_nodes=[ClusterNode(host.name, host.port) for host in parsed.hosts],
+        retry=parsed.settings["retry"],
     )
     settings = client.connection_kwargs
-    settings |= place.settings | {"connection_class": kind}
+    settings |= parsed.settings | {"connection_class": kind}
     for name in ("host", "port", "retry"):
         settings.pop(name, None)
     nodes = client.nodes_manager.startup_nodes
@@ -116,14 +116,14 @@ class _Sentinel(aio_sentinel.Sentinel):
             raise aio_sentinel.MasterNotFoundError(no_master(service_name, error)) from None
 
 
-def _master_pool(place: Place, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
+def _master_pool(parsed: ParsedUrl, kind: type[aio.AbstractConnection]) -> aio.ConnectionPool:
     sentinel = _Sentinel([])  # type: ignore[no-untyped-call]  # redis-py's
     sentinel.sentinels = [
         _Asked.from_pool(aio.ConnectionPool(connection_class=kind, **settings))
-        for settings in place.sentinel_settings()
+        for settings in parsed.sentinel_settings()
     ]
     return aio_sentinel.SentinelConnectionPool(  # type: ignore[no-untyped-call]  # redis-py's
-        place.service, sentinel, connection_class=_MASTER[kind], **place.settings
+        parsed.service, sentinel, connection_class=_MASTER[kind], **parsed.settings
     )
 
 

@@ -3,33 +3,42 @@
 The session calls it. For an empty script, redis-py's pool, packing and metrics take 23 us, the
 server 12 us. Source: benchmarks/README.md, "The way to the server". So DPQ opens a few connections
 beside the pool of a plain `redis.Redis`, with the same settings, and some to each node of a
-`RedisCluster`. If a connection fails, or a server does not hold the keys, the call is sent again
-through the client itself, with the client's own retries. Of any other client (a subclass, a double)
-only `execute_command` is used. Must not know what a command means.
+`RedisCluster`. If a connection fails, or a server does not hold the keys, the call is sent again:
+`resending` says how. Of any other client (a subclass, a double) only `execute_command` is used.
+
+With a `Confirmation`, the commands that confirm changes go along, over the same connection. Must
+not know what a command means.
 """
 
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.command import Command
-from dpq.protocol.scripts import Script
-from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
-from dpq.transport.script_loading import load_instead, may_not_eval
+from dpq.protocol.confirmation import Confirmation, needs_confirmation
+from dpq.protocol.durability import error_in, require_direct
+from dpq.protocol.packing import Packer, pack_plain, pack_texts, script_call
+from dpq.transport.cluster import (
+    MISSING,
+    Node,
+    Nodes,
+    ask,
+    own_connection,
+    raise_if_demoted,
+    refused,
+)
+from dpq.transport.resending import FAILED, Resending, Try
+from dpq.transport.script_loading import load_instead
 from dpq.transport.spin import Spin
 
 C = TypeVar("C")
-
-MISSING = object()
-"""The sign for a missing reply: send the command again through the client."""
 
 
 class Idle(Generic[C]):
@@ -61,23 +70,29 @@ class Connections:
         nodes: The servers.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, confirmation: Confirmation | None = None) -> None:
+        """Make connections; nothing is sent yet.
+
+        Args:
+            client: The client of redis-py.
+            confirmation: The confirmation that changes wait for, if they wait for one.
+        """
         self.nodes = Nodes(client)
         self._client = client
-        self._packer = self._make_packer()
+        self._confirmation = confirmation
+        self._packer = Packer()
         self._endpoints: dict[str, _Endpoint] = {}
         one = self.nodes.direct and not self.nodes.clustered
-        self._only = self._endpoint(self.nodes.only) if one else None
-
-    @staticmethod
-    def _make_packer() -> "Packer":
-        return Packer()
+        self._only = self._endpoint(self.nodes.only) if one and confirmation is None else None
+        if confirmation is not None:
+            require_direct(confirmation.durability, self.nodes.direct, client)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         """Run commands in one round trip; one by one, if the client is not a direct one.
 
         Returns:
-            For each command its raw reply or its RedisError.
+            For each command its raw reply or its RedisError; its `Unconfirmed`, if the script has
+            run and was not confirmed.
         """
         return self.begin(commands)()
 
@@ -88,71 +103,89 @@ class Connections:
         read. If there are no commands, nothing is sent.
         """
         if self._only:
-            receive = self._only.send(commands)
+            receive = self._only.send(self._packer.pack_all(commands), len(commands))
             return lambda: self._complete(commands, receive())
+        if self._confirmation is None:
+            return self._begin_by_node(commands)
+        every, judge = self._confirmation.with_settings(commands)
+        receive = self._begin_by_node(every)
+        return lambda: judge(receive())
+
+    def _begin_by_node(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
         if not commands:
             return list
         if not self.nodes.direct:
             return lambda: self._complete(commands, [MISSING] * len(commands))
         try:
-            places = self.nodes.split(command.keys[0] for command in commands)
+            parts = self.nodes.split(command.keys[0] for command in commands)
         except RedisError as error:
             raise_interruption(error)
             unreachable: list[Any] = [error] * len(commands)
             return lambda: unreachable
-        parts = [
-            (where, self._send(node, [commands[place] for place in where]))
-            for node, where in places.items()
+        sent = [
+            (positions, self._send(node, [commands[position] for position in positions]))
+            for node, positions in parts.items()
             if node
         ]
 
         def receive_all() -> list[Any]:
             replies: list[Any] = [MISSING] * len(commands)
-            for where, receive in parts:
-                for place, reply in zip(where, receive(), strict=True):
-                    replies[place] = reply
+            for positions, receive in sent:
+                for position, reply in zip(positions, receive(), strict=True):
+                    replies[position] = reply
             return self._complete(commands, replies)
 
         return receive_all
 
-    def _send(self, node: Node, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        return self._endpoint(node).send(commands)
+    def _send(
+        self, node: Node, commands: Sequence[Command[Any]], *, as_text: bool = False
+    ) -> Callable[[], list[Any]]:
+        """Send commands to one node, with those that confirm them."""
+        packed = pack_texts(commands) if as_text else self._packer.pack_all(commands)
+        endpoint = self._endpoint(node)
+        if self._confirmation is None or not needs_confirmation(commands):
+            return endpoint.send(packed, len(commands))
+        exchange = self._confirmation.exchange(commands, node.timeout)
+        packed = pack_plain(exchange.before) + packed + pack_plain(exchange.behind)
+        receive = endpoint.send(packed, exchange.size)
+        return lambda: exchange.read(receive())
 
     def _endpoint(self, node: Node) -> "_Endpoint":
         endpoint = self._endpoints.get(node.name)
         if endpoint is None:
-            endpoint = self._endpoints.setdefault(
-                node.name, _Endpoint(self.nodes, node, self._packer)
-            )
+            endpoint = self._endpoints.setdefault(node.name, _Endpoint(self.nodes, node))
         return endpoint
 
     def _complete(self, commands: Sequence[Command[Any]], replies: list[Any]) -> list[Any]:
-        """Send again through the client where a reply is missing, or from the wrong server."""
-        for i, command in enumerate(commands):
-            reply = replies[i]
-            if reply is MISSING or isinstance(reply, NoScriptError) or refused(reply):
-                replies[i] = self._again(command, reply)
+        for position, reply in enumerate(replies):
+            if isinstance(reply, FAILED):
+                replies[position] = self.resend(commands[position], reply)
         return replies
 
-    def _again(self, command: Command[Any], refusal: Any) -> Any:
-        """Send a command again that got no reply, or whose server does not know its script."""
-        return self._by_client(command, known=not isinstance(refusal, NoScriptError))
-
-    def _by_client(self, command: Command[Any], *, known: bool = True) -> Any:
-        script, tail = command.script, (len(command.keys), *command.keys, *command.args)
-        try:
-            if known:
-                with suppress(NoScriptError):
-                    return ask(self._client, "EVALSHA", script.sha, *tail)
+    def resend(self, command: Command[Any], reply: Any) -> Any:
+        """Send a command again, if its failed reply asks for that; return the reply that stands."""
+        confirmation = self._confirmation
+        again = Resending(reply, confirmation.mark_of_client(command) if confirmation else None)
+        while (attempt := again.next_try()) is not None:
             try:
-                return ask(self._client, "EVAL", script.text, *tail)
-            except ResponseError as refusal:
-                if not may_not_eval(refusal):
-                    raise
+                again.reply = self._send_again(command, attempt)
+            except RedisError as error:
+                raise_interruption(error)
+                again.reply = error
+        return again.result
+
+    def _send_again(self, command: Command[Any], attempt: Try) -> Any:
+        if attempt.load:
             load_instead(self._client)
-            return ask(self._client, "EVALSHA", script.sha, *tail)
-        except RedisError as error:
-            return error
+        if not attempt.own:
+            return ask(self._client, *script_call(command, as_text=attempt.as_text))
+        node = self.nodes.of(command.keys[0])
+        if node is None:
+            return MISSING
+        (reply,) = self._send(node, (command,), as_text=attempt.as_text)()
+        if refused(error_in(reply)):
+            self.nodes.lost(node)  # the slot is elsewhere
+        return reply
 
     def close(self) -> None:
         """Close the connections that nobody uses now."""
@@ -163,18 +196,17 @@ class Connections:
 class _Endpoint:
     """The connections to one node."""
 
-    def __init__(self, nodes: Nodes, node: Node, packer: "Packer") -> None:
+    def __init__(self, nodes: Nodes, node: Node) -> None:
         self._nodes = nodes
         self._node = node
-        self._packer = packer
         self._sends_once = nodes.sends_once
         self._finds_master = nodes.finds_master
         self._idle: Idle[Any] = Idle(partial(own_connection, node))
         self._losses = 0
         self._spin = Spin()
 
-    def send(self, commands: Sequence[Command[Any]]) -> Callable[[], list[Any]]:
-        """Send commands; return a function that waits for their replies.
+    def send(self, packed: bytes, count: int) -> Callable[[], list[Any]]:
+        """Send packed commands; return a function that waits for their replies.
 
         A missing reply is `MISSING`. If the client has no retries, it is the error instead.
         """
@@ -182,16 +214,16 @@ class _Endpoint:
         try:
             if self._finds_master and not connection.is_connected:  # else only `connect` does
                 connection.connect_to(connection.connection_pool.get_master_address())
-            connection.send_packed_command([self._packer.pack_all(commands)])
+            connection.send_packed_command([packed])
         except (RedisConnectionError, RedisTimeoutError) as error:
             raise_interruption(error)  # redis-py has closed it, and no other call uses it
-            replies = self._broken(connection, error, len(commands))
+            replies = self._broken(connection, error, count)
             return lambda: replies
         except BaseException as error:  # half a command may be sent
             connection.disconnect()
             raise_interruption(error)
             raise
-        return partial(self._receive, connection, len(commands))
+        return partial(self._receive, connection, count)
 
     def _receive(self, connection: Any, count: int) -> list[Any]:
         replies: list[Any] = []
@@ -240,45 +272,3 @@ class _Endpoint:
     def close(self) -> None:
         while self._idle.kept:
             self._idle.kept.pop().disconnect()
-
-
-MOST_HEADS = 10_000
-"""Packed beginnings of commands that are kept, about 1 KB each: enough for 1024 partitions."""
-
-
-class Packer:
-    """Packs commands as the server reads them, and keeps the part that is the same in each call."""
-
-    def __init__(self) -> None:
-        self._heads: dict[tuple[Script, tuple[str, ...]], tuple[int, bytes]] = {}
-
-    def pack_all(self, commands: Sequence[Command[Any]]) -> bytes:
-        """Pack commands to be sent together."""
-        if len(commands) == 1:
-            return self._pack(commands[0])
-        return b"".join(map(self._pack, commands))
-
-    def _pack(self, command: Command[Any]) -> bytes:
-        head = self._heads.get((command.script, command.keys))
-        if head is None:
-            texts = ("EVALSHA", command.script.sha, str(len(command.keys)), *command.keys)
-            head = (len(texts), bulk_strings(texts))
-            if len(self._heads) >= MOST_HEADS:
-                self._heads.clear()
-            self._heads[command.script, command.keys] = head
-        size, packed = head
-        return b"*%d\r\n%b%b" % (size + len(command.args), packed, bulk_strings(command.args))
-
-
-def bulk_strings(values: Sequence[str | bytes | float]) -> bytes:
-    """Pack the words of a command as the server reads them."""
-    parts = []
-    for value in values:
-        if type(value) is bytes:
-            text = value
-        elif type(value) is int:
-            text = b"%d" % value
-        else:
-            text = str(value).encode()
-        parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
-    return b"".join(parts)

@@ -54,8 +54,8 @@ def warn(info: Mapping[str, Any], save: str | None, label: str) -> None:
     _looked_at.add(_run_id(info, label))
     for problem in server_problems(info, save):
         if problem.kind in ("eviction", "no persistence"):
-            told = " ".join(explain(problem))
-            warnings.warn(f"{label}: {told}", ServerWarning, stacklevel=3)
+            text = " ".join(explain(problem))
+            warnings.warn(f"{label}: {text}", ServerWarning, stacklevel=3)
 
 
 def _run_id(info: Mapping[str, Any], label: str) -> str:
@@ -64,6 +64,6 @@ def _run_id(info: Mapping[str, Any], label: str) -> str:
 
 def unreachable(label: str, error: Exception) -> str:
     """Say which server cannot be reached; if there is no Redis, also how to go on."""
-    told = f"cannot reach {label}: {error}"
-    nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's words
-    return f"{told}{NO_REDIS}" if any(words in told.lower() for words in nobody) else told
+    text = f"cannot reach {label}: {error}"
+    nobody = ("connection refused", "no such file", "connect call failed")  # asyncio's text
+    return f"{text}{NO_REDIS}" if any(part in text.lower() for part in nobody) else text

@@ -12,7 +12,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq.protocol.command import Command, Operation, Steps, together
 from dpq.protocol.durability import Durability
 from dpq.transport.cluster import reachable, unspoiled_async
-from dpq.transport.connections_async import AsyncConnections, Shared
+from dpq.transport.connections_async import AsyncConnections
+from dpq.transport.endpoint_async import Shared
 from dpq.transport.server_check import asks_for_save, unreachable, warn
 from dpq.transport.session import Q, SessionBase, makes_queue
 

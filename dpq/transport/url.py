@@ -64,7 +64,7 @@ class Host(NamedTuple):
         return f"[{self.name}]:{self.port}" if ":" in self.name else f"{self.name}:{self.port}"
 
 
-class Place(NamedTuple):
+class ParsedUrl(NamedTuple):
     """The content of a URL.
 
     Attributes:
@@ -101,7 +101,7 @@ class Place(NamedTuple):
         return max(seconds / len(self.hosts), LEAST_CONNECT_S)
 
 
-def read_url(url: str) -> Place:
+def read_url(url: str) -> ParsedUrl:
     """Read a URL.
 
     Raises:
@@ -111,7 +111,7 @@ def read_url(url: str) -> Place:
     scheme, _, kind = schemes.lower().partition("+")
     if not kind:
         settings = _settings(url)
-        return Place("", (), "", settings.pop("connection_class", Connection), settings, {})
+        return ParsedUrl("", (), "", settings.pop("connection_class", Connection), settings, {})
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
         raise ConfigurationError("its scheme is none of these")  # it may hold the password
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
@@ -132,12 +132,12 @@ def read_url(url: str) -> Place:
         for name in ("sentinel_username", "sentinel_password")
         if kind == "sentinel" and name in settings
     }
-    place = Place(kind, hosts, unquote(service), connection_class, settings, sentinel)
+    parsed = ParsedUrl(kind, hosts, unquote(service), connection_class, settings, sentinel)
     if kind == "cluster":
         if settings.pop("db", 0):
             raise ConfigurationError("a cluster has the database 0 only")
-        settings["socket_connect_timeout"] = place._share(settings["socket_connect_timeout"])
-    return place
+        settings["socket_connect_timeout"] = parsed._share(settings["socket_connect_timeout"])
+    return parsed
 
 
 def _host(netloc: str, default_port: int) -> Host:

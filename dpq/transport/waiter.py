@@ -431,8 +431,8 @@ def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch
         return [] if batch.tasks else [Watch(batch.now_ms, batch.next_event_ms)]
     count = len(before) or 1 + max(batch.looks)
     watches = [*before] or [Watch(0, None)] * count
-    for place, look in batch.looks.items():
-        watches[place] = Watch(*look)
+    for partition, look in batch.looks.items():
+        watches[partition] = Watch(*look)
     return watches
 
 
@@ -451,8 +451,8 @@ def waiter_argument(watches: Sequence[Watch]) -> str:
 def owned_markers(watches: Sequence[Watch]) -> list[Marker]:
     """List the markers that the watches took in, and have not looked for."""
     called = [Marker(number, 0) for number, watch in enumerate(watches) if watch.called]
-    told = ((number, watch.moment) for number, watch in enumerate(watches))
-    return called + [Marker(number, moment) for number, moment in told if moment is not None]
+    moments = ((number, watch.moment) for number, watch in enumerate(watches))
+    return called + [Marker(number, moment) for number, moment in moments if moment is not None]
 
 
 class Waiters:

@@ -489,7 +489,7 @@ def test_a_lost_lease_is_told(
                 await lose(q, None)
             with caplog.at_level(logging.WARNING), pytest.raises(ZeroDivisionError):
                 await lose(q, ZeroDivisionError())
-            assert "lost before its end" in caplog.text
+            assert "lost before its work was done" in caplog.text
 
     run(work())
 

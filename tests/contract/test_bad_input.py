@@ -31,7 +31,7 @@ NOT_A_LABEL = [
     ("é" * 101, "200"),
     ("a\tb", "control characters"),
     ("a\nb", "control characters"),
-    ("\ud800", "not valid Unicode"),
+    ("\ud800", "must be valid Unicode"),
     (5, "1 to 200 bytes"),
     (b"a", "1 to 200 bytes"),
 ]

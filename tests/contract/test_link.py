@@ -9,6 +9,7 @@ import pytest
 from kit.waiting import kill_all
 from redis import Redis
 from redis.backoff import NoBackoff
+from redis.connection import AbstractConnection, Connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError
 from redis.retry import Retry
@@ -68,19 +69,20 @@ def test_a_fault_in_a_call(
     with Redis.from_url(server.url, retry=Retry(NoBackoff(), retries)) as client:
         q = DPQ(client, queue_name)
         q.push(1)
-        pack = q._session.connections._packer.pack_all
-        # the connection ends after it was found sound
-        monkeypatch.setattr(
-            q._session.connections._packer,
-            "pack_all",
-            lambda commands: (kill_all(redis), pack(commands))[1],
-        )
+        send = Connection.send_packed_command
+
+        def cut_and_send(connection: Any, command: Any, **named: Any) -> None:
+            """Cut the connection after it was found sound."""
+            monkeypatch.undo()
+            kill_all(redis)
+            send(connection, command, **named)
+
+        monkeypatch.setattr(AbstractConnection, "send_packed_command", cut_and_send)
         if retries:
             assert q.pop().task.payload == 1
         else:
             with pytest.raises(RedisConnectionError):
                 q.pop()
-        monkeypatch.undo()
         q.drop()
         q.close()
 
@@ -118,7 +120,7 @@ def test_a_body_that_fails_after_its_lease(
         DPQ(redis, queue_name).release(task)
         live.pop()
         _ = 1 / 0
-    assert f"lease of {task.id} lost" in caplog.text
+    assert f"lease of task {task.id} lost" in caplog.text
     assert live.get(task.id).last_error is None
 
 
@@ -135,7 +137,7 @@ def test_the_heartbeat_stops_when_the_lease_is_lost(
         live.cancel(task.id)
         wait_for(lambda: "lost" in caplog.text, lambda: caplog.text)
         raise LeaseLostError("finish", [task.id])
-    assert caplog.text.count(f"lease of {task.id} lost\n") == 1
+    assert caplog.text.count(f"lease of task {task.id} lost: ") == 1
 
 
 def test_the_heartbeat_outlives_a_fault(

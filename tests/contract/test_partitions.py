@@ -37,7 +37,7 @@ from dpq import (
 )
 from dpq.cli import app
 from dpq.protocol.keys import key_of
-from dpq.protocol.placement import home_of, place_of, tags_of
+from dpq.protocol.placement import home_of, partition_of, tags_of
 from dpq.queue.queue import known_queues
 from dpq.testing import Clock, QueueFactory, assert_conserved
 from dpq.transport import waiter as waiters
@@ -84,7 +84,7 @@ def taken(q: DPQ[Any]) -> Task[Any]:
 def places(q: DPQ[Any]) -> Counter[int]:
     """How many live tasks each partition has."""
     ids = [task.id for state in TaskState for task in q.peek(10_000, state)]
-    return Counter(place_of(id_, q.partitions) for id_ in ids)
+    return Counter(partition_of(id_, q.partitions) for id_ in ids)
 
 
 def named_for(q: DPQ[Any] | AsyncDPQ[Any], place: int, number: int = 0) -> str:
@@ -113,7 +113,7 @@ def test_a_group_stays_in_one_partition(make: Make) -> None:
     q, other = make(), make()
     ids = [(q, other)[n % 2].push(n, group="g", key=f"k{n}") for n in range(6)]
     ids += q.push_many([Push(n, group="g") for n in range(6, 9)])
-    assert len({place_of(id_, 4) for id_ in ids}) == 1
+    assert len({partition_of(id_, 4) for id_ in ids}) == 1
     assert drain(q) == list(range(9))
 
 
@@ -133,7 +133,7 @@ def test_a_key_is_unique_where_its_group_is(make: Make) -> None:
     assert q.push("b", key="k") == first
     with pytest.raises(DuplicateTaskError):
         q.push("b", key="k", on_duplicate="error")
-    home = place_of(first, 4)
+    home = partition_of(first, 4)
     for place in range(4):
         group = named_for(q, place)
         if place == home:
@@ -358,7 +358,7 @@ def test_a_limit_of_the_queue_is_refused(make: Make) -> None:
     """Parts of a limit could not keep its promise; the error says what can."""
     q = make()
     for limit in ({"rate": 10, "per": 1}, {"concurrency": 100}):
-        with pytest.raises(ConfigurationError, match=r"4 partitions.*limit a group"):
+        with pytest.raises(ConfigurationError, match=r"4 partitions.*limit one group"):
             q.set_limit(**limit)
     with pytest.raises(ConfigurationError, match="rate"):
         q.set_limit(-1, 1)
@@ -458,7 +458,7 @@ def test_who_follows_makes_it_as_it_was(make: Make, redis: Redis, what: str) -> 
         q.drop()
     else:
         vanish(redis, q, what)
-    ids = [id_ for id_ in ids if place_of(id_, 4)] if what == "first" else []
+    ids = [id_ for id_ in ids if partition_of(id_, 4)] if what == "first" else []
     ids += [follower.push(n) for n in range(8)]
     for late in (DPQ(redis, q.queue_name), DPQ(redis, q.queue_name, partitions=4)):
         assert {task.id for task in late.peek(20)} == set(ids)
@@ -477,7 +477,7 @@ def test_what_writes_settings_makes_it_as_it_was(make: Make, redis: Redis, what:
         lambda q: q.clear_limit("*"),
         lambda q: q.delay_group(named_for(q, 0), 60),
         lambda q: q.delay_group(named_for(q, 3), 60),
-        lambda q: q.rate_limited(next(t for t in held if place_of(t.id, 4) == 3), 60, "queue"),
+        lambda q: q.rate_limited(next(t for t in held if partition_of(t.id, 4) == 3), 60, "queue"),
     ]
     for call in calls[: 6 if what == "all" else 7]:  # a lease is gone with its partition
         q = make()
@@ -672,7 +672,7 @@ def test_check_and_repair_look_everywhere(make: Make, redis: Redis) -> None:
     for tag in tags_of(q.queue_name, 4):
         redis.zremrangebyrank(key_of(tag, "ready"), 0, 0)
     broken = {problem.subject for problem in q.check()}
-    assert sorted(place_of(id_, 4) for id_ in broken) == [0, 1, 2, 3]
+    assert sorted(partition_of(id_, 4) for id_ in broken) == [0, 1, 2, 3]
     assert {problem.subject for problem in q.repair()} == broken
     assert q.check() == []
     assert {task.id for task in q.pop_many(8)} == set(ids)

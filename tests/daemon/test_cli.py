@@ -227,18 +227,18 @@ def test_a_push_names_the_moment_at_which_it_is_due(run: Run, q: DPQ) -> None:
         assert (0 <= late < 600, q.get(task_id).payload) == (True, payload), late
     for wrong in ("tomorrow", "2026-12-24T18:00"):
         refused = run("push", "1", "--at", wrong, code=2)
-        assert "no moment with a time zone" in told(refused)
+        assert "must be a time with a time zone" in told(refused)
 
 
 @pytest.mark.parametrize(
     ("words", "bad", "reason"),
     [
         ((), "{", "line 3"),
-        (("--full",), '{"payload": 1, "at": 5}', "line 3: at: 5 is no moment"),
+        (("--full",), '{"payload": 1, "at": 5}', "line 3: at: 5 must be a time"),
         ((), "NaN1", "line 3"),
         (("--full",), '{"payload": 1, "prio": 2}', "line 3: prio"),
         (("--full",), '{"priority": 2}', "line 3: payload"),
-        (("--full",), "5", "with --full a line is an object"),
+        (("--full",), "5", "with --full, each line must be an object"),
         (("--full",), '{"payload": 1, "on_duplicate": ["keep"]}', "on_duplicate"),
         (("--full",), '{"payload": 1, "max_attempts": 1.5}', "max_attempts is 1.5"),
         (("--full",), '{"payload": 1, "group": 5}', "group is 5"),
@@ -252,13 +252,13 @@ def test_a_bad_line_is_named(
     result = run("push", *words, lines=f'{{"payload": 1}}\n\n{bad}\n{{"payload": 2}}', code=1)
     assert reason in told(result)
     assert [task.id for task in q.peek(9)] == result.stdout.split()
-    assert f"{len(q)} were pushed" in told(result)
+    assert f"{len(q)} tasks before were pushed" in told(result)
 
 
 def test_a_line_without_end_is_refused(run: Run) -> None:
     """Memory stays bounded when no line end comes."""
     result = run("push", lines=b"1\n" + b"x" * (10 * 1024 * 1024), code=1)
-    assert "line 2 is longer than" in result.stderr
+    assert "line 2 is too long" in result.stderr
 
 
 @pytest.mark.parametrize("words", [("hello",), ("1", "--file", "x"), ("1", "--full"), ("1", "2")])
@@ -420,7 +420,7 @@ def test_an_ack_of_what_is_gone_meanwhile_says_so(
     monkeypatch.setattr(DPQ, "get", look_and_lose)
     result = run("ack", task.id, task.token, code=1)
     assert "is gone" in told(result)
-    assert "finished" not in told(result).replace("finished or cancelled", "")
+    assert "finished" not in told(result).replace("finished, cancelled", "")
 
 
 @pytest.mark.parametrize("action", ["ack", "fail", "release", "rate-limited", "bury", "extend"])
@@ -833,10 +833,10 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
         ("10/s,burst=many", "whole number of units, as in 5"),
         ("10/s,burst=0", "from 1 to 1000000"),
         ("10/s,reserve=5", "UNITS:PRIORITY, as in 500:10"),
-        ("10/s,reserve=5:1", "the burst must be larger"),
-        ("10/s,burst=9,reserve=5:high", "the priority is a number"),
+        ("10/s,reserve=5:1", "burst must be larger"),
+        ("10/s,burst=9,reserve=5:high", "the priority must be a number"),
         ("10/s,burst=9,reserve=5:nan", "a priority from"),
-        ("10/s,adaptive=5", "FLOOR:CEILING or FLOOR:CEILING:STEP, as in 1:20"),
+        ("10/s,adaptive=5", "FLOOR:CEILING[:STEP], as in 1:20"),
         ("10/s,adaptive=20:30", "from adaptive.floor 20"),
     ],
 )
@@ -882,15 +882,15 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ((), "give a rate, concurrency or both"),
-        (("10",), "'10': a rate reads UNITS/TIME"),
-        (("10/s", "1/h", "--burst", "5"), "say it in the RATE itself"),
+        ((), "give a rate, a concurrency, or both"),
+        (("10",), "'10': write a rate as UNITS/TIME"),
+        (("10/s", "1/h", "--burst", "5"), "write them into the RATE"),
         (("--concurrency", "3", "--adaptive", "1:9"), "go with exactly one RATE"),
-        (("10/s", "--burst", "x"), "'x': burst is a whole number"),
-        (("10/s", "--reserve", "5"), "'5': reserve reads UNITS:PRIORITY"),
-        (("10/s", "--adaptive", "5"), "'5': adaptive reads FLOOR:CEILING"),
-        (("10/s", "--reserve", "5:1"), "the burst must be larger"),
-        (("10/s", "1/h,adaptive=1:9"), "only the shortest learns"),
+        (("10/s", "--burst", "x"), "'x': burst must be a whole number"),
+        (("10/s", "--reserve", "5"), "'5': reserve must be UNITS:PRIORITY"),
+        (("10/s", "--adaptive", "5"), "'5': adaptive must be FLOOR:CEILING"),
+        (("10/s", "--reserve", "5:1"), "burst must be larger"),
+        (("10/s", "1/h,adaptive=1:9"), "only the shortest can learn"),
         (("--concurrency", "0"), "concurrency is 0"),
         (("10/s", "--group", "g", "--every-group"), "not both"),
         (("10/s", "--group", ""), "group is ''"),
@@ -908,7 +908,7 @@ def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
     """group close holds a group's tasks back, group open lets them go."""
     q.push(1, group="g")
     run("group", "close", "g", 100)
-    assert "1 wait at a limit or for a resume" in told(run("pop", code=1))
+    assert "1 wait for a limit or for `dpq resume`" in told(run("pop", code=1))
     run("group", "open", "g")
     run("pop")
 
@@ -962,7 +962,7 @@ def test_a_leases_bound_is_shown_beside_the_leases(run: Run, q: DPQ) -> None:
     q.push(1)
     q.push(2)
     run("pop")
-    assert "1 wait at a limit" in told(run("pop", code=1))
+    assert "1 wait for a limit" in told(run("pop", code=1))
     assert re.search(r"the queue +- +- +1/1 +1 +closed: concurrency", run("limit", "list").stdout)
 
 
@@ -1109,7 +1109,7 @@ def test_the_help_is_enough_to_start() -> None:
     for word in ("export DPQ_URL=embedded:", "dpq push", "dpq pop", "dpq ack ID TOKEN"):
         assert word in shown
     bare = program()
-    assert "Getting started" in bare.stdout + bare.stderr
+    assert "To start without a server" in bare.stdout + bare.stderr
     assert CliRunner().invoke(app, ["--version"]).stdout == f"dpq {dpq.__version__}\n"
 
 

@@ -57,12 +57,12 @@ def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
     q.redis.delete(key_of(q.queue_name, "ready"))
     found = run("doctor", code=1)
     assert f"problem: in 0 states {task_id}" in found.stdout
-    assert "nothing would ever run it" in found.stdout
+    assert "it would never run" in found.stdout
     assert "dpq doctor --repair" in found.stdout
     assert q.pop().task is None
     mended = run("doctor", "--repair")
     assert f"mended: in 0 states {task_id}" in mended.stdout
-    assert "1 mended" in mended.stderr
+    assert "mended 1 problems" in mended.stderr
     assert q.pop().task.payload == {"a": 1}
     assert run("doctor").stdout == ""
 
@@ -108,11 +108,11 @@ def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, tmp_path:
         try:
             redis.execute_command(*user)
             told = run("doctor", url=url)
-            assert "at: that needs +info +config|get" in told.stderr
+            assert "the Redis user needs +info +config|get" in told.stderr
             assert "its server" not in told.stderr
             redis.execute_command(*user, "+info", "-config")
             partly = run("doctor", url=url, code=1)
-            assert "in full: that needs +config|get" in partly.stderr
+            assert "in full: the Redis user needs +config|get" in partly.stderr
             assert "problem: eviction" in partly.stdout
         finally:
             redis.execute_command("ACL", "DELUSER", "blind")
@@ -146,7 +146,7 @@ def test_settings_of_another_type(run: Run, q: DPQ) -> None:
         assert f"problem: wrong type {key}" in told.stdout
         assert "--repair --partitions N" in told.stdout
         assert q.redis.get(key) == b"junk"
-    assert "1 mended" in run("doctor", "--repair", "--partitions", "3").stderr
+    assert "mended 1 problems" in run("doctor", "--repair", "--partitions", "3").stderr
     assert '"ready":6' in run("stats", "--json").stdout.replace(" ", "")
 
 

@@ -328,7 +328,7 @@ def test_leases_under_a_clock_that_nobody_moves_fail(
     q = dpq_factory(clock=lambda: 1_700_000_000_000)
     q.push("a")
     q.pop()
-    with pytest.raises(AssertionError, match=r"1 leases of DPQ\(.*move its clock"):
+    with pytest.raises(AssertionError, match=r"1 leases of DPQ\(.*advance its clock"):
         let_leases_expire(q)
 
 
@@ -502,7 +502,7 @@ def test_a_crash_that_cannot_be_is_refused(
     for at in ("before_pop", Saver, None, 3):
         with pytest.raises(ConfigurationError, match="a function or method"):
             crash_consumer(dpq_queue, print, at=at)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="needs a work"):
+    with pytest.raises(ConfigurationError, match="also give `work`"):
         crash_consumer(dpq_queue, at=second_half)
     for queue in (DPQ(fakeredis.FakeRedis(), "q"), dpq_async_queue):
         with pytest.raises(ConfigurationError, match="a DPQ on a real server"):

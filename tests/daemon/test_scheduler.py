@@ -23,12 +23,12 @@ from support import PATIENCE_S, wait_for
 
 from dpq import DPQ, Scheduler, known_queues
 from dpq import scheduler as scheduling
+from dpq.protocol import packing
 from dpq.protocol.command import once
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, STORAGE_FORMAT, key_of
 from dpq.queue.queue import NAMES_A_CALL
 from dpq.queue.registry import Sieve
 from dpq.server import Server
-from dpq.transport import connections as connections_module
 from dpq.transport.cluster import Node
 from dpq.transport.connections import Connections
 
@@ -124,7 +124,7 @@ def test_a_queue_of_another_format_hinders_no_other(
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
         wait_for(lambda: live.stats().ready == 1, live.stats)
-    assert f"{newer}: left alone" in caplog.text
+    assert f"{newer}: this queue gets no upkeep" in caplog.text
     redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT)
     DPQ(redis, newer).drop()
 
@@ -144,19 +144,20 @@ def test_a_queue_that_the_server_refuses_hinders_no_other(
 
 
 class Away:
-    """Lets calls for some keys meet a server that is away, and counts those tries."""
+    """Lets scripts for some keys meet a server that is away, and counts those tries."""
 
-    def __init__(self, connections: Connections, *tags: str) -> None:
+    def __init__(self, client: FakeRedis, *tags: str) -> None:
         self.tags = [f"{{{tag}}}" for tag in tags]
         self.tries = 0
-        self._by_client = connections._by_client
-        connections._by_client = self  # type: ignore[method-assign]
+        self._send = client.execute_command
+        client.execute_command = self  # type: ignore[method-assign, assignment]
 
-    def __call__(self, command: Any, **how: Any) -> Any:
-        if not any(tag in command.keys[0] for tag in self.tags):
-            return self._by_client(command, **how)
+    def __call__(self, *words: Any, **options: Any) -> Any:
+        keys = words[3:] if words[0] in ("EVAL", "EVALSHA") else ()
+        if not any(tag in str(key) for key in keys[:1] for tag in self.tags):
+            return self._send(*words, **options)
         self.tries += 1
-        return RedisConnectionError("gone")
+        raise RedisConnectionError("gone")
 
 
 @pytest.fixture
@@ -181,12 +182,12 @@ def test_a_master_that_is_away_hinders_no_queue_elsewhere(
         "of",
         lambda key: elsewhere if "there" in key else of(key),
     )
-    away = Away(scheduler._session.connections, *names[1:])
+    away = Away(double, *names[1:])
     wait_for(lambda: scheduler.run_once() == 1, lambda: caplog.text)
     tries = away.tries
     assert scheduler.run_once() == 0
     assert away.tries == tries + 1
-    assert caplog.text.count("out of reach") == 3
+    assert caplog.text.count("cannot be reached") == 3
     away.tags.clear()
     assert scheduler.run_once() == 3
 
@@ -204,10 +205,10 @@ def test_a_partition_out_of_reach_says_nothing_of_other_masters(
         of = scheduler._session.connections.nodes.of
         tag = second[second.index("{") + 1 : second.index("}")]
         scheduler._session.connections.nodes.of = lambda key: elsewhere if tag in key else of(key)  # type: ignore[method-assign]
-        Away(scheduler._session.connections, tag)
+        Away(double, tag)
         other.push(1, delay=0.001)
         wait_for(lambda: scheduler.run_once() == 1, other.stats)
-        assert "divided: out of reach" in caplog.text
+        assert "divided: cannot be reached" in caplog.text
 
 
 def test_a_master_that_is_away_is_not_the_server(
@@ -217,7 +218,7 @@ def test_a_master_that_is_away_is_not_the_server(
     one that meets the only server, or the last that was there, fails."""
     scheduler = Scheduler(double, ["here", "there"])
     scheduler.run_once()
-    away = Away(scheduler._session.connections, "there")
+    away = Away(double, "there")
     monkeypatch.setattr(scheduler, "_listen", lambda: None)
 
     def step(name: str) -> bool:
@@ -240,7 +241,7 @@ def test_a_master_that_is_away_is_not_the_server(
 def test_no_master_at_all(double: FakeRedis) -> None:
     """When nobody can be reached the round fails."""
     scheduler = Scheduler(double, ["a", "b"])
-    Away(scheduler._session.connections, "a", "b")
+    Away(double, "a", "b")
     with pytest.raises(RedisConnectionError, match="gone"):
         scheduler.run_once()
 
@@ -261,7 +262,7 @@ def test_names_without_a_queue_are_taken_out(
     plant(redis, 3000)
     scheduler = Scheduler(redis)
     rounds = 0
-    monkeypatch.setattr(connections_module, "MOST_HEADS", 100)
+    monkeypatch.setattr(packing, "MOST_HEADS", 100)
     while redis.scard(REGISTRY) > 1:
         scheduler.run_once()
         assert (
@@ -482,7 +483,7 @@ def test_trouble_is_told_once(
         for _ in range(3):
             scheduler.run_once()
             scheduler._queues[queue_name].forget()
-    assert caplog.text.count(f"{queue_name}: left alone") == 2
+    assert caplog.text.count(f"{queue_name}: this queue gets no upkeep") == 2
     redis.hdel(key_of(queue_name, "conf"), "partitions")
 
 
@@ -502,19 +503,21 @@ def test_reconnects(
             before.push(1, delay=60)
     scheduler = Scheduler(redis, ["before", "after"] if known == "a named queue" else None)
     with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
-        wait_for(lambda: "looking after" in caplog.text, lambda: caplog.text)
+        wait_for(lambda: "scheduler: upkeep of" in caplog.text, lambda: caplog.text)
         if known == "a queue":
-            wait_for(lambda: "before: found" in caplog.text, lambda: caplog.text)
+            wait_for(lambda: "before: this queue gets upkeep" in caplog.text, lambda: caplog.text)
         first.close()
-        wait_for(lambda: caplog.text.count("again in") > 3, lambda: caplog.text)
-        assert "the server is back" not in caplog.text
+        wait_for(lambda: caplog.text.count("next try in") > 3, lambda: caplog.text)
+        assert "the server answers again" not in caplog.text
         Path(path).parent.mkdir(exist_ok=True)
         again = subprocess.Popen(
             [str(first.binary.path), "--port", "0", "--unixsocket", path, "--save", ""],
             stdout=subprocess.DEVNULL,
         )
         try:
-            wait_for(lambda: "the server is back" in caplog.text, lambda: (caplog.text, arguments))
+            wait_for(
+                lambda: "the server answers again" in caplog.text, lambda: (caplog.text, arguments)
+            )
             with DPQ(redis, "after") as queue:
                 queue.push(1, delay=0.05)
                 wait_for(lambda: queue.stats().ready == 1, queue.stats)
@@ -553,4 +556,4 @@ def test_as_a_process(
         process.wait()
     assert process.returncode == 0, talk
     assert f"{queue_name}: moved 1" in talk
-    assert f"{number.name}, stopping" in talk
+    assert f"{number.name}; stopping" in talk

@@ -16,9 +16,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from daemon.faults.crew import Crew, Hand
 from daemon.faults.ledger import Books, Ledger, count, lines
 from daemon.faults.proxy import Cut, Proxy
+from daemon.faults.workers import Hand, Workers
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import RedisError
@@ -39,14 +39,14 @@ soak = pytest.mark.skipif(not SOAK, reason="make test-all")
 
 
 @pytest.fixture(scope="module")
-def all_hands() -> Iterator[Crew]:
-    crew = Crew()
-    yield crew
-    crew.close()
+def all_hands() -> Iterator[Workers]:
+    workers = Workers()
+    yield workers
+    workers.close()
 
 
 @pytest.fixture
-def crew(all_hands: Crew) -> Iterator[Crew]:
+def workers(all_hands: Workers) -> Iterator[Workers]:
     """Starts worker processes; whoever is left at the end of the test is killed."""
     yield all_hands
     all_hands.dismiss()
@@ -72,32 +72,32 @@ def push(queue: DPQ, number: int, ms: Callable[[], float]) -> list[str]:
     return queue.push_many([Push(payload={"ms": ms()}) for _ in range(number)])
 
 
-def books(crew: Crew) -> Books:
-    return Books(hand.ledger for hand in crew.hands)
+def books(workers: Workers) -> Books:
+    return Books(hand.ledger for hand in workers.hands)
 
 
-def finish(crew: Crew, queue: DPQ, url: str, directory: Path) -> None:
+def finish(workers: Workers, queue: DPQ, url: str, directory: Path) -> None:
     """Let the next worker do what is left, while nobody else uses the queue."""
     let_leases_expire(queue)
-    hand = crew.start(
+    hand = workers.start(
         directory, "async", url, queue.queue_name, concurrency=50, prefetch=50, until_empty=True
     )
-    assert crew.wait(hand) == 0, hand
+    assert workers.wait(hand) == 0, hand
 
 
 FAULTY = ("never retrieved", "was destroyed", "never awaited", "Exception in", "hook failed")
 """What a log says of a fault in the worker itself, whatever happens to the server."""
 
 
-def assert_all_done(crew: Crew, queue: DPQ, pushed: list[str]) -> Books:
+def assert_all_done(workers: Workers, queue: DPQ, pushed: list[str]) -> Books:
     """Every task was acked, none is left, and no worker has complained about itself."""
-    book = books(crew)
+    book = books(workers)
     assert_conserved(queue, pushed, pushed)
     assert set(pushed) == set(book.times_done())
     stats = queue.stats()
     assert (queue.size(), stats.dead, stats.failed, stats.buried) == (0, 0, 0, 0)
     assert (stats.pushed, stats.acked) == (len(pushed), len(pushed))
-    for hand in crew.hands:
+    for hand in workers.hands:
         log = hand.log.read_text() if hand.log.exists() else ""  # it may have been killed at once
         assert not any(words in log for words in FAULTY), hand
     return book
@@ -202,7 +202,7 @@ def end_leases(queue: DPQ, dead: Hand) -> None:
     ("tasks", "kills"), [(5000, 12), pytest.param(100_000, 200, marks=soak, id="soak")]
 )
 def test_random_kills(
-    crew: Crew,
+    workers: Workers,
     live: DPQ,
     first_url: str,
     tmp_path: Path,
@@ -217,7 +217,7 @@ def test_random_kills(
 
     def start(place: int) -> Hand:
         plan = dict(MIX[place], visibility=visibility)
-        return crew.start(tmp_path, plan.pop("kind"), first_url, live.queue_name, **plan)
+        return workers.start(tmp_path, plan.pop("kind"), first_url, live.queue_name, **plan)
 
     def reached(goal: int) -> bool:
         stats = live.stats()
@@ -229,7 +229,7 @@ def test_random_kills(
         goal = live.stats().acked + chance.randrange(2 * tasks * 8 // 10 // kills)
         wait_for(lambda goal=goal: reached(goal), live.stats)
         place = chance.randrange(len(MIX))
-        crew.kill(working[place])
+        workers.kill(working[place])
         killed[working[place].pid] = MIX[place]["concurrency"] + MIX[place].get("prefetch", 0)
         if chance.random() < 0.5:  # so that some of its tasks meet the next kills
             end_leases(live, working[place])
@@ -237,15 +237,15 @@ def test_random_kills(
     if SOAK:
         wait_for(lambda: live.size() == live.stats().invisible, live.stats)
         wait_for(lambda: live.size() == 0, live.stats)
-        crew.stop(*working)
+        workers.stop(*working)
     else:
         wait_for(lambda: live.stats().ready == 0, live.stats)
-        crew.stop(*working)
+        workers.stop(*working)
         orphans = live.peek(10**6, TaskState.INVISIBLE)
-        held = books(crew).held
+        held = books(workers).held
         assert all(t.token not in held or held[t.token].pid in killed for t in orphans)
-        finish(crew, live, first_url, tmp_path)
-    book = assert_all_done(crew, live, pushed)
+        finish(workers, live, first_url, tmp_path)
+    book = assert_all_done(workers, live, pushed)
     assert book.unexplained(lambda lease: lease.held is None or lease.held.pid in killed) == []
     # deliveries that reached nobody: the reply was under way, one for each kill at most
     missing = book.missing(live.stats().popped)
@@ -265,21 +265,21 @@ def test_random_kills(
 # Workers are told to stop
 
 
-def test_sigterm_under_load(crew: Crew, live: DPQ, first_url: str, tmp_path: Path) -> None:
+def test_sigterm_under_load(workers: Workers, live: DPQ, first_url: str, tmp_path: Path) -> None:
     """Workers that are stopped finish or give back what they hold: no attempt is counted."""
     pushed = push(live, 3000, lambda: 5)
     for plan in MIX[::2] + MIX[1::2]:
-        crew.start(
+        workers.start(
             tmp_path, plan["kind"], first_url, live.queue_name, visibility=LONG_S, concurrency=4,
             prefetch=plan.get("prefetch", 0),
         )  # fmt: skip
-    wait_for(lambda: all(count(hand.ledger) > 20 for hand in crew.hands), live.stats)
-    crew.stop(*crew.hands)
+    wait_for(lambda: all(count(hand.ledger) > 20 for hand in workers.hands), live.stats)
+    workers.stop(*workers.hands)
     left = live.peek(10**6, TaskState.READY)
     assert len(left) == live.size() > 0
     assert {task.attempt for task in left} <= {1}
-    finish(crew, live, first_url, tmp_path)
-    book = assert_all_done(crew, live, pushed)
+    finish(workers, live, first_url, tmp_path)
+    book = assert_all_done(workers, live, pushed)
     assert live.stats().expired_leases == 0
     assert {line.attempt for line in book.held.values()} == {1}
     assert set(book.times_done().values()) == {1}
@@ -332,7 +332,7 @@ def join_durable(directory: Path) -> Server:
 
 @pytest.mark.parametrize("restarts", [2, pytest.param(20, marks=soak, id="soak")])
 def test_server_restarts_under_load(
-    crew: Crew, queue_name: str, tmp_path: Path, restarts: int
+    workers: Workers, queue_name: str, tmp_path: Path, restarts: int
 ) -> None:
     """When the server is killed and started again, all go on, and no acknowledged push is lost."""
     servers = [join_durable(tmp_path / "data")]
@@ -343,11 +343,11 @@ def test_server_restarts_under_load(
             producer.start()
         for plan in ({"kind": "sync", "prefetch": 10}, {"kind": "async", "prefetch": 10},
                      {"kind": "sync"}, {"kind": "async"}):  # fmt: skip
-            crew.start(
+            workers.start(
                 tmp_path, url=url, queue=queue_name, visibility=LONG_S, concurrency=4, **plan
             )
         for _ in range(restarts):
-            await_progress(crew, producers)
+            await_progress(workers, producers)
             os.kill(servers[-1].pid, signal.SIGKILL)
             refused = [producer.refused for producer in producers]
             wait_for(
@@ -359,21 +359,21 @@ def test_server_restarts_under_load(
             )
             servers.append(join_durable(tmp_path / "data"))
             assert servers[-1].url == url
-        await_progress(crew, producers)
+        await_progress(workers, producers)
         for producer in producers:
             producer.stop()
         with DPQ.from_url(url, queue_name) as queue:
             wait_for(lambda: queue.stats().ready == 0, queue.stats)
-            crew.stop(*crew.hands)
-            finish(crew, queue, url, tmp_path)
+            workers.stop(*workers.hands)
+            finish(workers, queue, url, tmp_path)
             # a push whose reply was lost, and whose task was done before it was repeated, is there
             # twice; and the last one may have been done, but never acknowledged
             acknowledged = set().union(*(producer.acknowledged for producer in producers))
-            book = books(crew)
+            book = books(workers)
             done = set(book.times_done())
             assert acknowledged <= done
             assert len(done - acknowledged) <= 2 * restarts
-            assert_all_done(crew, queue, sorted(done))
+            assert_all_done(workers, queue, sorted(done))
             # no lease runs out here, so only what reached nobody came again
             assert book.unexplained(lambda lease: lease.held is None) == []
             assert book.missing(queue.stats().popped) == len(book.expired())
@@ -382,23 +382,23 @@ def test_server_restarts_under_load(
     finally:
         for producer in producers:
             producer._ended.set()
-        crew.dismiss()
+        workers.dismiss()
         for server in servers:
             server.close()
 
 
-def await_progress(crew: Crew, producers: list[Producer]) -> None:
+def await_progress(workers: Workers, producers: list[Producer]) -> None:
     """Wait until everybody has done something since now."""
-    marks = [count(hand.ledger) + 20 for hand in crew.hands]
+    marks = [count(hand.ledger) + 20 for hand in workers.hands]
     pushes = [len(producer.acknowledged) + 20 for producer in producers]
 
     def state() -> list[int]:
-        done = [count(hand.ledger) for hand in crew.hands]
+        done = [count(hand.ledger) for hand in workers.hands]
         return done + [len(producer.acknowledged) for producer in producers]
 
     wait_for(
         lambda: all(now >= mark for now, mark in zip(state(), marks + pushes, strict=True)),
-        lambda: (state(), marks + pushes, crew.hands),
+        lambda: (state(), marks + pushes, workers.hands),
     )
 
 
@@ -419,7 +419,7 @@ SECONDS = 10.0 if SOAK else 2.0
     ],
 )
 def test_network_cut(
-    crew: Crew, live: DPQ, first_url: str, tmp_path: Path, how: Cut, leases: str
+    workers: Workers, live: DPQ, first_url: str, tmp_path: Path, how: Cut, leases: str
 ) -> None:
     """After a cut workers go on by themselves; only what the cut has hit is delivered again."""
     proxy = Proxy(unquote(first_url.removeprefix("unix://")))
@@ -427,7 +427,7 @@ def test_network_cut(
         pushed = push(live, 500, lambda: 5)
         for kind in ("sync", "async"):
             for prefetch in (0, 10):
-                crew.start(
+                workers.start(
                     tmp_path, kind, proxy.url, live.queue_name,
                     visibility=LONG_S, concurrency=4, prefetch=prefetch,
                 )  # fmt: skip
@@ -436,11 +436,11 @@ def test_network_cut(
             if live.stats().ready < 200:
                 pushed.extend(push(live, 200, lambda: 5))
             return all(
-                count(hand.ledger) >= mark for hand, mark in zip(crew.hands, marks, strict=True)
+                count(hand.ledger) >= mark for hand, mark in zip(workers.hands, marks, strict=True)
             )
 
-        marks = [20] * len(crew.hands)
-        wait_for(progress, lambda: crew.hands)
+        marks = [20] * len(workers.hands)
+        wait_for(progress, lambda: workers.hands)
         proxy.cut(how)
         until = time.monotonic() + SECONDS
         live.stats()  # what has reached the server has been answered before the next call is
@@ -448,18 +448,18 @@ def test_network_cut(
         if leases == "ended":
             let_leases_expire(live)
         wait_for(lambda: time.monotonic() >= until, lambda: "the clock stands still")
-        marks = [count(hand.ledger) + 20 for hand in crew.hands]
+        marks = [count(hand.ledger) + 20 for hand in workers.hands]
         proxy.heal()
-        wait_for(progress, lambda: (crew.hands, marks))
+        wait_for(progress, lambda: (workers.hands, marks))
         wait_for(lambda: live.stats().ready == 0, live.stats)
-        crew.stop(*crew.hands)
+        workers.stop(*workers.hands)
     finally:
-        crew_left = [hand for hand in crew.hands if hand.status is None]
-        for hand in crew_left:
-            crew.kill(hand)
+        left = [hand for hand in workers.hands if hand.status is None]
+        for hand in left:
+            workers.kill(hand)
         proxy.close()
-    finish(crew, live, first_url, tmp_path)
-    book = assert_all_done(crew, live, pushed)
+    finish(workers, live, first_url, tmp_path)
+    book = assert_all_done(workers, live, pushed)
     missing = book.missing(live.stats().popped)
     assert missing <= len(proxy.under_way() - book.held.keys())
     ran_out = exposed if leases == "ended" else set()

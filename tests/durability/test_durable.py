@@ -41,9 +41,8 @@ from dpq import (
 from dpq.protocol import durability as durability_module
 from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
-from dpq.transport import confirmed_async
-from dpq.transport import connections as connections_module
-from dpq.transport.connections import MISSING
+from dpq.transport import batches_async
+from dpq.transport.cluster import Node as ServerNode
 from dpq.worker import worker, worker_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
@@ -385,7 +384,7 @@ def test_a_storm_of_429_ends(pair: Pair, durable: DPQ[Any], prefetch: int) -> No
 
 
 def test_async_calls_share_their_confirmation(pair: Pair, queue_name: str) -> None:
-    """What many tasks push at once goes in few turns, with one WAIT each; pops go past them."""
+    """What many tasks push at once goes in few batches, with one WAIT each; pops go past them."""
 
     async def work() -> None:
         async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
@@ -436,7 +435,7 @@ def test_an_async_worker_takes_tasks_while_acks_wait(
 ) -> None:
     """As a `Worker` does."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(confirmed_async, "LONGEST_ALONE", 0.01)
+    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
 
     async def work() -> None:
         url = pair.url + PATIENT
@@ -502,7 +501,7 @@ def test_an_async_worker_that_ends_lets_acks_wait(
     """Handlers that have ended are not given back, and their acks made once: what only waits to be
     confirmed is waited for, for a while."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(confirmed_async, "LONGEST_ALONE", 0.01)
+    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
     if not in_time:
         monkeypatch.setattr(worker_async, "CONFIRM_SECONDS", 0)
         monkeypatch.setattr(worker_async, "LEAVE_SECONDS", SHORT_S)
@@ -704,32 +703,29 @@ def test_a_demoted_master_confirms_nothing(
 def test_what_the_client_sends_is_not_confirmed(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When all connections of our own are cut, the client does it, and the caller is told."""
-    cut = RedisConnectionError("cut")
+    """When no connection of our own can be had, the client does it, and the caller is told."""
 
-    async def cut_off(self: Any, commands: Any, *, known: bool) -> list[Any]:
-        return [cut] * len(commands)
-
-    def cut_off_too(self: Any, words: Any) -> Callable[[], list[Any]]:
-        return lambda: [MISSING] * len(words)
+    def away(kind: Any, path: str = str(pair.front.with_name("nowhere"))) -> Callable[[str], Any]:
+        node = ServerNode("nowhere", kind(unix_socket_path=path, retry=None), {})
+        return lambda key: node
 
     async def push(client: Any) -> None:
         async with client, AsyncDPQ(client, queue_name, durability="replica") as q:
             await q.push("first")
             with monkeypatch.context() as patch:
-                patch.setattr(confirmed_async._Turns, "exchange", cut_off)
+                patch.setattr(q._session.connections.nodes, "of", away(aio.Redis))
                 await q.push("second")
 
     with DPQ(Redis(unix_socket_path=str(pair.front)), queue_name, durability="replica") as q:
         q.push("first")
         with monkeypatch.context() as patch:
-            patch.setattr(connections_module._Endpoint, "send", cut_off_too)
+            patch.setattr(q._session.connections.nodes, "of", away(Redis))
             with pytest.raises(NotConfirmedError, match="the client has sent it again") as told:
                 q.push("second")
         assert q.get(told.value.result).payload == "second"
         with pytest.raises(NotConfirmedError, match="the client has sent it again"):
             asyncio.run(push(aio.Redis(unix_socket_path=str(pair.front))))
-        with pytest.raises(RedisConnectionError, match="cut"):  # without retries: once only
+        with pytest.raises(RedisConnectionError, match="nowhere"):  # without retries: once only
             asyncio.run(push(aio.Redis.from_url(pair.url)))
         assert q.size() == 5
         q.drop()

@@ -69,7 +69,7 @@ def test_forgotten_in_bounded_steps(q, clock, probe, beat):
 
 
 def test_the_last_one_dies(q, probe, beat):
-    """The key has a time to live, renewed with each word: nothing of a dead crew stays for ever."""
+    """The key has a time to live, renewed with each beat: nothing of dead workers stays."""
     beat()
     assert 55_000 < probe.redis.pttl(probe.key("workers")) <= 60_000
     probe.redis.pexpire(probe.key("workers"), 5000)

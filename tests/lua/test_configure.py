@@ -146,7 +146,10 @@ def test_aging_that_cannot_be_read(q, probe):
     for junk in ("", "x", " 1", "nan", "1e17"):
         probe.redis.hset(probe.key("conf"), "aging", junk)
         for settings in ({}, {"order": "lifo"}, {"aging": 1.0}):
-            with pytest.raises(ConfigurationError, match=f"aging is stored as '{junk}'.*write it"):
+            with pytest.raises(
+                ConfigurationError,
+                match=f"aging is stored as '{junk}'.*store the number",
+            ):
                 open_queue(q, **settings).push("y")
         old.push("z")
         assert old.check() == []

@@ -281,7 +281,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "absent": lambda q: q._session.send(q._operations.partitions[0]._ask("absent", [], int)),
     "check": lambda q: q.check(),
     "check_limits": lambda q: q.check(),
-    "crew": lambda q: q.workers(),
+    "workers": lambda q: q.workers(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "in_flight": lambda q: len(q.limits()),
     "next_event": lambda q: q.next_event(),

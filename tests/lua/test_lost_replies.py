@@ -270,10 +270,10 @@ def test_configure(server, q, clock, lossy_redis, probe, lose):
     queue.close()
 
 
-def test_crew(server, q, lossy, lose):
+def test_workers(server, q, lossy, lose):
     """A look is safe to repeat: each worker is named once."""
     q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0)
-    with lose("crew"):
+    with lose("workers"):
         assert [worker.id for worker in lossy.workers()] == ["w"]
 
 

@@ -150,7 +150,7 @@ def test_pages_of_peek_follow_each_other(q: DPQ[Any]) -> None:
     assert [t.id for t in q.peek(2, "delayed", after=later[1])] == later[2:4]
     q.cancel(ids[5])
     for state, after in (("ready", ids[5]), ("delayed", ids[6])):  # gone; live, in another state
-        told = f"cannot peek after task .* does not have it among its {state} tasks now; look from"
+        told = f"cannot peek after task .* has no such {state} task now; start again from"
         with pytest.raises(TaskNotFoundError, match=told):
             q.peek(5, state, after=after)
 
@@ -183,7 +183,7 @@ def test_a_moment_is_counted_by_the_servers_clock(q: DPQ[Any], clock: Any) -> No
             {"at": datetime(2030, 1, 1, tzinfo=UTC), "cron": "* * * * *"},
             "at and cron are both given",
         ),
-        ({"at": datetime(2930, 1, 1, tzinfo=UTC)}, "over 10 years from now"),
+        ({"at": datetime(2930, 1, 1, tzinfo=UTC)}, "more than 10 years from now"),
         ({"delay": timedelta(days=4000)}, "seconds from 0 to"),
         ({"delay": -timedelta(seconds=1)}, "seconds from 0 to"),
         ({"visibility": timedelta(seconds=5)}, "it must be seconds"),

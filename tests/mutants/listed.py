@@ -205,7 +205,7 @@ LEASES = [
     ),
     _py(
         "a fault of a validator buries its task",
-        "protocol/replies",
+        "protocol/records",
         "        return None, error\n",
         "        raise PayloadError(str(error), task_id=task_id) from error\n",
         f"{CONTRACT}interrupted.py::test_a_validator_with_a_fault_costs_attempts",
@@ -318,8 +318,8 @@ LIMITS = [
     _lua(
         "a tighter limit is bounded when somebody looks",
         "set_limit",
-        "    gate_of('') -- what",
-        "    -- what",
+        "    gate_of('') -- bound",
+        "    -- bound",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -736,8 +736,8 @@ PARTITIONS = [
     _py(
         "a pop ends at the first partition that has nothing",
         "operations/pop",
-        "            places = list(self._all)\n",
-        "            places = []\n",
+        "            partitions = list(self._all)\n",
+        "            partitions = []\n",
         f"{CONTRACT}partitions.py::test_a_partition_that_was_empty_is_looked_at",
         f"{CONTRACT}partitions.py::test_all_come_and_none_twice",
     ),
@@ -911,14 +911,14 @@ SCHEDULER = [
         "who may not send scripts loads none",
         "transport/connections",
         "            load_instead(self._client)\n",
-        "",
+        "            pass\n",
         "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
     ),
     _py(
         "who may not send scripts loads none, in asyncio",
         "transport/connections_async",
         "            await load_instead_async(self._client)\n",
-        "",
+        "            pass\n",
         "tests/security/test_acl.py::test_scripts_that_the_server_has_forgotten",
     ),
     _py(
@@ -977,14 +977,14 @@ COMMAND_LINE = [
 DURABILITY = [
     _py(
         "what no replica has confirmed is taken for confirmed",
-        "protocol/durability",
+        "protocol/confirmation",
         "return None if confirmed else Unconfirmed(None, durability)",
         "return None",
         "tests/durability/test_durable.py::test_what_is_not_confirmed_says_what_was_done",
     ),
     _py(
         "a call waits for no replica",
-        "protocol/durability",
+        "protocol/confirmation",
         '("WAIT", 1, milliseconds)',
         '("WAIT", 0, milliseconds)',
         "tests/durability/test_durable.py::test_without_a_replica_nothing_is_confirmed",
@@ -992,19 +992,41 @@ DURABILITY = [
     ),
     _py(
         "a call that changes nothing asks for nothing",
-        "protocol/durability",
-        'Words(("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0))',
-        'Words(("PING",))',
+        "protocol/confirmation",
+        '("HINCRBY", beside(command.keys[0], "stats"), "pushed", 0)',
+        '("PING",)',
         "tests/durability/test_durable.py::test_without_its_write_nothing_is_confirmed",
         "tests/durability/test_durable.py::test_the_same_call_again_asks_once_more",
+    ),
+    _py(
+        "a call with an unknown script waits twice",
+        "transport/resending",
+        "self._own_tries, self._mark = 0, self.reply",
+        "self._mark = self.reply",
+        "tests/durability/test_durable.py::test_a_call_waits_in_vain_once",
+        "tests/unit/test_confirmation.py::test_what_is_sent_again",
+    ),
+    _py(
+        "what the client sends counts as confirmed",
+        "transport/resending",
+        "            return self._mark.mark(self.reply)\n",
+        "            return self.reply\n",
+        "tests/durability/test_durable.py::test_what_the_client_sends_is_not_confirmed",
+    ),
+    _py(
+        "in asyncio a client without retries sends twice",
+        "transport/endpoint_async",
+        "            if not self._nodes.sends_once:\n",
+        "            if self._nodes:\n",
+        f"{CONTRACT}async.py",
     ),
 ]
 EDGES = [
     _py(
         "a password with an @ in it is shown",
         "model/masking",
-        'shown += parts["place"]\n',
-        'shown += url.split("?")[0].partition("@")[2] or parts["place"]\n',
+        'shown += parts["server"]\n',
+        'shown += url.split("?")[0].partition("@")[2] or parts["server"]\n',
         f"{UNIT}connect.py::test_a_masked_url_shows_all_but_the_password",
     ),
     _py(
@@ -1429,14 +1451,14 @@ SPREAD = [
     _py(
         "an id of another queue names a partition that is not there",
         "protocol/placement",
-        "return place if place < count else 0",
-        "return place",
+        "return partition if partition < count else 0",
+        "return partition",
         f"{UNIT}partitions.py",
     ),
     _py(
         "a batch has what is not the best of all partitions",
         "operations/pop",
-        "if len(order) == wanted or left[place] == 0:",
+        "if len(order) == wanted or left[partition] == 0:",
         "if len(order) == wanted:",
         f"{CONTRACT}partitions.py::test_batches_are_exact_when_one_partition_has_the_best",
     ),
@@ -1501,10 +1523,10 @@ UNSETTLED = [
     ),
     _lua(
         "a worker that was seen in a time to come is one",
-        "crew",
+        "workers",
         " and seen <= now + forget then",
         " then",
-        f"{LUA}crew.py",
+        f"{LUA}workers.py",
     ),
 ]
 

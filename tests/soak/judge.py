@@ -36,7 +36,7 @@ from soak.plan import (
 )
 
 from dpq import DeadTask, RateLimit
-from dpq.protocol.placement import place_of
+from dpq.protocol.placement import partition_of
 
 OUTAGES = ("restart", "switch", "lossy", "stall", "cut")
 """Faults that reach every client."""
@@ -759,7 +759,7 @@ class Judge:
 
 def shelf(held: Held) -> tuple[str, int]:
     """The queue of a delivery, and its partition there."""
-    return held.queue, place_of(held.id, PARTITIONS) if held.queue == PARTED else 0
+    return held.queue, partition_of(held.id, PARTITIONS) if held.queue == PARTED else 0
 
 
 def _back(end: End) -> float:

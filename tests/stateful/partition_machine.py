@@ -32,7 +32,7 @@ from queue_model import DEAD, Entry, Model
 from redis import Redis
 
 from dpq import DPQ, LeaseLostError, Push, Task, TaskNotFoundError
-from dpq.protocol.placement import home_of, place_of, tags_of
+from dpq.protocol.placement import home_of, partition_of, tags_of
 
 STALE = 5
 recent = st.integers(0, STALE)
@@ -88,7 +88,7 @@ class PartitionMachine(RuleBasedStateMachine):
     # Helpers
 
     def model_of(self, task_id: str) -> Model:
-        return self.models[place_of(task_id, self.count)]
+        return self.models[partition_of(task_id, self.count)]
 
     def look(self) -> None:
         """See which groups the last call has closed, in each partition."""
@@ -112,7 +112,7 @@ class PartitionMachine(RuleBasedStateMachine):
         return {**drawn, "priority": drawn["priority"][1], "every": None}
 
     def added(self, push: dict[str, Any], task_id: str) -> None:
-        place = place_of(task_id, self.count)
+        place = partition_of(task_id, self.count)
         home = home_of(push["group"], push["key"], self.count)
         assert home in (None, place), "a group or a key is in another partition"
         model = self.models[place]
@@ -162,7 +162,7 @@ class PartitionMachine(RuleBasedStateMachine):
         assert len(tasks) <= most
         by_place: dict[int, list[Task[Any]]] = {}
         for task in tasks:
-            by_place.setdefault(place_of(task.id, self.count), []).append(task)
+            by_place.setdefault(partition_of(task.id, self.count), []).append(task)
         for place, some in by_place.items():
             entries = self.taken_from(place, len(some))
             assert [task.id for task in some] == [entry.id for entry in entries]
@@ -366,7 +366,7 @@ class PartitionMachine(RuleBasedStateMachine):
         """Each task is shown once, those of a partition in their order there."""
         shown = [task.id for task in self.q.peek(1000, state)]
         for place, model in enumerate(self.models):
-            mine = [task_id for task_id in shown if place_of(task_id, self.count) == place]
+            mine = [task_id for task_id in shown if partition_of(task_id, self.count) == place]
             assert mine == [entry.id for entry in model.in_state(state)], (place, state)
 
     def teardown(self) -> None:

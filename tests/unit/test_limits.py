@@ -114,7 +114,7 @@ def test_defaults():
         ({"adaptive": 5}, "adaptive is 5: it must be an Adaptive"),
         (
             {"burst": 3, "reserve": Reserve(3, 5)},
-            "reserve.units is 3 and burst is 3: the burst must be larger, or no other task would "
+            "reserve.units is 3 and burst is 3: burst must be larger, or no other task would "
             "ever run",
         ),
         (
@@ -144,7 +144,7 @@ def test_a_burst_that_never_comes_back(settings, slowest):
     """A burst must come back within 1000 years, at the lowest rate that may be learned too."""
     told = refused(RateLimit, **settings)
     assert told.startswith(f"a burst of {settings.get('burst', 1)} at {slowest} per 315360000 s")
-    assert told.endswith("at most 31536000000, 1000 years")
+    assert told.endswith("at most 31536000000 s (1000 years)")
     assert RateLimit(1, 315_360_000, 100).burst == 100
     assert RateLimit(0.01, 315_360_000).rate == 0.01
 
@@ -198,16 +198,16 @@ def test_concurrency_alone(nothing):
     assert rules(nothing, concurrency=3) == ()
 
 
-ONE = "per, burst, adaptive, reserve and slack go with a single rate: say them in each RateLimit"
+ONE = "per, burst, adaptive, reserve and slack go with a single rate: give them to each RateLimit"
 WINDOWS = [RateLimit(1, 1)]
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({}, "the limit says nothing: give a rate, concurrency or both"),
-        ({"rate": []}, "the limit says nothing: give a rate, concurrency or both"),
-        ({"rate": 5}, "rate is 5 and per is missing: seconds of the window"),
+        ({}, "the limit is empty: give a rate, a concurrency, or both"),
+        ({"rate": []}, "the limit is empty: give a rate, a concurrency, or both"),
+        ({"rate": 5}, "rate is 5, but per is missing: give the seconds of its window"),
         ({"per": 5}, ONE),
         ({"concurrency": 5, "burst": 2}, ONE),
         ({"rate": WINDOWS, "per": 5}, ONE),
@@ -220,16 +220,17 @@ WINDOWS = [RateLimit(1, 1)]
         ({"rate": [5]}, "a window is 5: it must be a RateLimit"),
         (
             {"rate": "5 a second"},
-            "'5 a second': a rate reads UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 "
-            "(seconds); the units of time are ms, s, m or min, h, d",
+            "'5 a second': write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, "
+            "100/60 (seconds); the units of time are ms, s, m or min, h, d",
         ),
-        ({"rate": "5/s", "per": 1}, "rate is '5/s', which says its window: leave out per"),
+        ({"rate": "5/s", "per": 1}, "rate is '5/s', which names its window: leave out per"),
         ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
         ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000"),
-        ({"rate": [RateLimit(1, 1)] * 9}, "9 windows: at most 8"),
+        ({"rate": [RateLimit(1, 1)] * 9}, "the limit has 9 windows: it may have at most 8"),
         (
             {"rate": [RateLimit(1, 1), RateLimit(2, 2, adaptive=Adaptive(1, 2))]},
-            "adaptive is given for a longer window: only the shortest learns",
+            "adaptive is given for a longer window: only the shortest can learn, so give it to "
+            "that one",
         ),
         ({"rate": 0, "per": 1}, "rate is 0: it must be units from 0.001 to 1000000"),
         ({"rate": True, "per": 1}, "rate is True: it must be units from 0.001 to 1000000"),

@@ -16,7 +16,7 @@ from dpq.operations.partition import Partition
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import all_of, together
 from dpq.protocol.keys import key_of
-from dpq.protocol.placement import MAX_PARTITIONS, home_of, mark_of, place_of, tags_of
+from dpq.protocol.placement import MAX_PARTITIONS, home_of, mark_of, partition_of, tags_of
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6, 16, 100, MAX_PARTITIONS])
@@ -39,9 +39,9 @@ def test_no_queue_has_the_name_of_a_partition() -> None:
 def test_an_id_names_its_partition() -> None:
     """The first has ids as every queue; of the others they begin with the partition."""
     ids = [mark_of(place) + "n3BSGvfeYtxa" for place in range(MAX_PARTITIONS)]
-    assert [place_of(id_, MAX_PARTITIONS) for id_ in ids] == list(range(MAX_PARTITIONS))
+    assert [partition_of(id_, MAX_PARTITIONS) for id_ in ids] == list(range(MAX_PARTITIONS))
     assert len(set(ids)) == MAX_PARTITIONS
-    assert [place_of(id_, 4) for id_ in ("", "x", "\u00e9" * 14, ids[9], "no id of this")] == [
+    assert [partition_of(id_, 4) for id_ in ("", "x", "\u00e9" * 14, ids[9], "no id of this")] == [
         0
     ] * 5
 

@@ -195,15 +195,15 @@ def field_as_default(depth: int = Field(ge=0)) -> None: ...
 @pytest.mark.parametrize(
     ("function", "complaint"),
     [
-        (option_as_parameter, "parameter 'key' is an option of push: rename it"),
-        (many, "parameter 'urls' is variadic positional: a payload has names"),
-        (keywords, "parameter 'urls' is variadic keyword: a payload has names"),
-        (positional, "parameter 'url' is positional-only: a payload has names"),
+        (option_as_parameter, "parameter 'key' has the name of an option of push: rename it"),
+        (many, "parameter 'urls' is variadic positional: a payload names every"),
+        (keywords, "parameter 'urls' is variadic keyword: a payload names every"),
+        (positional, "parameter 'url' is positional-only: a payload names every"),
         (generator, "it is a generator"),
         (async_generator, "it is a generator"),
         (unresolved, "name 'Nowhere' is not defined"),
         (no_schema, "Unable to generate pydantic-core schema for .*FakeQueue"),
-        (field_as_default, r"parameter 'depth': Field\(\) belongs into Annotated\[\]"),
+        (field_as_default, r"parameter 'depth' has Field\(\) as its default"),
     ],
 )
 def test_functions_that_are_no_tasks(
@@ -221,7 +221,9 @@ def test_every_option_is_taken(tasks: Tasks, option: str) -> None:
     """No parameter can hide an option of push, whichever it is."""
     names: dict[str, Any] = {}
     exec(f"def function({option}): ...", names)  # noqa: S102 - one name from our own list
-    with pytest.raises(ConfigurationError, match=f"parameter '{option}' is an option of push"):
+    with pytest.raises(
+        ConfigurationError, match=f"parameter '{option}' has the name of an option of push"
+    ):
         tasks.task()(names["function"])
 
 
@@ -524,9 +526,13 @@ class Thing:
 
 def test_what_is_no_function(tasks: Tasks) -> None:
     """It is refused by what it is, and what to do is said; the method of an object is one."""
-    with pytest.raises(ConfigurationError, match=r"it is a method.*register that of an object"):
+    with pytest.raises(
+        ConfigurationError, match=r"it is a method.*register the method of an object"
+    ):
         tasks.task("a")(Thing.method)
-    with pytest.raises(ConfigurationError, match="a partial is no function: write one around it"):
+    with pytest.raises(
+        ConfigurationError, match="a partial is not a function: write a function that calls it"
+    ):
         tasks.task("b")(functools.partial(Thing().method, 1))
     assert tasks.task("c")(Thing().method).prepare(n=1).payload["args"] == {"n": 1}
 

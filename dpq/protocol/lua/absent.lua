@@ -1,9 +1,9 @@
--- absent: is there nothing at all of a queue?
+-- absent: check that no key of a queue is stored.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers
 --
--- Returns 1 when there is no key of it (of its first partition), else 0.
+-- Returns 1 if no key is stored (of its first partition), else 0.
 -- Lost reply: safe to send again.
 
 local there = redis.call('EXISTS', conf, meta, payload, stats, ready, delayed, invisible, waiting, groups, closed)

@@ -1,18 +1,18 @@
--- ack: finished work leaves the queue, from whatever state it is in while its token is live.
+-- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back
 --
--- Returns {index, code, ...} for the tasks that this call did not finish: 0 it was gone already (a
--- retried ack), -1 another delivery has it, or its record cannot be read; or a text: the cron task stays as it
--- is, since none of the times that came with the token will do: "ms TAB schedule" says after when it must be.
--- {} when all are done. A recurring task, and one that was asked to run again (push, mode a), come back as new.
+-- Returns {index, code, ...} for the tasks that this call did not finish, {} if it finished all. Codes: 0 it was gone
+-- already (a retried ack); -1 another delivery has it, or its record cannot be read; "ms TAB schedule": none of the
+-- times that came with the token of this cron task is later than `ms`, so nothing changed for it. A recurring task,
+-- and one that was pushed again with mode a, come back as new tasks.
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local time, args = ARGV[1], ARGV
 
-local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user who may not acks nothing by half
+local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
 local ids, reply, gone, gone_at, again, apart = {}, {}, {}, {}, {}, false
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
@@ -64,7 +64,7 @@ if strays or awaited or #again > 0 then
     end
     if not task then -- its lease will end, and then it dies
       reply[#reply + 1], reply[#reply + 2] = i, -1
-    elseif task.token == '0' or task.deliveries == '0' then -- in this call twice, or this run has failed for good
+    elseif task.token == '0' or task.deliveries == '0' then -- twice in this call, or this run has failed for good
       reply[#reply + 1], reply[#reply + 2] = i, 0
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule

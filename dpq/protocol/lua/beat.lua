@@ -1,15 +1,15 @@
--- beat: a worker says that it lives, or that it ends. Those that have not been seen for long are forgotten.
+-- beat: store the heartbeat of a worker, or its end. Remove workers without a heartbeat for long.
 --
 -- Keys: workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id         of the worker
 -- ARGV[3]  age        ms that it has been running
 -- ARGV[4]  about      running, concurrency, pid TAB host TAB name; "" when it ends
--- ARGV[5]  forget     ms after which one that was not seen is forgotten
+-- ARGV[5]  forget     ms without a heartbeat after which a worker is removed
 --
--- Returns 1. A few of the others are looked at by chance: each worker tells of itself as often, so as many
--- are looked at as there are. The key ends by itself when no worker is left to forget the last one.
--- Lost reply: safe to send again; it was then seen at the second call.
+-- Returns 1. Each call checks a few other workers, chosen at random: all workers beat equally often, so all get
+-- checked. The key expires by itself if no worker is left to remove the last one.
+-- Lost reply: safe to send again; the second call's time then counts.
 local time, id, age, about, forget = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[5])
 
 -- Needs: now

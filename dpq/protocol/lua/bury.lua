@@ -1,4 +1,4 @@
--- bury: give a task up now.
+-- bury: give a task up: make it a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
@@ -7,8 +7,8 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  reason     one line
 --
--- Returns 1; 0 when this delivery was so settled before (nothing changed); -1 when its token is not
--- the live one, or another verb settled it (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
+-- one, or another verb has ended it (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

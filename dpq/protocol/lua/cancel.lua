@@ -1,11 +1,11 @@
--- cancel: remove a live task. Its holder, if it runs, finds it gone.
+-- cancel: remove a live task. If it is running, its holder finds it gone.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  key        instead of the id, or ""
 --
--- Returns 1; -2 when no live task has this id or key (nothing changed).
+-- Returns 1; -2 if no live task has this id or key (nothing changed).
 -- Lost reply: the second call answers -2.
 local time, id, key = ARGV[1], ARGV[2], ARGV[3]
 

@@ -1,14 +1,14 @@
--- check: look for broken invariants in a bounded part of the stored data. Nothing can move meanwhile,
--- so what it reports is so.
+-- check: find broken invariants in a bounded part of the stored data. Nothing moves meanwhile, so each report is
+-- true.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       ready, delayed, invisible, waiting, dead, closed, meta, payload, keys or groups
 -- ARGV[3]  cursor     0 to begin
--- ARGV[4]  count      entries to look at, about
+-- ARGV[4]  count      entries to check, about
 --
 -- Returns {next cursor or 0, kind, subject, detail, kind, ...}: three texts for each problem. The kind `cron` is
--- none yet: the task `subject` recurs by the line `detail`, if that is one, which no script knows.
+-- no problem yet: the task `subject` recurs by the cron line `detail`, which only a client can read.
 -- Lost reply: safe to send again.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 

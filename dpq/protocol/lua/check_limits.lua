@@ -1,11 +1,10 @@
--- check_limits: look for broken invariants in what people have set and in what limits keep, a bounded part at a
--- time.
+-- check_limits: find broken invariants in a bounded part of the settings, the limits and their gates.
 --
 -- Keys: invisible meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, kept (limits that have only a copy), tracked, gates or invisible
 -- ARGV[3]  cursor     0 to begin
--- ARGV[4]  count      entries to look at, about
+-- ARGV[4]  count      entries to check, about
 --
 -- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}.
 -- Lost reply: safe to send again.

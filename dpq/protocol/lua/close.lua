@@ -1,4 +1,4 @@
--- close: a partition closes because its queue met a limit in another one. Its first task after that is a probe.
+-- close: close a partition after another partition of its queue met a 429. The first task afterwards is a probe.
 --
 -- Keys: conf stats
 -- ARGV[1]  time       ms, or "" for the server's clock

@@ -1,24 +1,22 @@
--- configure: agree on what belongs to the queue and not to a client. The first client that names a
--- setting writes it.
+-- configure: read the settings of the queue; store those that a client names first.
 --
 -- Keys: conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  format     the storage format of a new queue: 4, or 3 for a partition of a queue of format 3
--- ARGV[3]  create     "1": the queue is to be there from now on; else only a named setting makes it so. "2": a pop
---                     has found that limits are lost: they, too, come back from their copies
+-- ARGV[3]  create     "1": create the queue; else only a named setting creates it. "2": a pop has found limits lost:
+--                     restore them, too, from their copies
 -- ARGV[4..]           setting, value, ...: only those that the client names
 --
--- Returns {setting, value, ...}: all that is stored now, `format` among it once the queue is there; a setting that is
--- lost is answered by its copy. Whoever writes restores what is lost.
--- Nothing was written when the queue has a format that is neither, a named value differs from the stored one (a queue that
--- is there has one partition unless its first one says more), LIFO would meet aging, or round robin one of
--- them: the client compares, and says so. Nor when conf is of another type: {}.
+-- Returns {setting, value, ...}: all settings that are stored now, with `format` if the queue exists. For a lost
+-- setting it returns the copy; a call that writes restores it. It writes nothing, and leaves the error to the client,
+-- if the queue has a format that is neither, a named value differs from the stored one (without `partitions` a queue
+-- has one), LIFO would meet aging, or round robin one of them. Returns {} if conf is of another type (nothing written).
 -- Lost reply: safe to send again, the second answer is the same.
 local time, format, create, args = ARGV[1], ARGV[2], ARGV[3], ARGV
 
 -- Needs: now
 local there = redis.pcall('HGETALL', conf)
-if there.err then -- a key of another type says nothing, so that check and repair get to see it
+if there.err then -- ignore a key of another type: check and repair report it
   return string.find(there.err, 'WRONGTYPE', 1, true) and {} or there
 end
 -- Needs: lost, restore, noted
@@ -31,7 +29,7 @@ local function stored(name)
   return (name ~= 'format' or string.match(value or '', '^%d+$')) and value or nil
 end
 
-local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- such a key is of a later partition
+local known = #there + #lost > 0 and not string.find(conf, '{[^}]*{') -- only a later partition has such a key
 local stored_format = stored('format') or format
 local agreed = stored_format == '4' or stored_format == '3'
 local together = {}
@@ -64,9 +62,9 @@ if ages and not redis.call('HGET', conf, 'aging_since') then
   redis.call('HSETNX', conf, 'aging_since', stamp) -- the tasks before count as due then
 end
 if together.fairness == 'round_robin' and not redis.call('HGET', conf, 'turns') then
-  redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- on from the places so far
+  redis.call('HSETNX', conf, 'turns', redis.call('HGET', stats, 'pushed') or '0') -- continue the sequence so far
 end
-if create == '2' then -- this once all at a time: nobody runs anything of these groups until it is done
+if create == '2' then -- this once, all in one call: no task of these groups runs until it is done
   local texts = redis.call('HGETALL', stats)
   for i = 1, #texts, 2 do
     local field = string.match(texts[i], '^kept%.(groups)$') or string.match(texts[i], '^kept%.(group:.+)$')
@@ -76,7 +74,7 @@ if create == '2' then -- this once all at a time: nobody runs anything of these 
   end
   local queue, count = limits_there()
   local queue_noted, noted = limits_noted()
-  if not noted or count >= noted and queue >= queue_noted then -- else some are lost for good: nobody may guess them
+  if not noted or count >= noted and queue >= queue_noted then -- else some are lost for good, and must not be guessed
     note_limits(queue, count)
   end
 end

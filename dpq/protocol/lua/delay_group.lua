@@ -1,4 +1,4 @@
--- delay_group: close a group for a time from now, or open it. What its limit has granted stands.
+-- delay_group: close a group for a time from now, or open it. The units that its limit has granted stay counted.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -23,7 +23,7 @@ elseif gate.opens > 0 or gate.probe == 'p' then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end
-for _, window in ipairs(gate) do -- what a 429 has added goes with its closing
+for _, window in ipairs(gate) do -- the closing of a 429 ends, and so does what it added
   window.owed = window.paid
 end
 settle(group)

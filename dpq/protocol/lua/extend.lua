@@ -1,12 +1,12 @@
--- extend: leases now end later, or earlier. A delivery whose lease ran out takes it again as long
--- as nobody else has popped the task.
+-- extend: set new ends for leases, later or earlier. If a lease ran out, and nobody else has popped the task, its
+-- holder gets it again.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a lease: id, token, ms from now, ...
 --
--- Returns for each the new lease end, ms; or -1 when the token is not the live one or the delivery is
--- settled (nothing changed).
+-- Returns for each the new lease end, ms; or -1 if the token is not the live one or the delivery has ended (nothing
+-- changed).
 -- Lost reply: safe to send again, the second answer stands.
 local time, args = ARGV[1], ARGV
 
@@ -18,7 +18,7 @@ local function extend(id, token, ms)
   end
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
-    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts again
+    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts as running again
       redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
     end
   end

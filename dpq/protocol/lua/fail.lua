@@ -1,4 +1,4 @@
--- fail: this attempt failed: the task comes back later, or is dead when its attempts are spent. A recurring task
+-- fail: count a failed attempt. The task comes back later; if its attempts are spent, it is dead. A recurring task
 -- does not die then: it waits for its next time.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
@@ -9,9 +9,9 @@
 -- ARGV[4]  ms         from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
 --
--- Returns 1; 0 when this delivery was so settled before (nothing changed); -1 when its token is not
--- the live one, or another verb settled it (nothing changed). A text, as ack's, when a cron task has spent its
--- attempts and none of the times will do (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
+-- one, or another verb has ended it (nothing changed). If a cron task has spent its attempts, and none of its times is
+-- late enough: a text as ack's (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms, message = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local claim = token
@@ -22,7 +22,7 @@ local task, refused = fence(id, token, 'f')
 if not task then
   return refused
 end
-local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted it
+local counts = task.delivery == '-' or task.delivery == 'd' -- else the end of the lease has counted the attempt
 local spent, at, after = task.attempts + (counts and 1 or 0) >= tonumber(task.max), nil, nil
 if spent and task.schedule ~= '' then
   at, after = next_due(task, claim)
@@ -34,7 +34,7 @@ leave(id, task)
 redis.pcall('HINCRBY', stats, 'failed', 1)
 if at then
   ms = anew(task, at)
-  task.token = token -- so that the same call again finds it settled
+  task.token = token -- so the same call again finds that it was done
 elseif counts then
   task.attempts = task.attempts + 1
 end

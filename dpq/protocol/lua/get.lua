@@ -1,10 +1,10 @@
--- get: look at tasks by their ids.
+-- get: read tasks by their ids or keys.
 --
 -- Keys: ready delayed invisible waiting groups payload meta dead conf keys
 -- ARGV[1..]            ids; or a TAB and a unique key
 --
 -- Returns {state, until, record, payload} for each, flat; state is "" for an unknown id. `until` is when
--- a delayed task is due, a lease ends or a dead task died, ms, or 0. Of a key the state is "state id".
+-- a delayed task is due, a lease ends or a dead task died, ms, or 0. For a key the state is "state id".
 -- Lost reply: safe to send again.
 local args = ARGV
 

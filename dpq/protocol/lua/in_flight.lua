@@ -1,4 +1,4 @@
--- in_flight: the groups of the tasks under a lease, a page at a time.
+-- in_flight: list the groups of the running tasks, one page at a time.
 --
 -- Keys: invisible meta
 -- ARGV[1]  cursor     "0" to begin

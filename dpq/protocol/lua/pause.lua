@@ -1,4 +1,4 @@
--- pause: stop handing out tasks, for a time or until resume; or go on, and end what a 429 has closed.
+-- pause: pause the queue, for a time or until resume; or end a pause, and the closing by a 429.
 --
 -- Keys: conf stats wake tick
 -- ARGV[1]  time       ms, or "" for the server's clock

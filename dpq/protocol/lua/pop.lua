@@ -1,24 +1,26 @@
--- pop: take the best ready tasks that may run now under a lease, after all upkeep that is due.
+-- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  most       tasks at most, from 1 to 1000; or minus how many of the first to look at, and take none
+-- ARGV[2]  most       tasks at most, from 1 to 1000; -n looks at the first n tasks, and takes none
 -- ARGV[3]  visibility the lease, ms
 -- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size)
 -- ARGV[5]  batch      steps of upkeep at most
--- ARGV[6]  waiter     "" for one that does not wait, "-" before it waits, "0" after; or the moment, ms,
---                     with three digits, that this one has been told to watch
+-- ARGV[6]  waiter     "": this consumer does not wait; "-": before it waits; "0": after it has waited; or the
+--                     moment, ms with three digits, that it was told to watch
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {lease end, id, record and payload, id, ...}, with a line feed between the two; or {0, us, now} when there is nothing to do: the
--- microseconds until that may change, or -1 when nothing is to come, or another waiter watches that
--- moment; and the time in microseconds; or {-5} when upkeep is not done yet: call again at once. Of a look,
--- {score, order and id, ...} of the first in ready, unless the queue lets none of them run. {-7, ...} to a client
--- that counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal). {-9} when settings or
--- limits are lost: nothing runs until somebody has restored them (configure).
--- Lost reply: the tasks stay leased to nobody until their leases run out, which counts as an attempt; what
--- they took of a limit is spent.
+-- Returns one of:
+-- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
+-- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if nothing will come by itself, or
+--   another waiter watches that moment. `now`: the time in microseconds.
+-- * {-5}: the upkeep is not done yet: call again at once.
+-- * {score, order and id, ...}: of a look, the first tasks in ready; none if the queue lets none of them run.
+-- * {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it does not know the format (refusal).
+-- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
+-- Lost reply: the tasks stay leased, without a holder, until their leases run out, which counts as an attempt. The
+-- units that they took of a limit are spent.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
@@ -33,14 +35,14 @@ if refused then
   return refused
 end
 if not format and redis.call('EXISTS', meta) == 1 or noted and not settings[4] and string.byte(noted) == 113 then
-  return { -9 } -- nobody knows what may run
+  return { -9 } -- what may run is unknown
 end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
   go_on()
   return rest(waiter, tonumber(paused ~= 'inf' and paused or ''))
 end
-if soonest ~= soonest then -- NaN: nobody knows
+if soonest ~= soonest then -- NaN: unknown
   soonest = 0
 end
 if soonest and soonest <= instant then
@@ -63,7 +65,7 @@ local queue_limited = settings[4] or settings[5]
 if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
     -- Needs: rules, keep, judge
-    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, as said above
+    seen.texts, seen.lacking = moved == 0 and { settings[4], settings[5] } or nil, {} -- nothing is lost, see above
     local judge_queue
     judge_queue, at_last = queue_judge()
     if not grouped then

@@ -1,5 +1,4 @@
--- promote: one bounded step of upkeep: what is due becomes ready, what is over the caps of the dead
--- letters goes.
+-- promote: do one bounded step of upkeep: make due tasks ready, and remove dead letters over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
@@ -7,8 +6,8 @@
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...} to a client that
--- counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal).
+-- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...}: the client has a
+-- wrong number of partitions; {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 

@@ -1,4 +1,4 @@
--- purge: remove tasks of one state, or the named ones of the dead.
+-- purge: remove tasks of one state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -6,7 +6,7 @@
 -- ARGV[3]  most       tasks at most; 0 changes nothing
 -- ARGV[4..]            ids: only these
 --
--- Returns how many it removed; call again until it says 0. The holder of a running task finds it gone.
+-- Returns how many it removed; call again until it returns 0. The holder of a running task finds it gone.
 -- Lost reply: safe to send again; the second call removes the next ones.
 local time, state, most, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV
 

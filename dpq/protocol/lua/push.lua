@@ -7,16 +7,16 @@
 --                     " max priority TAB group LF". Of others the spec is "f" and "max cost delay priority expires_in residual
 --                     mode", the schedule if it has one (see recur; of a cron task `first` says when,
 --                     of others the delay), its options (docs/design.md), TAB, group, TAB, key; times in ms;
---                     mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). None:
---                     only the time is asked for. At the end the number of partitions as the client
---                     knows it, unless it is one
+--                     mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). Without a
+--                     task the call only reads the time. Last, unless it is one: the number of
+--                     partitions that the client knows
 --
--- Returns {status, index, holder, ...}: 0 done, 1 the queue is not there: configure it and come again,
--- 2 and the time, ms; -3 the key is taken (mode e), -4 the key's holder is in another group; {-7, ...} to a client
--- that counts partitions wrong (refusal), {-8, ...} to one that knows another format (refusal); all but 0 change
--- nothing. Each index names a push that met a holder of its key, with the holder's id.
--- Lost reply: an id that is stored already is left alone, so sending again is safe while the first copy
--- lives. A repeated update sets the same once more; a repeated rerun may run the task once more.
+-- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id.
+-- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
+-- follows; -3: the key is taken (mode e); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
+-- number of partitions; {-8, ...}: it knows another format (refusal).
+-- Lost reply: safe to send again while the first copy is stored: an id that is stored is not added twice. A repeated
+-- update sets the same values again; a repeated rerun may run the task once more.
 local time, args = ARGV[1], ARGV
 
 -- Needs: now
@@ -109,11 +109,11 @@ if #delays > 0 or met or next(others) then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)
   end
-  admit() -- what is new stands where a later push of this batch may meet it
+  admit() -- store new tasks where a later push of this batch can find them
   for i = 1, #ids do
     if holders[i] then
       merge(holders[i], args[3 * i], args[3 * i + 1])
-      admit() -- a later push of this batch may meet it again
+      admit() -- a later push of this batch may find it again
       reply[#reply + 1] = i
       reply[#reply + 1] = holders[i]
     end
@@ -121,7 +121,7 @@ if #delays > 0 or met or next(others) then
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
-elseif #plain > 0 then -- the queue's limit lets nothing run before that
+elseif #plain > 0 then -- the queue's limit lets no task run before
   -- Needs: notice
   watch(tonumber(settings[6]))
 end

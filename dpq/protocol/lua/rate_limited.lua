@@ -1,5 +1,5 @@
--- rate_limited: a task met a limit. It goes back, uncounted, with its priority and place; its group, or the
--- whole queue, closes for everybody, and the first task after that is a probe.
+-- rate_limited: give a task back after a 429, uncounted, with its priority and order. Close its group, or the whole
+-- queue, for all consumers. The first task afterwards is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -8,10 +8,10 @@
 -- ARGV[4]  ms         from now until it may be tried again
 -- ARGV[5]  scope      group (a task without one closes the queue), queue or task
 --
--- Returns 1; -1 when the token is not the live one or the delivery is settled (nothing changed). A longer
--- closing is never shortened. When it is over, the windows grant one unit and then go at their pace. A limit
--- that learns goes down, once for each delivery and each closing; one that is known gets more room for the
--- way to the host, unless the task was the probe, or was popped before the last time it got some.
+-- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
+-- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
+-- delivery and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped
+-- before they last got some.
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
@@ -39,7 +39,7 @@ if not task then
 end
 local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
 local was_probe = gate and gate.probe == id
-leave(id, task, true) -- a probe that meets a limit has found nothing open
+leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
@@ -49,7 +49,7 @@ if first then
 end
 if gate then
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)
-  if instant < gate.since then -- of the closing that has halved it
+  if instant < gate.since then -- the end of the closing that has halved it
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and first then
     local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
@@ -61,7 +61,7 @@ if gate then
     widen(gate, opens)
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true
-  gate.probe = gate.probe == '-' and 'p' or gate.probe -- one that is out stays the only one
+  gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
   for i, window in ipairs(rules) do
     gate[i].owed = math.max(gate[i].paid, opens + (window.burst - 1) * gate[i].interval)
   end

@@ -3,20 +3,20 @@
 -- Keys: queues queues_tick
 -- ARGV[1]  name
 --
--- Returns 1 when the queue is new here, else 0; also at full memory: then whoever opens it next makes it known. A
--- marker of another type is left alone: daemons look again anyway.
+-- Returns 1 if the name is new in the list, else 0. At full memory it returns 0, too: the next client that opens the
+-- queue registers it. It does not touch a marker of another type: daemons read the list again anyway.
 -- Lost reply: safe to send again.
 local name = ARGV[1]
 if #name > 200 then
   return redis.error_reply('ERR DPQ: the name is too long: at most 200 bytes')
 end
 
-if redis.call('SISMEMBER', queues, name) == 1 then -- a user who may only read comes here too
+if redis.call('SISMEMBER', queues, name) == 1 then -- a user with read rights only comes here, too
   return 0
 end
 local added = redis.pcall('SADD', queues, name)
-if not tonumber(added) then -- a full memory must not keep a worker from its queue
+if not tonumber(added) then -- full memory must not keep a worker from its queue
   return string.find(added.err, 'OOM', 1, true) and 0 or added
 end
-redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share it: whoever has broken it stops nobody's first push
+redis.pcall('ZADD', queues_tick, '0', 'w') -- all queues share it: if it is damaged, first pushes must go on
 return 1

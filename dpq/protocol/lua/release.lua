@@ -1,4 +1,4 @@
--- release: give a task back, not counted; it keeps its place among equals.
+-- release: give a task back, uncounted; it keeps its order among equal priorities.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -8,8 +8,8 @@
 -- ARGV[5]  priority   as text, or "" to keep it
 -- ARGV[6]  residual   what the double of the priority lost
 --
--- Returns 1; 0 when this delivery was so settled before (nothing changed); -1 when its token is not
--- the live one, or another verb settled it (nothing changed).
+-- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
+-- one, or another verb has ended it (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual = ARGV[5], ARGV[6]

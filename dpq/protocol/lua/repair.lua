@@ -1,5 +1,5 @@
--- repair: mend broken invariants in a bounded part of the stored data. It loses no task: what has lost its
--- record or its payload goes to the dead letters.
+-- repair: mend broken invariants in a bounded part of the stored data. It loses no task: a task without its record or
+-- its payload becomes a dead letter.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
@@ -7,12 +7,12 @@
 -- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
 --                     keys, heads (of the groups that wait), events (all that is to come)
 -- ARGV[3]  cursor     0 to begin
--- ARGV[4]  count      entries to look at, about
+-- ARGV[4]  count      entries to check, about
 -- ARGV[5..]           cron lines by which no task can recur
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended (but for
--- the kind `cron`). {-8, ...} to a client that knows another format (refusal).
--- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}: the problems that it has mended, and
+-- those of the kind `cron`. {-8, ...}: the client knows another format (refusal).
+-- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
 
 -- Needs: now, refusal
@@ -21,7 +21,7 @@ if refused then
   return refused
 end
 -- Needs: record, notice, groups, place, next, member
-local torn, spoilt = {}, {} -- the groups that are to begin anew; the cron lines that are none
+local torn, spoilt = {}, {} -- groups to begin anew; invalid cron lines
 for i = 5, #args do
   spoilt[args[i]] = true
 end
@@ -74,14 +74,14 @@ local function mend_entry(name, value)
     redis.call('HDEL', keys, name)
   elseif order and not heads and not (task and place_of(set, id, task) == name
     and (set == ready or value == '0')) then
-    if task then -- else the walk through meta tells of it
+    if task then -- else the walk through meta reports it
       problem('stale place', id, name)
     end
     redis.call('ZREM', set, name)
   elseif heads and group and not redis.call('HGET', groups, group) and not redis.call('ZSCORE', closed, group) then
     problem('no head', id, group)
     torn[group] = true
-  elseif never_due(part, id, value, task) then -- its lease ends, or its delay does when its record says so
+  elseif never_due(part, id, value, task) then -- its lease ends now; its delay, when its record says so
     local due = task and set == delayed and task.enqueued + task.wait or now
     due = due > horizons.delayed and now or due
     redis.call('ZADD', set, string.format('%.0f', due), id)

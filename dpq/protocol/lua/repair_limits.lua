@@ -1,15 +1,15 @@
--- repair_limits: mend what people have set and what limits keep, a bounded part at a time, so that no limit grants
--- more than it may. A limit that cannot be read and has no copy stays as it is, and closed.
+-- repair_limits: mend a bounded part of the settings, the limits and their gates; no limit then grants more than it
+-- may. A limit that cannot be read and has no copy stays as it is, and closed.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       settings, limits, kept (limits that have only a copy), gates, tracked or invisible
 -- ARGV[3]  cursor     0 to begin
--- ARGV[4]  count      entries to look at, about
+-- ARGV[4]  count      entries to check, about
 --
--- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}, which is what it has mended. {-8, ...}
--- to a client that knows another format (refusal).
--- Lost reply: safe to send again: what is mended is mended, and is not named a second time.
+-- Returns as check does: {next cursor or 0, kind, subject, detail, kind, ...}: the problems that it has mended.
+-- {-8, ...}: the client knows another format (refusal).
+-- Lost reply: safe to send again; a mended problem is not named a second time.
 local time, part, cursor, count = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 
 -- Needs: now, refusal
@@ -32,7 +32,7 @@ local function mend_gate(scope, text)
     end
   elseif fault then
     local gate = gate_of(scope)
-    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from then
+    gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from this time
     stirred[scope] = true
   end
 end
@@ -73,7 +73,7 @@ for i = 1, #page[2], 2 do
       redis.call('ZADD', tracked, '0', name)
     elseif fault then
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- somebody may wait for its end
+      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- a consumer may wait for its end
     end
   end
 end

@@ -1,4 +1,4 @@
--- replay: dead tasks become ready, or due one after the other.
+-- replay: make dead tasks ready at once, or due one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -6,8 +6,8 @@
 -- ARGV[3]  spacing    ms from each to the next, may have a fraction
 -- ARGV[4..]            ids
 --
--- Returns how many were dead and now live, with all their attempts before them.
--- Lost reply: safe to send again; ids that are dead no more are left alone.
+-- Returns how many were dead and are live now, with all their attempts again.
+-- Lost reply: safe to send again; it changes no task that is not dead any more.
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 
 -- Needs: now, record, place, back
@@ -16,7 +16,7 @@ for i = 4, #args do
   local id = args[i]
   local task = read(redis.call('HGET', meta, id) or '')
   if task and redis.call('ZREM', dead, id) == 1 then
-    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- as nothing is put more than 10 years away
+    local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- nothing is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
     back(id, task, ms)

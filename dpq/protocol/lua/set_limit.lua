@@ -1,17 +1,17 @@
--- set_limit: what the queue, a group or every group without a limit of its own may do; or nothing set.
+-- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
--- ARGV[4]  is_heavy     "1" when tasks may differ in what they need of it
+-- ARGV[4]  is_heavy     "1": tasks may need different amounts of it
 -- ARGV[5]  walk       "set" to begin, then what the last answer said: "leases" or "closed"
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said
 --
--- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on; the others
--- count the leases that are out (up to about 400 in a call, so nearly always in the first), and see to
--- the groups that are closed already, which otherwise open at their old times. What was granted before
--- in a window of the same length still counts, and a learned rate and a closing stay.
+-- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on. Further calls count
+-- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
+-- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
+-- and a closing stay.
 -- Lost reply: safe to send again.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 if #field > 206 then
@@ -29,7 +29,7 @@ if walk == 'set' then
   local queue, count = limits_noted()
   if not count then
     queue, count = limits_there()
-  elseif hash == limits then -- also those count that are lost and have a copy
+  elseif hash == limits then -- lost ones that have a copy count, too
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
@@ -52,7 +52,7 @@ if walk == 'set' then
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
-  redis.call('HDEL', conf, 'shut_until', 'watched') -- whoever sleeps by the old limit is to look
+  redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
@@ -78,7 +78,7 @@ elseif walk == 'closed' then
   if field ~= 'queue' then
     settle(string.sub(field, 7))
   else
-    gate_of('') -- what a tighter limit has granted is bounded from now on, not from whenever somebody looks
+    gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
   end
   walk = 'done'
 end

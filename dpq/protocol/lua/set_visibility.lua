@@ -1,4 +1,4 @@
--- set_visibility: nobody sees the task for a while; this delivery does not count as a failure.
+-- set_visibility: hide a task for a while; this delivery does not count as a failed attempt.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -6,7 +6,7 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until it is visible
 --
--- Returns 1; -1 when the token is not the live one or the delivery is settled (nothing changed).
+-- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed).
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 

@@ -1,11 +1,11 @@
--- stats: how many tasks are in each state, the running totals, the oldest ready task.
+-- stats: count the tasks in each state; read the totals, and the age of the oldest ready task.
 --
 -- Keys: ready delayed invisible waiting meta dead conf stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns {ready, delayed, invisible, waiting, dead, ms the oldest has been ready or -1, total, count,
--- total, count, ...}. Of more than 200 ready tasks only the first to come in of each of the 100 best
--- priorities and of the worst are looked at for the oldest.
+-- Returns {ready, delayed, invisible, waiting, dead, ms the oldest has been ready or -1, total, count, total, count,
+-- ...}. If more than 200 tasks are ready, it searches the oldest among the first of each of the 100 best priorities,
+-- and of the worst.
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
@@ -39,7 +39,7 @@ for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do
 end
 reply[6] = since
 local totals = { 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases', 'buried', 'replayed', 'dropped' }
-local counts = redis.call('HMGET', stats, unpack(totals)) -- beside them stand copies of all limits
+local counts = redis.call('HMGET', stats, unpack(totals)) -- it holds copies of all limits, too
 for i, name in ipairs(totals) do
   reply[#reply + 1], reply[#reply + 2] = name, counts[i] or '0'
 end

@@ -1,16 +1,16 @@
--- types: find keys of another type than DPQ writes, and on demand remove them: they hold no task, and every
--- script that needs one breaks off in its middle.
+-- types: find keys of another type than DPQ writes, and on demand remove them. They hold no task, and a script that
+-- needs one fails in its middle.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  remove     "1": they go; else this only looks
--- ARGV[3]  partitions of the queue; 0 when the caller does not know: then conf is not removed, since what is
---          written in its place says how many there are
+-- ARGV[2]  remove     "1": remove them; else only find them
+-- ARGV[3]  partitions of the queue; 0 if the caller does not know: then conf is not removed, since a new conf
+--          must say how many there are
 --
--- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...} to a client
--- that knows another format (refusal).
--- Lost reply: safe to send again: what is removed is removed, and is not named a second time.
+-- Returns as check does: {"0", kind, subject, detail, kind, ...}; the subject is the key. {-8, ...}: the
+-- client knows another format (refusal).
+-- Lost reply: safe to send again; a removed key is not named a second time.
 local time, remove, partitions = ARGV[1], ARGV[2], ARGV[3]
 
 -- Needs: now, refusal, problem
@@ -42,10 +42,10 @@ end
 
 local failed = look('ZCARD', 'sorted set', { ready, delayed, invisible, waiting, closed, dead, wake, tick, tracked })
   or look('HLEN', 'hash', { groups, payload, meta, keys, conf, stats, limits, gates, workers })
-if gone[stats] then -- the places given so far are lost: what comes now stands behind all
+if gone[stats] then -- the sequence is lost: new tasks go behind all others
   redis.call('HSET', stats, 'pushed', stamp)
 end
-if gone[conf] then -- and the turns; the limits go on to hold
+if gone[conf] then -- the turns, too; the limits stay
   redis.call('HSET', conf, 'turns', stamp, 'gated', '1', 'heavy', '1')
   if partitions ~= '1' then
     redis.call('HSET', conf, 'partitions', partitions)

@@ -1,9 +1,9 @@
--- unregister: a queue is gone.
+-- unregister: remove the name of a queue from the list of known queues.
 --
 -- Keys: queues
 -- ARGV[1]  name
 --
--- Returns 1 when it was known, else 0.
+-- Returns 1 if the name was in the list, else 0.
 -- Lost reply: safe to send again.
 local name = ARGV[1]
 

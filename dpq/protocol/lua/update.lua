@@ -1,4 +1,4 @@
--- update: change a live task in place. Of a running one only the priority can change.
+-- update: change a live task in place. If it is running, only its priority and its cost.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead keys conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
@@ -9,8 +9,7 @@
 -- ARGV[6]  key        instead of the id, or ""
 -- ARGV[7]  cost       units of every limit, or "" to keep that; of a running task for its next run
 --
--- Returns 1; -2 when no live task has this id or key, -6 when a delay was asked of a running task (nothing
--- changed).
+-- Returns 1; -2 if no live task has this id or key; -6 if the task is running and a delay was given (nothing changed).
 -- Lost reply: safe to send again; a delay then counts from the second call.
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]

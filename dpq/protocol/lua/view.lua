@@ -1,18 +1,18 @@
--- view: what limits, closings and probes allow now, without touching them.
+-- view: read what limits, closings and probes allow now. Changes nothing.
 --
 -- Keys: ready invisible waiting groups closed conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
--- Returns seven texts for each: "", or "queue" or its field of limits, TAB and its rules; when it opens, ms,
--- or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the probe is out, c
--- concurrency, s spent; "" when it does); the rate and the slack, ms, that it has learned; the units left of each
--- window; how many tasks are due; and now, ms.
+-- Returns seven texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
+-- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
+-- probe runs, c concurrency, s spent; "" if it does); the learned rate and slack, ms; the units left of each window;
+-- how many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
 -- Needs: now, groups, rules, gate, opens
-seen.copies, seen.count, seen.lacking = stats, 2, {} -- rules that are lost are shown: nothing runs until they are back
+seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 for i = 2, #args do
   local scope = args[i]
@@ -31,10 +31,10 @@ for i = 2, #args do
   elseif gate.rules.unreadable then
     why, at = 'u', 0
   elseif full(gate) then
-    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": none is out
+    why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": no probe is running
   elseif at > instant then
     why = 's'
-  else -- open for one unit, but the best task of the group needs more
+  else -- one unit is free, but the best task of the group needs more
     at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
     why = at > instant and 's' or ''
   end

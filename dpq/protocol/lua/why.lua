@@ -1,13 +1,13 @@
--- why: what keeps a task from running.
+-- why: read what keeps a task from running.
 --
 -- Keys: ready delayed invisible waiting groups meta dead conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until} as texts: `until` as in get; the
--- ready tasks that come before it or before the head of its group; the tasks of its own group that do; ""
--- or "inf" or ms; when the queue's limit has enough for it, ms. The state is "" when the task stands nowhere.
--- {} when nothing is stored under this id.
+-- Returns {state, until, group, ahead, in group, paused until, held until} as texts, or {} if this id is not stored.
+-- State: "" if the task is in no state. Until: as in get. Ahead: the ready tasks before it, or before the head of its
+-- group. In group: the tasks of its group before it. Paused until: "", "inf" or ms. Held until: when the queue's limit
+-- has enough units for it, ms.
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 

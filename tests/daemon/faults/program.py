@@ -1,6 +1,6 @@
 """Worker processes for the tests of faults, forked from one that has imported DPQ already.
 
-A program of its own, started by crew.py. It reads orders from stdin, a line of JSON each, and
+A program of its own, started by workers.py. It reads orders from stdin, a line of JSON each, and
 writes reports to stdout:
 
     {"start": name, ...}            -> {"started": name, "pid": 17}; the rest is for `work`

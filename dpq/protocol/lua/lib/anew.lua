@@ -1,7 +1,7 @@
--- anew: a task begins anew, due at a moment, behind its equals.
+-- anew: begin a task anew: due at a moment, behind all tasks of its priority.
 -- Keys: conf stats
 -- Needs: now, draw, renew
--- Gives: anew(task, at), which says how many ms that is from now.
+-- Gives: anew(task, at), which returns the ms from now until then.
 local function anew(task, at)
   local place = draw(stats, 'pushed', 1) + 1
   local settings = redis.call('HMGET', conf, 'order', 'fairness', 'partitions')

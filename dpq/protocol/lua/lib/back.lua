@@ -1,4 +1,4 @@
--- back: a task that is in no set comes back, now or later.
+-- back: put a task that is in no set back, ready now or later.
 -- Keys: delayed
 -- Needs: now, notice, place
 -- Gives: back(id, task, ms), ms from now.

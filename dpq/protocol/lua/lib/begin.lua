@@ -1,8 +1,8 @@
--- begin: a task gets a schedule: "kind expires_in first period", times in ms: e(very) with ms as its period, or
--- c(ron) with a line that only clients can read. In a record a TAB stands before it.
+-- begin: give a task its schedule: "kind expires_in first period", times in ms. The kind is e(very), with a period in
+-- ms, or c(ron), with a line that only clients can read. In a record a TAB stands before it.
 -- Needs: now
--- Gives: begin(text, wait, old), which says what is stored, the ms until it is first due, and when it expires. When
---        `old` is the same and no delay is given, the task keeps its times, and there is no wait.
+-- Gives: begin(text, wait, old), which returns the text to store, the ms until it is first due, and when it expires.
+--        If `old` is the same and no delay is given, the task keeps its times, and there is no wait.
 local function begin(text, wait, old)
   local kind, expires_in, first, period = string.match(text, '^(%l) (%d+) (%d+) (.*)$')
   local was, since, same = string.match(old or '', '^\t(%l) %d+ (%d+) (.*)$')

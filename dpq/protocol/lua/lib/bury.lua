@@ -1,8 +1,8 @@
--- bury: into the dead letters, which are capped by number and age.
+-- bury: move tasks to the dead letters, which are capped by number and age.
 -- Keys: payload meta dead keys conf stats
 -- Needs: now, record
--- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops what is over the caps (unless
---        the queue says otherwise 100 000 tasks and 90 days).
+-- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
+--        caps (100 000 tasks and 90 days, unless the queue has others).
 local function forget(id, task)
   redis.call('HDEL', payload, id)
   redis.call('HDEL', meta, id)

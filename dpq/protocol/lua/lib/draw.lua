@@ -1,7 +1,7 @@
--- draw: the next places of the queue. A sequence that is damaged begins again at the time: behind all.
+-- draw: draw the next sequence numbers of the queue. A damaged sequence starts again at the time: behind all others.
 -- Needs: now
--- Gives: draw(hash, field, count, timed), the place before the first of so many. Timed ones are not below the time,
---        so they sort alike in all partitions of a queue.
+-- Gives: draw(hash, field, count, timed), the number before the first of `count` numbers. If timed, they are not below
+--        the time, so they sort alike in all partitions of a queue.
 local function draw(hash, field, count, timed)
   local reached = redis.pcall('HINCRBY', hash, field, count)
   if not tonumber(reached) or reached < count or reached > 9e14 then

@@ -1,9 +1,9 @@
--- gate: what a scope allows: a group, or "" for the whole queue. Layout: docs/design.md, "Limits". Rules that cannot
--- be read let nothing run, and a gate that cannot be read counts as spent. What a gate says of windows stays (`rest`)
--- while its rules cannot be read, or are lost.
+-- gate: read what a scope (a group, or "" for the whole queue) allows. Layout: docs/design.md, "Limits". If its rules
+-- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
+-- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
--- Gives: gate_of(scope); full(gate), whether no more leases may be out.
+-- Gives: gate_of(scope); full(gate), true if no more tasks may run at once.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
@@ -39,17 +39,17 @@ local function gate_of(scope)
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
     learned = 0, beside = 0, slack = 0 }
   seen.gates[scope] = gate
-  if text and string.byte(text) ~= 45 then -- after "-" it says only what the windows have granted
+  if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
     gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
-  local spent = text and string.find(text, '[^%d.: -]') -- nobody knows what it has granted
+  local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
-    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- of no use any more?
+    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
       and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   recall(gate, text)
@@ -66,10 +66,10 @@ local function gate_of(scope)
       window.paid, gate.changed = instant + rule.per + (rule.burst - 1) * window.interval, true
     end
     local bound = instant + rule.per + (rule.slack or gate.slack) + rule.burst * window.interval
-    if window.paid > bound then -- a clock has stepped back, or the limit was tighter
+    if window.paid > bound then -- the clock was set back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
-    -- What is owed: at the end of a 429 one unit is there, and the others follow at their pace.
+    -- The debt of a window: at the end of a 429 one unit is free, and the others follow at their pace.
     window.owed = math.max(window.paid, gate.why == 'l' and gate.opens + (rule.burst - 1) * window.interval or 0)
     gate[i] = window
   end

@@ -1,9 +1,9 @@
--- go_on: from here on the script runs at full memory too. At `maxmemory` a server refuses a script at its first write
--- if that write may take memory, and refuses none after a write that takes none. So this one comes first: it removes
--- nothing. For what holds, ends or guards work; not for what adds tasks. A script whose first write is a ZREM,
--- ZPOPMIN, HDEL or UNLINK needs none.
+-- go_on: let the script run at full memory, too. At `maxmemory` a server refuses a script at its first write if that
+-- write may take memory. After a write that takes none, it refuses no write. So this write comes first: it removes
+-- nothing. For scripts that hold, end or guard work, not for those that add tasks. A script whose first write is a
+-- ZREM, ZPOPMIN, HDEL or UNLINK does not need it.
 -- Keys: conf
 -- Gives: go_on().
 local function go_on()
-  redis.pcall('HDEL', conf, '') -- an error says nothing: the next write meets it as well
+  redis.pcall('HDEL', conf, '') -- ignore an error: the next write meets it, too
 end

@@ -1,5 +1,5 @@
--- groups: of each group the best task, its head, stands in ready; the others behind it in waiting. With round robin a
--- head has its turn in the place of its place: who has been served goes to the end.
+-- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
+-- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
 --        turn), succeed(group), shut(group); admitted, how many tasks have become ready in this script.
@@ -31,7 +31,7 @@ local function heir_of(group)
     return
   end
   local sign, high, low, member = string.match(heir, '^(%x)(%x%x%x)(%x%x%x%x%x%x%x%x%x%x%x%x%x%x)(.*)$', #group + 2)
-  if not member or #member < 17 then -- no member that we write: it would stand before all others for ever
+  if not member or #member < 17 then -- not a member of ours: it would stay before all others for ever
     redis.call('ZREM', waiting, heir)
     return heir_of(group)
   end
@@ -63,7 +63,7 @@ local function lead(group, score, member, turn)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))
     end
     local reached = not turn and redis.pcall('HINCRBY', conf, 'turns', '1')
-    if reached and not tonumber(reached) then -- no number: as in draw, the turns begin again at the time
+    if reached and not tonumber(reached) then -- not a number: as in draw, turns start again at the time
       local time = redis.call('TIME')
       reached = time[1] * 1000 + math.floor(time[2] / 1000)
       redis.call('HSET', conf, 'turns', string.format('%.0f', reached))

@@ -1,5 +1,5 @@
--- keep: the gates that have changed are stored: in short when they say no more than what was granted, not at all when
--- not even that.
+-- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
+-- all.
 -- Keys: conf gates
 -- Needs: rules
 -- Gives: keep().
@@ -18,7 +18,7 @@ local function keep()
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.ms .. string.format(':%.17g ', gate[i].paid)
       end
-      text = text .. (gate.rest or '') -- of rules that are lost, or cannot be read now
+      text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false
       local hash, field = gates, scope
       if scope == '' then

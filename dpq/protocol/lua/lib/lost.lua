@@ -1,10 +1,10 @@
--- lost: what people set is stored twice: in conf and limits, and as a copy in stats, each field behind `kept.`. So a
--- setting that is lost is known by its copy.
+-- lost: find lost settings by their copies. Settings and limits are stored twice: in conf and limits, and as copies in
+-- stats, under `kept.` and the field.
 -- Keys: conf stats
 -- Needs: now
--- Gives: settings(), the names of all settings that have copies, what conf says of each (false when that cannot be
---        read), and what its copy does; settings_lost(), {name, text, ...}: what conf does not say though the copy
---        does. A pause that is over is not lost.
+-- Gives: settings(), the names of all settings that have copies, their values in conf (false if unreadable), and their
+--        copies; settings_lost(), {name, text, ...}: the settings that only have a copy. A pause that is over is not
+--        lost.
 
 -- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
 -- be read, clients tell.
@@ -19,14 +19,14 @@ local function settings()
     fields[i] = 'kept.' .. name
   end
   local stored, copied = redis.call('HMGET', conf, unpack(names)), redis.pcall('HMGET', stats, unpack(fields))
-  for i, name in ipairs(names) do -- what cannot be read is lost; another format is a number
+  for i, name in ipairs(names) do -- an unreadable text is lost; another format is a number
     local known, text = readable[name], stored[i]
     local counts = text and known and known.digits ~= false and string.match(text, '^%d+$')
     if text and known and not known[text] and not counts then
       stored[i] = false
     end
   end
-  return names, stored, copied.err and {} or copied -- of another type: types tells
+  return names, stored, copied.err and {} or copied -- a key of another type: types reports it
 end
 
 local function settings_lost()

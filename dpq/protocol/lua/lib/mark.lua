@@ -1,4 +1,5 @@
--- mark: some group is closed, or has something in gates: conf says so in `gated`, where limits may be noted (noted).
+-- mark: store in conf's `gated` that some group is closed, or has a gate. The number of limits may stand there, too
+-- (noted).
 -- Keys: conf
 -- Gives: mark().
 local function mark()

@@ -1,6 +1,6 @@
--- member: what a member of ready or waiting says.
+-- member: split a member of ready or waiting into its parts.
 -- Keys: ready waiting
--- Gives: split(set, member) -> id, order, group; the id of what is no such member is empty.
+-- Gives: split(set, member) -> id, order, group; the id is empty if it is no such member.
 local function split(set, member)
   local group
   if set == waiting then

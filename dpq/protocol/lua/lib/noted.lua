@@ -1,9 +1,9 @@
--- noted: conf notes how many limits there are: "q" when one of them is the queue's, and the number of the others. It
--- stands in `limited`, and with a "=" behind it in `gated`, which else is "1": so a pop that meets fewer limits knows
--- that some are lost, though one of the two is lost as well.
+-- noted: store in conf how many limits there are: "q" if the queue has one, then the number of the others. It stands in
+-- `limited`, and with a "=" after it in `gated` (which else is "1"). So a pop that finds fewer limits knows that some
+-- are lost, even if one of the two fields is lost as well.
 -- Keys: conf stats limits
--- Gives: limits_noted() and limits_there(), "q" or "" and the number, as noted (nil when it is not, or cannot be read)
---        and as it is; note_limits(queue, count), which notes them, with a copy, and says whether there are any.
+-- Gives: limits_noted(), "q" or "" and the number, as stored (nil if it is missing or unreadable); limits_there(), the
+--        same, as counted; note_limits(queue, count), which stores them, with a copy, and returns if there are any.
 local function limits_noted()
   local limited, gated = unpack(redis.call('HMGET', conf, 'limited', 'gated'))
   local note = string.match(limited or '', '^q?%d+$') or string.match(gated or '', '^(q?%d+)=$')

@@ -1,8 +1,7 @@
--- notice: whoever adds to delayed, invisible or closed says so. Keeps conf's `next_event`, before which no upkeep can
--- be due, and tells one daemon of an event that comes sooner than it thinks. One waiting consumer is to watch the
--- next moment: `watched` names that moment, the marker `e` appoints the watcher. Who waits looks again by itself
--- every 5 s, so later moments need nobody. It is written as exactly as the moments in the sets: one that is rounded
--- may be later than they are.
+-- notice: note a new event in delayed, invisible or closed. Keeps conf's `next_event`, before which no upkeep is due,
+-- and wakes one daemon if the event comes sooner than it expects. One waiting consumer watches the next moment:
+-- `watched` holds that moment, the marker `e` appoints the consumer. Every waiter asks again after 5 s, so later
+-- moments need no watcher. The moment is stored as exactly as in the sets: a rounded one may be later.
 -- Keys: conf wake tick
 -- Needs: now
 -- Gives: watch(moment), notice(ms), for an event `ms` from now.

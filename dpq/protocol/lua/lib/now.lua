@@ -1,4 +1,4 @@
--- now: the one clock.
+-- now: read the one clock.
 -- Wants: time, ms as an integer, or "" for the server's clock.
 -- Gives: now, whole ms; instant, the same with its fraction; stamp, now as text (a number as an argument costs Redis
 --        0.2 us).

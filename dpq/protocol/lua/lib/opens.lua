@@ -1,4 +1,4 @@
--- opens: when a gate lets a task run.
+-- opens: compute when a gate lets a task run.
 -- Keys: conf
 -- Needs: now
 -- Gives: opens_at(gate, cost, rank), ms. A task that costs more than a window ever grants takes all of it. A rank
@@ -7,7 +7,7 @@ local aged
 
 local function opens_at(gate, cost, rank)
   local at = gate.opens
-  if gate.rules.unreadable then -- it is looked at again then
+  if gate.rules.unreadable then -- it is checked again then
     return math.max(at, instant + 30000)
   end
   for i, rule in ipairs(gate.rules) do
@@ -18,7 +18,7 @@ local function opens_at(gate, cost, rank)
         aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
       end
       local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
-      if missing > 0 then -- until the units are there, or until it has aged enough
+      if missing > 0 then -- until there are enough units, or it has aged enough
         local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
         paid = math.min(paid + rule.reserve * gate[i].interval, math.max(paid, grown))
       end

@@ -1,4 +1,4 @@
--- pace: how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
+-- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text).
 local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
@@ -16,10 +16,10 @@ end
 local function recall(gate, text)
   local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
   learned, beside = math.min(tonumber(learned or 0) or 0, MOST), math.min(tonumber(beside or 0) or 0, 1e15)
-  if gate.rules.ceiling > 0 and beside <= MOST then -- a larger one is a moment: of a slack, from before it learned this
+  if gate.rules.ceiling > 0 and beside <= MOST then -- a larger one is a moment: of a slack from before
     gate.learned, gate.beside = learned, beside
   elseif gate.rules.ceiling == 0 and learned + beside > 0 then
-    beside = math.min(beside, math.max(instant, gate.opens)) -- else a clock has stepped back
+    beside = math.min(beside, math.max(instant, gate.opens)) -- else the clock was set back
     local slack = math.floor(math.min(learned, MOST_SLACK_MS) * 2 ^ ((beside - instant) / HALF_MS) + 0.5)
     for _, rule in ipairs(gate.rules) do
       if not rule.slack and slack > 0 then

@@ -1,9 +1,9 @@
--- place: where a due task stands: ready, or waiting behind the head of its group.
+-- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
 -- Needs: now, notice, groups, keep, settle
 -- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
---        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit has nobody
---        run before `shut_until`.
+--        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit lets no
+--        task run before `shut_until`.
 local arrivals, arrived = {}, 0
 
 local function enter(id, task)
@@ -19,7 +19,7 @@ local function enter(id, task)
     best, turn = nil, shut(group)
   elseif best or redis.call('ZSCORE', closed, group) then
     redis.call('ZADD', waiting, '0', behind(group, score, member))
-    stirred[group] = not best and heavy() or stirred[group] -- it may be let in before what waited so far
+    stirred[group] = not best and heavy() or stirred[group] -- it may run before the tasks that waited so far
     return
   end
   lead(group, score, member, turn)
@@ -41,7 +41,7 @@ local function leave(id, task, lapsed)
       succeed(group)
     else
       redis.call('ZREM', waiting, behind(group, score_of(task), member))
-      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved its units for it
+      stirred[group] = not first and heavy() or stirred[group] -- the group may have saved units for it
     end
   end
 end

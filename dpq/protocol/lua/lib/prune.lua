@@ -1,5 +1,5 @@
--- prune: gates that say nothing any more are forgotten. A few are looked at by chance, so that those of groups that
--- are gone cannot pile up: with two for each group that empties, as many are useless as useful.
+-- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
+-- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: conf limits gates
 -- Needs: now, rules, gate
 -- Gives: prune(most).
@@ -11,13 +11,13 @@ local function prune(most)
   end
   for i = 1, #drawn, 2 do
     local scope, paid = drawn[i], string.match(drawn[i + 1], '^- .-([%d.]+) $')
-    if not paid or paid + longest <= instant then -- else it is of use, as most are
+    if not paid or paid + longest <= instant then -- else it is in use, as most are
       local gate = gate_of(scope)
       local until_ms = gate.opens
       for n, rule in ipairs(gate.rules) do
         until_ms = math.max(until_ms, gate[n].paid + rule.per)
       end
-      if gate.rules.ceiling > 0 then -- what was learned is worth more than the window it was learned in
+      if gate.rules.ceiling > 0 then -- keep a learned value longer than its window
         until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
       end
       if gate.slack > 0 then
@@ -37,7 +37,7 @@ local function prune(most)
     redis.call('HDEL', gates, unpack(drop))
   end
   local gated = redis.call('EXISTS', gates, limits) == 0 and redis.call('HGET', conf, 'gated')
-  if gated and string.byte(gated, -1) ~= 61 then -- else limits are noted there (noted)
+  if gated and string.byte(gated, -1) ~= 61 then -- else it holds the number of limits (noted)
     redis.call('HDEL', conf, 'gated')
   end
 end

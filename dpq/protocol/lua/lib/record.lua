@@ -1,18 +1,9 @@
--- record: a task's record as a table (nil when it is no record), and back. Layout: docs/design.md, "The record". A
--- number that is none, or that is too long, would stop a script in its middle, or its reader: it is no record.
--- A plain record (p) has no more than most tasks need, a full one (f) has all; a record of format 3 has no letter. The
--- counts before them are left out until the first delivery.
--- Gives: read(raw), whose `inline` is the payload with a line feed before it, "" when that has a field of its own, and
---        nil of format 3; write(task).
-local function read_old(task, raw, at)
-  local edge, rest
-  task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
-    task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
-    '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
-    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()$', at)
-  return edge, rest
-end
-
+-- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
+-- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
+-- A plain record (p) has only what most tasks need, a full one (f) has all. A record of format 3 has no letter. Before
+-- the first delivery the counts are left out.
+-- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field of
+--        its own; nil in format 3.
 local function read(raw)
   local task = { token = '0', attempts = '0', deliveries = '0', deferrals = '0', delivery = '-', again = '0', cost = '1',
     wait = '0', expires = '0', aging = '0', key = '', reason = '', error = '', options = '', schedule = '' }
@@ -36,7 +27,7 @@ local function read(raw)
   local priority = edge and tonumber(task.priority)
   local rate = edge and (task.aging == '0' and 0 or tonumber(string.match(task.aging, '^(%d[%d.e+-]*)@%d+$') or ''))
   local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
-    and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that one more is written as digits
+    and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that the next number is written as digits
     and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
     and (rest > #raw or string.byte(raw, rest) == 10)
   if sound and (kind == 112 or kind == 102) then

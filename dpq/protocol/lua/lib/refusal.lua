@@ -1,11 +1,10 @@
--- refusal: a client that takes the queue for another than it is would read and write what it does not understand. It
--- is refused when it knows neither the storage format (the numbers are FORMATS of protocol/keys.py), or another
--- number of partitions: then it would look in the wrong ones. A partition without settings is not there, or has lost
--- them: no reason to refuse.
+-- refusal: refuse a client that does not know the storage format of the queue (FORMATS of protocol/keys.py), or knows
+-- another number of partitions. It would misread the data, or look in the wrong partitions. A partition without settings
+-- does not exist yet, or has lost them: that is no reason to refuse.
 -- Keys: conf
--- Gives: refusal(format, stored, partitions), for `format` and `partitions` as conf says them, and the partitions that
---        the client knows of ("0" before it does; nil is one): what the script answers, or nil; and the format, false
---        when it is no number, which is damage (lost).
+-- Gives: refusal(format, stored, partitions), for `format` and `partitions` of conf, and the partitions that the client
+--        knows ("0": not yet; nil: one). It returns the reply of the script, or nil; and the format, or false if it is
+--        no number, which is damage (lost).
 local function refusal(format, stored, partitions)
   if format ~= '4' then
     format = format and string.match(format, '^%d+$') or false

@@ -1,4 +1,4 @@
--- renew: a task begins anew: nobody has had it, and it is first due `wait` ms from now.
+-- renew: reset a task, as if it had never been popped; it is first due `wait` ms from now.
 -- Needs: now
 -- Gives: renew(task, wait).
 local function renew(task, wait)

@@ -1,5 +1,5 @@
--- restore: lost settings come back from their copies; see lost. Who has lost all of conf has lost as well what the
--- queue's own limit has granted, which counts as spent then, and the turns, which go on behind all others.
+-- restore: restore lost settings from their copies; see lost. If all of conf is lost, so are the gate of the queue's
+-- own limit, which then counts as spent, and the turns, which go on behind all others.
 -- Keys: conf stats
 -- Needs: now
 -- Gives: restore(lost), for what settings_lost (lost) gives.
@@ -21,7 +21,7 @@ local function restore(lost)
       redis.call('HSET', conf, 'turns', stamp)
     end
     redis.call('HSET', conf, 'heavy', '1')
-    if not redis.call('HGET', conf, 'next_event') then -- upkeep looks, and notes it
+    if not redis.call('HGET', conf, 'next_event') then -- upkeep then finds the right time, and stores it
       redis.call('HSET', conf, 'next_event', '0')
     end
   end

@@ -1,8 +1,8 @@
--- revise: changes a stored task in place.
+-- revise: change a stored task in place.
 -- Keys: delayed invisible meta
 -- Needs: now, record, place, back
--- Gives: revise(id, task, priority, residual, wait); nil leaves a thing as it is. A running task keeps its lease:
---        only the priority changes, and applies on return.
+-- Gives: revise(id, task, priority, residual, wait); nil keeps a value. A running task keeps its lease: only its
+--        priority changes, for its return.
 local function revise(id, task, priority, residual, wait)
   local running = redis.call('ZSCORE', invisible, id)
   local moves = not running and (wait or not redis.call('ZSCORE', delayed, id))

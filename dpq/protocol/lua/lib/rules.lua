@@ -1,9 +1,9 @@
--- rules: what people have set for a scope, as a table. Layout: docs/design.md, "Limits".
+-- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
 -- Keys: limits
--- Gives: parsed(text), nil or false when it cannot be read; rules_of(field), {unreadable = true, ...} then; and what
---        this script has read of limits, or takes for granted, `seen`: rules, by field; gates, by scope; texts, what
---        conf says of the queue: its rules (1), its gate (2); copies, the hash whose copies are shown in place of rules
---        that are lost; count, of the limits of groups; lacking, whether some are lost (gate).
+-- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
+--        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
+--        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
+--        lacking, true if some are lost (gate).
 local seen = { rules = {}, gates = {} }
 
 -- The bounds are those of `set_limit`.

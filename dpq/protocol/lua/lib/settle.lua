@@ -1,8 +1,8 @@
--- settle: a group is open, with its best task as its head in ready, or closed until a moment.
+-- settle: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
 -- Needs: now, notice, groups, gate, opens
 -- Gives: next_at(group, headed), settle(group), ended(id, group, lapsed); stirred, the groups that
---        admit (place) is to settle; heavy(), whether tasks differ in what they need.
+--        admit (place) still has to settle; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()
@@ -47,9 +47,9 @@ local function ended(id, group, lapsed)
   for scope, held in pairs(holds) do
     local gate = held and gate_of(scope)
     if held and gate.probe == id then
-      local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another 429 came meanwhile
+      local again = lapsed or gate.why == 'l' and gate.opens > 0 -- another delivery has met a 429 meanwhile
       gate.probe, gate.changed = again and 'p' or '-', true
-      gate.opens = again and math.max(gate.opens, now) or gate.opens -- from then on prune counts
+      gate.opens = again and math.max(gate.opens, now) or gate.opens -- prune counts from this time
     end
     stirred[scope] = held or stirred[scope]
   end

@@ -1,7 +1,7 @@
--- upkeep: one bounded step of catching up: leases that ran out, tasks that are due, groups that open.
+-- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
 -- Keys: delayed invisible closed meta conf stats tracked
 -- Needs: now, record, groups, settle, place, bury, next, prune
--- Gives: upkeep(most, quiet), which says how many it moved (as many as `most` means: call again).
+-- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
 local function upkeep(most, quiet)
   local before, records = most, {}
   local function due(set)

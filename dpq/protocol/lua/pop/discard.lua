@@ -1,6 +1,6 @@
--- discard: what pop has taken and nobody can run goes to the dead letters.
+-- discard: move tasks that pop has taken and nobody can run to the dead letters.
 -- Needs: record, bury
--- Gives: discard(rotten), of what take has taken: id, record, and the reason unless the record cannot be read.
+-- Gives: discard(rotten), for `rotten` of take: id, record, and the reason, or false if the record cannot be read.
 local function discard(rotten)
   for _, task in ipairs(rotten) do
     local known = task[3] and read(task[2])

@@ -1,9 +1,9 @@
--- judge: the queue's own limit inside of pop, and what a task takes of a limit.
+-- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
 -- Needs: now, pace, gate, opens
--- Gives: charge(gate, cost, id); queue_judge(), which says two functions. judge(score, member, id, cost): true when the
---        task may run, and has paid; nil when the queue lets no task run. at_last(): when the queue's limit lets the
---        next task run, and when the lightest one; nil for now. After all of them comes keep.
+-- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
+--        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
+--        next task run, and when the lightest one; nil means now. Call keep after all of them.
 
 -- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
 -- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
@@ -23,7 +23,7 @@ end
 local function charge(gate, cost, id)
   local rules = gate.rules
   if rules.ceiling > 0 and gate[1] then
-    if instant >= gate.since + rules[1].per then -- a window is over: it was clean, and it was used
+    if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
       if gate.since > 0 and gate.used * 2 >= gate.rate then
         gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
         pace(gate[1], rules[1], gate.rate)
@@ -64,7 +64,7 @@ local function queue_judge()
   local function at_last()
     local least = opens_at(queue, 1, math.huge)
     if full(queue) and redis.call('EXISTS', ready) == 1 then
-      redis.call('ZADD', tracked, '0', '\t') -- whoever ends a lease tells
+      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease wakes a waiter
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
       least = math.max(least, tonumber(lease or now + 30000))
     end

@@ -1,9 +1,9 @@
--- judge_groups: the same, with the limits of groups.
+-- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
 -- Needs: now, notice, groups, gate, keep, settle, prune, judge, opens
--- Gives: group_judge(judge_queue), for the judge of the queue's limit, which says three functions.
---        judge(score, member, id, cost, group): false, too, when the group lets no task run: it is closed then.
---        crown(group), for a group whose head has gone. settle_all(), to be called after all of them.
+-- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
+--        judge(score, member, id, cost, group): as judge; false if the group lets no task run, which closes it.
+--        crown(group): give a group without a head its next head. settle_all(): to be called after all of them.
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
 

@@ -1,4 +1,4 @@
--- lease: what pop has taken goes under a lease.
+-- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
 -- Needs: now
 -- Gives: lease(taken, visibility), for what take has taken: the reply of pop, and the shortest lease, ms.

@@ -1,12 +1,12 @@
--- limited: the queue has no limit, but some groups may have one or be closed. Only when pop meets one of those it
--- brings in what limits need, which costs it half as much again.
+-- limited: judge tasks if the queue has no limit, but some groups may have one or be closed. Only if pop meets such a
+-- group, it loads the functions of limits, which make it half as slow again.
 -- Keys: conf limits gates
 -- Needs: groups
--- Gives: free_judge(limit, noted), for how many limits are noted, which says three functions as group_judge does
---        (judge_groups); `limit` brings in those.
+-- Gives: free_judge(limit, noted), which returns three functions as group_judge does (judge_groups). `noted` is the
+--        stored number of limits; `limit` makes the functions of limits.
 local function free_judge(limit, noted)
   local ruled, free, emptied = redis.call('EXISTS', limits) == 1, {}, 0
-  local limited -- once a group has a limit: the three of group_judge
+  local limited -- the three functions of group_judge, once a group has a limit
 
   local function is_ruled(group)
     local rules = ruled and redis.call('HMGET', limits, 'groups', 'group:' .. group)
@@ -37,13 +37,13 @@ local function free_judge(limit, noted)
     end
   end
 
-  local function settle_all() -- as prune, of what is left of limits that were cleared
+  local function settle_all() -- as prune: removes gates of limits that were cleared
     if limited then
       return limited[3]()
     end
     local drawn = emptied > 0 and redis.call('HRANDFIELD', gates, 2 * emptied, 'WITHVALUES') or {}
     for i = 1, #drawn, 2 do
-      if string.byte(drawn[i + 1]) == 45 and not is_ruled(drawn[i]) then -- after "-": what windows have granted
+      if string.byte(drawn[i + 1]) == 45 and not is_ruled(drawn[i]) then -- after "-": the grants of the windows
         redis.call('HDEL', gates, drawn[i])
       end
     end

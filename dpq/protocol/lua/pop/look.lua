@@ -1,7 +1,7 @@
--- look: the first tasks in ready, without taking them, for a queue whose partitions are compared.
+-- look: read the first tasks in ready, without taking them, to compare partitions.
 -- Keys: ready
 -- Needs: go_on
--- Gives: look(most, at_last), for the at_last of judge: {score, order and id, ...}; nil when there is none, or when the
+-- Gives: look(most, at_last), for the at_last of judge: {score, order and id, ...}; nil if there is none, or if the
 --        queue lets none of them run.
 local function look(most, at_last)
   go_on()

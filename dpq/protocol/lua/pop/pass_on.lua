@@ -1,4 +1,4 @@
--- pass_on: if work remains that may run now, or that a waiter who leaves was to watch for, the next one is told.
+-- pass_on: wake the next waiter if work remains that may run now, or a moment that a leaving waiter was to watch.
 -- Keys: ready conf wake
 -- Needs: now, notice
 -- Gives: pass_on(mine, at_last), for the moment that this waiter was to watch, or nil; and for the at_last of judge.

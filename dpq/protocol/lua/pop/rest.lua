@@ -1,8 +1,8 @@
--- rest: nothing may run now: says when that may change, and who is to look then.
+-- rest: if no task may run now, find when that may change, and which waiter is to ask then.
 -- Keys: ready conf wake
 -- Needs: now
--- Gives: rest(waiter, event, at_last), what pop answers to a waiter: `event` is the next moment that time brings, or
---        nil; at_last is that of judge, or nil when the queue has no limit.
+-- Gives: rest(waiter, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time alone
+--        makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit.
 local function rest(waiter, event, at_last)
   local at, least
   if at_last then
@@ -12,7 +12,7 @@ local function rest(waiter, event, at_last)
     local left = redis.call('EXISTS', ready) == 1
     event = event and math.max(event, least or 0)
     event = left and math.min(at, event or at) or event
-    if left and least and waiter ~= '' then -- until then there is no use in waking anybody
+    if left and least and waiter ~= '' then -- until then it is useless to wake a waiter
       redis.call('HSET', conf, 'shut_until', string.format('%.3f', math.ceil(least * 1000) / 1000))
     end
   end
@@ -26,7 +26,7 @@ local function rest(waiter, event, at_last)
       wait = -1
     elseif soon then
       redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
-      redis.call('ZREM', wake, 'e') -- this one watches: a marker that is left over says nothing any more
+      redis.call('ZREM', wake, 'e') -- this waiter watches: an old marker is of no use
     elseif mine then
       redis.call('HDEL', conf, 'watched')
     end

@@ -1,11 +1,11 @@
--- take: what becomes of the tasks that pop has taken out of ready.
--- It takes for a record what `read` (record) does, by the same rule; but a table for each would cost too much.
+-- take: decide about the tasks that pop has removed from ready: lease them, put them back, or give them up.
+-- It reads records by the same rule as `read` (record); but a table for each would cost too much.
 -- Keys: ready groups payload meta
 -- Needs: now
--- Gives: take(popped, taken, max_bytes, judge, crown), for the judge and the crown of limits, or nil; true when pop
---        has enough. It adds to `taken`: metas, what is to be stored; long, the payloads that have a field of their own,
---        by id; bytes, of all payloads; rotten, what goes to the dead letters; passed, how many tasks did not come. Of
---        it head is the token and a space; priority and aging are the last ones that could be read.
+-- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
+--        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
+--        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
+--        come. In `taken`, head is the token and a space; priority and aging are the last ones that could be read.
 local fresh = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local counts = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local plain = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
@@ -59,7 +59,7 @@ local function take(popped, taken, max_bytes, judge, crown)
     if raw and not enough then
       local group, rest = string.match(raw, fresh)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
-      if not rest or rest - #group > 257 then
+      if not rest or rest - #group > 258 then
         counted, at, rest, cost, expires, group = apart(raw, taken)
         if counted and rest > #raw then
           body = redis.call('HGET', payload, id)

@@ -7,7 +7,7 @@ local function claim(claims, id, spec)
   local earlier = claims[key]
   local holder = earlier and earlier.id or redis.call('HGET', keys, key)
   local record = not earlier and holder and redis.call('HGET', meta, holder)
-  if not earlier and not record then -- nobody holds it, or nobody who is stored
+  if not earlier and not record then -- no task holds it, or its holder is not stored
     claims[key] = { id = id, group = group }
     return nil
   elseif mode == 'e' then

@@ -38,7 +38,7 @@ local function merge(id, spec, body)
     elseif died then
       renew(task, wait)
       task.max, task.expires = max, expires
-    elseif mode == 'a' then -- a late ack of the old payload must not take the new one with it
+    elseif mode == 'a' then -- a late ack of the old payload must not remove the new one
       task.token, task.delivery, task.again = 0, '-', 0
     end
     revise(id, task, priority, residual, wait)

@@ -1,11 +1,11 @@
--- diagnose: where a task stands, and what is wrong with that.
+-- diagnose: find the states that a task is in, and what is wrong with them.
 -- Keys: ready delayed invisible waiting payload dead keys
 -- Needs: now, problem, groups
--- Gives: horizons, the latest moments of the parts; never_due(part, name, score, task), whether it is so of an entry
---        of a set, and tells it; place_of(set, id, task), its member of ready or waiting; diagnose(id, task, spoilt),
---        for the cron lines that are none as keys: the names of the sets it is in, each a field with its score as
---        well, and whether its place, its payload, its key and its schedule are as they should be; a cron line it
---        tells as the kind `cron`.
+-- Gives: horizons, the latest valid moment of each part; never_due(part, name, score, task), true if an entry of a set
+--        is later than that, which it reports; place_of(set, id, task), its right member of ready or waiting;
+--        diagnose(id, task, spoilt), which returns the names of the sets that the task is in (as fields, too, with its
+--        scores), and whether its member, payload, key and schedule are right. `spoilt` has the invalid cron lines as
+--        keys; other cron lines are reported as the kind `cron`.
 
 -- No call puts a task more than 10 years away, and the clock may have stepped back by some weeks. A limit may
 -- close a group for 2000 years, see MAX_REFILL_SECONDS, and a cron line come again after decades.

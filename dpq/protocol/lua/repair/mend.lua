@@ -1,8 +1,8 @@
--- mend: one task is put right: it ends in one set, with its record, its payload and its key.
+-- mend: mend one task: afterwards it is in one set, with its record, its payload and its key.
 -- Keys: ready delayed invisible waiting groups payload meta dead keys stats
 -- Needs: now, record, problem, notice, settle, place, bury, diagnose
--- Gives: salvage(id), for an id without a record that can be read; mend(id, raw, torn, spoilt), which
---        adds to torn, the groups that are to begin anew; spoilt as of diagnose.
+-- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
+--        that must begin anew; spoilt as in diagnose.
 
 -- Its payload, if it is there, goes to the dead letters.
 local function salvage(id, raw)
@@ -63,12 +63,12 @@ local function mend(id, raw, torn, spoilt)
   if placed and filled and holds and timed then
     return
   end
-  task.schedule = timed and task.schedule or '' -- it runs once more, and that is all
+  task.schedule = timed and task.schedule or '' -- it runs once more, and does not recur
   local home = home_of(task, states)
   if not holds then
     local holder = redis.call('HGET', keys, task.key)
     local other = holder and read(redis.call('HGET', meta, holder) or '')
-    if other and other.key == task.key then -- that one keeps it
+    if other and other.key == task.key then -- the other task keeps it
       task.key = ''
     else
       redis.call('HSET', keys, task.key, id)

@@ -1,7 +1,7 @@
--- mend_rules: settings and rules that are lost or that cannot be read come back from their copies.
+-- mend_rules: restore settings and rules that are lost or unreadable from their copies.
 -- Keys: conf stats wake limits
 -- Needs: now, problem, rules, settle, lost, restore, settings
--- Gives: mend_settings(), mend_limit(field, text), rules_back(field), which says whether there was such a copy.
+-- Gives: mend_settings(), mend_limit(field, text), rules_back(field), true if there was a copy.
 
 -- The rules of a field come back from their copy, if there is one that can be read; who waits is to look.
 local function rules_back(field)

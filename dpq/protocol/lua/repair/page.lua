@@ -1,9 +1,9 @@
--- page: a bounded part of what is stored, for whoever walks through all of it.
+-- page: read a bounded part of the stored data, for a walk through all of it.
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys
--- Gives: page_of(part, cursor, count): the key of the part; and the next cursor and the entries: name, value, ...
+-- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
-  repeat -- one by one: a page of payloads could be a lot
+  repeat -- one by one: a page of payloads could be large
     local found = redis.call('HSCAN', payload, at, 'COUNT', '1')
     for i = 1, #found[2], 2 do
       names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]

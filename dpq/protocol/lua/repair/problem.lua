@@ -1,5 +1,5 @@
--- problem: what is wrong, as check answers it.
--- Gives: reply; problem(kind, subject, detail), which adds to it and says the kind.
+-- problem: collect problems for the reply of check.
+-- Gives: reply; problem(kind, subject, detail), which adds to it and returns the kind.
 local reply = {}
 local function problem(kind, subject, detail)
   reply[#reply + 1], reply[#reply + 2], reply[#reply + 3] = kind, subject, detail or ''

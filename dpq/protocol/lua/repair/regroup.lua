@@ -1,8 +1,8 @@
--- regroup: a group begins anew: its head steps back, then the best of those that wait leads, or the group closes
--- until its limit lets that one run.
+-- regroup: begin a group anew: its head goes back to waiting, then its best task becomes the head, or the group closes
+-- until its limit lets that task run.
 -- Keys: ready delayed invisible waiting groups closed meta dead
 -- Needs: now, record, groups, settle, member
--- Gives: regroup(group). A head whose record does not bear it out goes; the walk through meta places that.
+-- Gives: regroup(group). A head that does not fit its record is removed; the walk through meta places that task.
 local function regroup(group)
   local _, member, shown = head_of(group)
   if shown then

@@ -1,10 +1,10 @@
--- settings: what is wrong with what people have set.
+-- settings: find problems of settings and limits.
 -- Keys: meta conf stats limits gates
 -- Needs: problem, rules, lost, noted
--- Gives: settings_fault(), which tells what is lost, and says it: {lost, format, gated, turns, pushed};
---        limit_lost(field, text), of a field of stats: the field that limits lacks, which it tells; name_of(field),
---        the group of a limit, "*" for all, "" for the queue, nil for what no limit is; unreadable(field, text,
---        mended), which tells it of rules that cannot be read; of a repair, when mended(field).
+-- Gives: settings_fault(), which reports lost settings, and returns {lost, format, gated, turns, pushed};
+--        limit_lost(field, text), for a field of stats: the field that limits lacks, which it reports; name_of(field),
+--        the group of a limit, "*" for all, "" for the queue, nil if it is no limit; unreadable(field, text, mended),
+--        which reports rules that cannot be read; in a repair, if mended(field).
 
 -- How many limits of groups have a copy, and whether the queue's has one.
 local function copies_of_limits()
@@ -42,7 +42,7 @@ local function settings_fault()
   if tasks and not redis.call('HGET', stats, 'pushed') then
     fault.pushed = problem('settings lost', 'pushed', 'the count of all pushes')
   end
-  if fairness == 'round_robin' and not partitions and not turns then -- with partitions turns are the time
+  if fairness == 'round_robin' and not partitions and not turns then -- with partitions, turns are times
     fault.turns = problem('settings lost', 'turns', 'the count of all turns')
   end
   local queue, count = limits_there()

@@ -1,10 +1,10 @@
--- sound: what is wrong with what limits keep.
+-- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
 -- Needs: now, record, problem, gate
--- Gives: whether something is wrong, which they tell:
---        gate_fault(scope, text), "bad gate" or "probe without a lease"; stray(scope, text), whether it is a gate
---        that nothing reads; lease_fault(member, score), "lease that has ended" or "lease not counted", as one with a
---        score is not; and lease_uncounted(id), the member that is missing in tracked.
+-- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
+--        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
+--        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
+--        tracked lacks.
 local function gate_fault(scope, text)
   local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [%d.: ]*$')
   local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years

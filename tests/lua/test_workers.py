@@ -1,4 +1,4 @@
-"""crew: the workers that have told of themselves lately, a page at a time."""
+"""workers: which workers are alive, one page at a time."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +11,7 @@ def tell(q, worker="w", name="name", age=4.0):
 
 def test_nobody(q, probe):
     """Where nobody works there is one empty page."""
-    assert probe.call("crew", "", "0", "60000") == [b"0"]
+    assert probe.call("workers", "", "0", "60000") == [b"0"]
     assert q.workers() == []
 
 
@@ -57,7 +57,7 @@ def test_pages(q, clock, probe):
     probe.redis.hset(probe.key("workers"), mapping={f"w{i}": line for i in range(700)})
     cursor, calls, found = b"0", 0, []
     while calls == 0 or cursor != b"0":
-        cursor, *page = probe.call("crew", clock.ms, cursor, 60_000)
+        cursor, *page = probe.call("workers", clock.ms, cursor, 60_000)
         found += page[::2]
         calls += 1
     assert calls > 1

@@ -1,11 +1,11 @@
--- crew: the workers that have told of themselves lately, a page at a time.
+-- workers: read which workers are alive, one page at a time.
 --
 -- Keys: workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
--- ARGV[3]  forget     ms after which one that was not seen is left out
+-- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
 --
--- Returns {next cursor, or "0" at the end, worker, what is stored, ...}; pages may name some twice.
+-- Returns {next cursor ("0" at the end), worker, its record, ...}; two pages may name a worker twice.
 -- Lost reply: safe to send again.
 local time, cursor, forget = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
@@ -14,7 +14,7 @@ local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
-  if seen + forget > now and seen <= now + forget then -- else somebody has written into Redis
+  if seen + forget > now and seen <= now + forget then -- a time to come was written by another program
     reply[#reply + 1], reply[#reply + 2] = page[2][i], page[2][i + 1]
   end
 end

@@ -37,7 +37,7 @@ class Hand:
         return f"{self.name} (pid {self.pid}, status {self.status}) says: {log}"
 
 
-class Crew:
+class Workers:
     """All worker processes of a session. They end with it, even if it is killed.
 
     Attributes:

@@ -1,0 +1,70 @@
+"""Refusals of scripts: their codes, and the errors for a client that knows other settings.
+
+`replies` and `operations` call it. `protocol/lua/lib/refusal.lua` is the other side.
+"""
+
+import re
+from enum import IntEnum
+from typing import Any
+
+from dpq.model.errors import ConfigurationError
+from dpq.protocol.keys import queue_of
+from dpq.protocol.values import read_texts
+
+
+class Code(IntEnum):
+    """The refusals of the scripts; the headers of the scripts name the same numbers."""
+
+    LEASE_LOST = -1
+    NOT_FOUND = -2
+    KEY_TAKEN = -3
+    OTHER_GROUP = -4
+    AGAIN = -5
+    RUNNING = -6
+    OTHER_PARTITIONS = -7
+    OTHER_FORMAT = -8
+    SETTINGS_LOST = -9
+
+
+_OTHER = (int(Code.OTHER_PARTITIONS), int(Code.OTHER_FORMAT))
+
+
+def require_same(reply: list[Any]) -> None:
+    """Raise if a script refuses this client, since it knows other settings of the queue.
+
+    Raises:
+        ConfigurationError: The queue has another storage format or number of partitions.
+    """
+    if reply[0] not in _OTHER:
+        return
+    code, stored, known, key = reply
+    refuse = other_format if code == Code.OTHER_FORMAT else other_partitions
+    raise refuse(queue_of(key.decode()), known.decode(), stored.decode("utf-8", "replace"))
+
+
+def other_format(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """Make the error for a storage format that this DPQ does not know."""
+    return ConfigurationError(
+        f"queue {queue_name!r} is stored in format {stored}, and this DPQ knows format {known}: "
+        "run this program with the DPQ that wrote it, or drop() the queue. See docs/operations.md, "
+        '"Upgrades"'
+    )
+
+
+def other_partitions(queue_name: str, known: str, stored: str) -> ConfigurationError:
+    """Make the error for a number of partitions that is not the stored one."""
+    return ConfigurationError(
+        f"partitions is {known}, but queue {queue_name!r} is there and has partitions {stored}: "
+        "leave it out to follow the queue, or use another queue. Who had the queue open before it "
+        "was dropped and made again must be restarted. The number cannot change while the queue is "
+        "stored: let it run empty, drop() it, and begin anew"
+    )
+
+
+def read_settings(reply: list[bytes]) -> dict[str, str]:
+    """Read the reply of configure; leave out a format that is no number, since it is damaged."""
+    texts = read_texts(reply)
+    settings = dict(zip(texts[::2], texts[1::2], strict=True))
+    if not re.fullmatch("[0-9]+", settings.get("format", "0")):  # as lua/lib/refusal.lua has it
+        del settings["format"]
+    return settings
