@@ -10,19 +10,21 @@ from dpq import DPQ, Adaptive, RateLimit
 
 Found = tuple[str, str]  # kind and subject
 LONG = 10**8  # seconds of a lease that does not end by itself
+PADS = ("", "x" * 600)
+"""What makes a payload stand in its record, or in a field of its own."""
 
 
-def fill(q: Any) -> dict[str, str]:
-    """A task in every state; their ids."""
-    ids = {"dead": q.push("dead")}
+def fill(q: Any, pad: str = "") -> dict[str, str]:
+    """A task in every state, their payloads as long as the pad and more; their ids."""
+    ids = {"dead": q.push("dead" + pad)}
     q.bury(q.pop().task, "r")
-    ids["invisible"] = q.push("invisible")
+    ids["invisible"] = q.push("invisible" + pad)
     q.pop(visibility=1000)
-    ids["ready"] = q.push("ready")
-    ids["delayed"] = q.push("delayed", delay=60, key="k")
-    ids["head"] = q.push("head", group="open")
+    ids["ready"] = q.push("ready" + pad)
+    ids["delayed"] = q.push("delayed" + pad, delay=60, key="k")
+    ids["head"] = q.push("head" + pad, group="open")
     q.delay_group("shut", 60)
-    ids["waiting"] = q.push("waiting", group="shut")
+    ids["waiting"] = q.push("waiting" + pad, group="shut")
     return ids
 
 
@@ -78,7 +80,7 @@ def in_two_states(probe, ids) -> set[Found]:
 
 
 def no_payload(probe, ids) -> set[Found]:
-    probe.damage(ids["dead"], "payload", "")
+    probe.lose_body(ids["dead"])
     return {("no payload", ids["dead"])}
 
 

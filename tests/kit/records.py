@@ -1,4 +1,4 @@
-"""Stored records, taken apart and put together as docs/design.md has them: for tests that damage one."""
+"""Stored records, taken apart and put together as docs/design.md has them, to damage one."""
 
 COUNTS = ("token", "attempts", "deliveries", "deferrals", "delivery", "again")
 PLAIN = ("enqueued", "order", "max", "priority")
@@ -11,9 +11,10 @@ USUAL = dict(zip(COUNTS, ("0", "0", "0", "0", "-", "0"), strict=True)) | {
 
 
 def read_record(raw: bytes) -> dict[str, str]:
-    """The fields of a record by their names; `kind` is "p", "f" or "" (format 3), `payload` what stands behind it.
+    """The fields of a record by their names.
 
-    What stands behind the last error, options and schedule, is `rest`.
+    `kind` is "p", "f" or "" (format 3); `rest` what stands behind the last error and its options,
+    the schedule; `payload` what stands behind the record, with its line feed.
     """
     line, has_payload, payload = raw.decode().partition("\n")
     head, *names = line.split("\t")

@@ -47,6 +47,22 @@ class Probe:
         raw = self.redis.hget(self.key("meta"), task_id) or b""
         return raw.partition(b"\n")[2] if b"\n" in raw else apart
 
+    def lose_body(self, task_id: str) -> None:
+        """Take the stored payload away, wherever it stands."""
+        raw = self.redis.hget(self.key("meta"), task_id) or b""
+        self.redis.hset(self.key("meta"), task_id, raw.partition(b"\n")[0])
+        self.redis.hdel(self.key("payload"), task_id)
+
+    def bodies(self) -> dict[str, bytes]:
+        """All stored payloads, by the ids of their tasks."""
+        apart = self.redis.hgetall(self.key("payload"))
+        inline = {
+            task_id: raw.partition(b"\n")[2]
+            for task_id, raw in self.redis.hgetall(self.key("meta")).items()
+            if b"\n" in raw
+        }
+        return {task_id.decode(): body for task_id, body in {**apart, **inline}.items()}
+
     def stored(self) -> dict[str, Any]:
         """Everything that is stored, to compare before and after."""
         read = {

@@ -161,7 +161,7 @@ def test_other_format(q, probe):
     """A queue in another storage format is refused with both numbers and left alone."""
     probe.redis.hset(probe.key("conf"), "format", 99)
     before = probe.stored()
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 3"):
+    with pytest.raises(ConfigurationError, match=r"format 99.*format 4"):
         open_queue(q, order="lifo")
     with pytest.raises(ConfigurationError, match="format 99"):
         open_queue(q).push("x")

@@ -33,7 +33,7 @@ def test_another_number_changes_nothing(q: DPQ[Any], probe: Any, clock: Any) -> 
         assert probe.stored() == before
     assert [calls[name](4)[0] for name in ("promote", "push")] == [1, 0]
     assert len(calls["look"](0)) == len(calls["look"](4)) == 2
-    assert len(calls["pop"](0)) == len(calls["pop"](4)) == 4
+    assert len(calls["pop"](0)) == len(calls["pop"](4)) == 3
 
 
 @pytest.mark.damaged
@@ -55,6 +55,7 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
     "repair": lambda q: q.repair(),
+    "upgrade": lambda q: q.upgrade(),
 }
 
 
@@ -64,9 +65,9 @@ def test_another_format_changes_nothing(name: str, q: DPQ[Any], probe: Any, cloc
     """A client that was open before a newer DPQ has taken the queue over is told both formats."""
     q.push_many([Push("x", key="k"), Push("due", delay=1)])
     clock.advance(2)
-    probe.redis.hset(probe.key("conf"), "format", "4")
+    probe.redis.hset(probe.key("conf"), "format", "5")
     before = probe.stored()
-    with pytest.raises(ConfigurationError, match=r"in format 4, and this DPQ knows format 3: run"):
+    with pytest.raises(ConfigurationError, match=r"in format 5, and this DPQ knows format 4: run"):
         REFUSED[name](q)
     assert probe.stored() == before
 
@@ -75,12 +76,13 @@ def test_another_format_changes_nothing(name: str, q: DPQ[Any], probe: Any, cloc
 def test_each_step_of_a_repair_compares_the_format(q: DPQ[Any], probe: Any, clock: Any) -> None:
     """Also when the queue is taken over in the middle of a repair."""
     q.push("x")
-    probe.redis.hset(probe.key("conf"), "format", "4")
+    probe.redis.hset(probe.key("conf"), "format", "5")
     probe.redis.hset(probe.key("meta"), "new", "a record of another form")
     before = probe.stored()
     for name, part in REPAIRED_PARTS:
         assert probe.call(name, clock(), part, "0", 100)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
+    assert probe.call("upgrade", "0", 100)[0] == -8
     assert probe.stored() == before
 
 
@@ -89,7 +91,7 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q: DPQ[Any], probe: Any, clo
     """What was popped before is extended and ended, and the queue can be paused and dropped."""
     q.push_many(map(Push, range(6)))
     held: list[Task[Any]] = q.pop_many(6)
-    probe.redis.hset(probe.key("conf"), "format", "4")
+    probe.redis.hset(probe.key("conf"), "format", "5")
     q.extend(held[0], 60)
     q.ack(held[0])
     q.fail(held[1], "error")

@@ -65,6 +65,7 @@ local function take(popped, taken, max_bytes, judge, crown)
           body = redis.call('HGET', payload, id)
           reason = not body and 'payload missing'
         end
+        rest = counted and rest + 1 -- where its payload begins
         reason = reason or expires and expires ~= '0' and tonumber(expires) <= now and 'expired'
       end
       local size = body and #body or counted and #raw - rest + 1 or 0
