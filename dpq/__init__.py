@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
-    from dpq.worker.base import Context
+    from dpq.worker.handlers import Context
     from dpq.worker.worker import Worker
     from dpq.worker.worker_async import AsyncWorker
 
@@ -98,7 +98,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "worker.base": ("Context",),
+    "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
     "model.errors": (

@@ -38,7 +38,7 @@ from dpq.model.validation import label
 from dpq.queue.base import operations_of
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.worker.base import Context, generates
+from dpq.worker.handlers import Context, generates
 
 __all__ = ["TaskFunction", "Tasks"]
 
