@@ -154,8 +154,7 @@ class WorkerBase(Generic[Q]):
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)
         self._deliveries = Deliveries(self.name, self.queues, visibility)
-        self._confirms = self.queues[0].durability != "async"
-        self._state = RunState()
+        self._state = RunState(until_empty=False, end=self._end)
         self._on = False  # True during a run
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent
         self._stop_early = False  # `stop` was called before the run began
@@ -175,11 +174,21 @@ class WorkerBase(Generic[Q]):
         """True once the worker was told to stop."""
         return self._state.stopping
 
+    def _end(self) -> None:
+        """Let the run end: set its state, and wake whatever waits."""
+        raise NotImplementedError
+
     # One run
 
     def _new_plan(self, state: RunState) -> FetchPlan:
         return FetchPlan(
-            self.name, self.queues, self._order, self._deliveries, self.visibility, state
+            self.name,
+            self.queues,
+            self._order,
+            self._deliveries,
+            state,
+            visibility=self.visibility,
+            prefetch=self.prefetch,
         )
 
     def _begin_run(self, state: RunState) -> None:

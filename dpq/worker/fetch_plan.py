@@ -52,10 +52,14 @@ class FetchPlan:
         queues: The queues, in the order given.
         order: The order in which they are asked.
         deliveries: The leases of the worker.
-        visibility: Seconds of a lease; None takes each queue's default.
         state: The state of the run.
+        visibility: Seconds of a lease; None takes each queue's default.
+        prefetch: The number of tasks to lease beyond those that run.
 
     Attributes:
+        operations: The operations of each queue.
+        confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
+            run out meanwhile: whoever called the ended handler sends them and waits.
         pause: Seconds of the last wait after an error; 0 once the server has answered.
     """
 
@@ -65,17 +69,21 @@ class FetchPlan:
         queues: Sequence["QueueBase[Any]"],
         order: AskOrder,
         deliveries: Deliveries,
-        visibility: float | None,
         state: RunState,
+        *,
+        visibility: float | None = None,
+        prefetch: int = 0,
     ) -> None:
-        self.pause = 0.0
         self.queues = queues
+        self.deliveries = deliveries
+        self.state = state
+        self.prefetch = prefetch
+        self.confirms = queues[0].durability != "async"
+        self.pause = 0.0
         self.operations: list[QueueOperations[Any]] = [each._session.operations for each in queues]
         self._name = name
         self._order = order
-        self._deliveries = deliveries
         self._visibility = visibility
-        self._until_empty = state.until_empty
         self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
         self._complained = -math.inf  # the time of the last log line about a refused permission
 
@@ -113,7 +121,7 @@ class FetchPlan:
         self._order.charge(queue_index, len(batch.tasks))
         if batch.failed:
             log_refused(self.queues[queue_index].queue_name, batch)
-        return self._deliveries.hold(queue_index, batch.tasks)
+        return self.deliveries.hold(queue_index, batch.tasks)
 
     # Which wake-ups
 
@@ -157,7 +165,9 @@ class FetchPlan:
         """
         self.pause = longer_pause(self.pause)
         if forbidden(error):
-            if self._until_empty or (queue_index is not None and queue_index not in self._allowed):
+            if self.state.until_empty or (
+                queue_index is not None and queue_index not in self._allowed
+            ):
                 raise error
             if time.monotonic() < self._complained + COMPLAINT_SECONDS:
                 return self.pause

@@ -12,7 +12,6 @@ the others wait for that thread. It must not decide which queue is asked: fetch_
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -20,123 +19,15 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import RateLimited
 from dpq.protocol.durability import CONFIRM_SECONDS
-from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.deliveries import Taken
+from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, none_live
-from dpq.worker.outcomes import Done, Ending, GivenBack, hits_limit
-from dpq.worker.run_state import (
-    LATEST_ACK_SECONDS,
-    LEAVE_SECONDS,
-    STOP_CHECK_SECONDS,
-    RunState,
-)
+from dpq.worker.outcomes import Done, GivenBack, hits_limit
+from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS
 from dpq.worker.wakeups import WakeUps
 
 Step = Literal["end", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
 """The next step of a thread that wants a task."""
-
-
-class Role:
-    """A role that one thread has at a time; while the thread fills it, the lock is open.
-
-        with asker:  # the lock is held before and after
-            call the server
-
-    Attributes:
-        taken: A thread has the role.
-    """
-
-    __slots__ = ("_lock", "taken")
-
-    def __init__(self, lock: Any) -> None:
-        self._lock = lock
-        self.taken = False
-
-    def __enter__(self) -> None:
-        self.taken = True
-        self._lock.release()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.acquire()
-        self.taken = False
-
-
-class Exchange:
-    """One exchange with the server: ends of deliveries go out, tasks come in.
-
-    Attributes:
-        done: The deliveries whose end the server has not answered.
-        taken: The tasks that have come.
-    """
-
-    __slots__ = ("done", "taken")
-
-    def __init__(self, done: list[Done]) -> None:
-        self.done = done
-        self.taken: list[Taken] = []
-
-
-class SentAhead(Exchange):
-    """An exchange that was sent, and whose reply is not read yet.
-
-    Attributes:
-        queue_index: The index of the queue that was asked.
-        endings: The operations that end deliveries.
-        receive: Waits for the results.
-        since: The time when it was sent, monotonic seconds.
-    """
-
-    __slots__ = ("endings", "queue_index", "receive", "since")
-
-    def __init__(
-        self,
-        done: list[Done],
-        queue_index: int,
-        endings: list[Ending],
-        receive: Callable[[], list[Any]],
-    ) -> None:
-        super().__init__(done)
-        self.queue_index = queue_index
-        self.endings = endings
-        self.receive = receive
-        self.since = time.monotonic()
-
-
-class Ahead:
-    """The exchange that a fetcher with prefetch sends before its threads need the tasks.
-
-    Attributes:
-        size: The number of tasks to ask for: half of `prefetch`.
-        sent: The exchange whose reply is not read yet, or None.
-        plenty: The last reply had all the tasks that were asked for.
-    """
-
-    def __init__(
-        self, plan: FetchPlan, deliveries: Deliveries, session: Any, prefetch: int
-    ) -> None:
-        self.size = prefetch // 2
-        self.sent: SentAhead | None = None
-        self.plenty = False
-        self._plan = plan
-        self._deliveries = deliveries
-        self._session = session
-
-    def send(self, done: list[Done]) -> None:
-        """Send ends of deliveries and a pop to the queue whose turn it is."""
-        queue_index = self._plan.order()[0]
-        endings = self._deliveries.endings(done)
-        pop = self._plan.pop(queue_index, self.size)
-        receive = self._session.begin_all([*(each.operation for each in endings), pop])
-        self.sent = SentAhead(done, queue_index, endings, receive)
-
-    def take(self) -> SentAhead | None:
-        """Return the exchange whose reply is to be read now, if one was sent."""
-        sent, self.sent = self.sent, None
-        return sent
-
-    @property
-    def late(self) -> bool:
-        """True if acks have waited long enough for the reply to be read."""
-        return self.sent is not None and self.sent.since < time.monotonic() - LATEST_ACK_SECONDS
 
 
 class Fetcher:
@@ -144,43 +35,24 @@ class Fetcher:
 
     Args:
         plan: The plan of what to ask.
-        deliveries: The leases of the worker.
         session: The session that sends.
         wakeups: The waiter for all queues.
-        state: The state of the run.
         lock: The lock of the worker. Whatever the threads share changes under it.
-        prefetch: The number of tasks to lease beyond those that run.
-        confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
-            run out meanwhile: the thread of the ended handler sends them and waits.
-        end: A function that ends the run.
 
     Attributes:
         ends: The deliveries whose end is to be sent.
     """
 
-    def __init__(
-        self,
-        plan: FetchPlan,
-        deliveries: Deliveries,
-        session: Any,
-        wakeups: WakeUps,
-        state: RunState,
-        *,
-        lock: Any,
-        prefetch: int,
-        confirms: bool,
-        end: Callable[[], None],
-    ) -> None:
+    def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, lock: Any) -> None:
         self.ends: list[Done] = []
         self._plan = plan
-        self._deliveries = deliveries
+        self._deliveries = plan.deliveries
+        self._state = plan.state
         self._session = session
         self._wakeups = wakeups
-        self._state = state
         self._lock = lock
-        self._prefetch = prefetch
-        self._confirms = confirms
-        self._end = end
+        self._prefetch = plan.prefetch
+        self._confirms = plan.confirms
         self._changed = threading.Condition(lock)  # an idle thread may have something to do
         self._end_added = threading.Condition(lock)  # a thread that pauses has something to send
         self._taken: deque[Taken] = deque()
@@ -188,7 +60,7 @@ class Fetcher:
         self._look = False  # an idle thread is to ask the server
         self._asker = Role(lock)  # the thread that asks the server
         self._sleeper = Role(lock)  # the idle thread that waits for a wake-up
-        self._ahead = Ahead(plan, deliveries, session, prefetch)
+        self._ahead = Ahead(plan, session)
         self._sending = 0  # threads that send ends of deliveries and nothing else
 
     # Tasks
@@ -311,7 +183,7 @@ class Fetcher:
             round_.receive(batch)
         self._look = self._look or round_.failed  # there may be more
         if not round_.taken and self._state.until_empty and self._all_gone():
-            self._end()
+            self._state.end()
         elif not waits:
             pass  # the sleeping thread has the watches
         elif not round_.taken:
@@ -332,10 +204,10 @@ class Fetcher:
         """Send the next exchange while there are tasks to begin; its reply is read later."""
         if self._state.stopping or hits_limit(self.ends):
             return
-        done: list[Done] = []
-        if not self._confirms:
-            done, self.ends = self.ends, done
+        done = [] if self._confirms else self.ends
         self._ahead.send(done)
+        if done:
+            self.ends = []
 
     def _read(self, sent: SentAhead) -> None:
         """Read the reply to an exchange that was sent ahead."""

@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -22,10 +22,10 @@ from redis.exceptions import RedisError
 from dpq.model.backoff import FIRST_PAUSE_SECONDS
 from dpq.model.errors import RateLimited
 from dpq.protocol.command import Steps
-from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.outcomes import Done, hits_limit
-from dpq.worker.run_state import LATEST_ACK_SECONDS, RunState
+from dpq.worker.run_state import LATEST_ACK_SECONDS
 from dpq.worker.wakeups_async import AsyncWakeUps
 
 AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
@@ -64,16 +64,10 @@ class AsyncFetcher:
 
     Args:
         plan: The plan of what to ask.
-        deliveries: The leases of the worker.
         session: The session that sends.
         wakeups: The waiter for all queues.
-        state: The state of the run.
         change: The sign that a handler has ended, or that the run is to end.
         concurrency: The number of handlers that run at once.
-        prefetch: The number of tasks to lease beyond those that run.
-        confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
-            run out meanwhile: the asyncio task of the ended handler sends them and waits.
-        end: A function that ends the run.
 
     Attributes:
         ends: The deliveries whose end is to be sent.
@@ -83,29 +77,23 @@ class AsyncFetcher:
     def __init__(
         self,
         plan: FetchPlan,
-        deliveries: Deliveries,
         session: Any,
         wakeups: AsyncWakeUps,
-        state: RunState,
         change: Change,
         *,
         concurrency: int,
-        prefetch: int,
-        confirms: bool,
-        end: Callable[[], None],
     ) -> None:
         self.ends: list[Done] = []
         self.change = change
         self._plan = plan
-        self._deliveries = deliveries
+        self._deliveries = plan.deliveries
+        self._state = plan.state
         self._session = session
         self._wakeups = wakeups
-        self._state = state
-        self._prefetch = prefetch
-        self._confirms = confirms
-        self._end = end
+        self._prefetch = plan.prefetch
+        self._confirms = plan.confirms
         # Handlers that end together would begin together again, and idle while all are fetched.
-        self._at_once = max(AT_ONCE, concurrency // AT_ONCE, prefetch)
+        self._at_once = max(AT_ONCE, concurrency // AT_ONCE, plan.prefetch)
         self._taken: deque[Taken] = deque()
         self._ends_since = math.inf  # the time when the first of the ends was added
         self._look = True  # the server is to be asked
@@ -158,7 +146,7 @@ class AsyncFetcher:
                 await wakeups.stop(owed)
             self._look = True
         elif self._state.until_empty and not self.ends and await self._all_gone():
-            self._end()
+            self._state.end()
         else:
             wakeups.watches = round_.watches
 

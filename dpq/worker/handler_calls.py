@@ -27,6 +27,7 @@ class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs.
 
     Attributes:
+        name: The name of the worker, for the log.
         find: Finds the handler of a task.
         time_limit: Seconds that a handler may run, or None.
         before: The hook that is called before each handler, or None.
@@ -50,7 +51,7 @@ class HandlerCalls(Generic[Q]):
         self.before = before
         self.hooked = bool(before or after or on_error)
         self.handled: Counter[str] = Counter()
-        self._name = name
+        self.name = name
         self._queues = queues
         self._after, self._on_error = after, on_error
 
@@ -71,7 +72,7 @@ class HandlerCalls(Generic[Q]):
 
     def log_hook(self) -> None:
         """Log the error of a hook, which is handled now."""
-        log.exception("%s: a hook failed", self._name)
+        log.exception("%s: a hook failed", self.name)
 
     def hooks_at_end(
         self, context: Context[Q], error: BaseException | None

@@ -8,14 +8,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries
-from dpq.worker.fetcher import Fetcher
 from dpq.worker.handlers import Context
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
+
+if TYPE_CHECKING:
+    from dpq.worker.fetcher import Fetcher
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class OverdueWatch:
         self,
         name: str,
         running: dict[Lease, HandlerRun],
-        fetcher: Fetcher,
+        fetcher: "Fetcher",
         deliveries: Deliveries,
         state: RunState,
         *,

@@ -1,5 +1,7 @@
 """The state of one run of a worker, as its parts share it. No I/O."""
 
+from collections.abc import Callable
+
 STOP_CHECK_SECONDS = 0.25
 """Seconds until an idle thread sees a stop at the latest."""
 
@@ -15,11 +17,13 @@ class RunState:
 
     Attributes:
         until_empty: The run is to end when no live task is left in any of the queues.
+        end: The function of the worker that ends the run.
         stopping: The run is to end: no handler begins any more.
     """
 
-    __slots__ = ("stopping", "until_empty")
+    __slots__ = ("end", "stopping", "until_empty")
 
-    def __init__(self, *, until_empty: bool = False) -> None:
+    def __init__(self, *, until_empty: bool, end: Callable[[], None]) -> None:
         self.until_empty = until_empty
+        self.end = end
         self.stopping = False

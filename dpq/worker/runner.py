@@ -5,24 +5,25 @@
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpq.model.errors import signal_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
-from dpq.worker.fetcher import Fetcher
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import check_result
 from dpq.worker.outcomes import Done
 from dpq.worker.overdue import HandlerRun, OverdueWatch
 from dpq.worker.run_state import STOP_CHECK_SECONDS, RunState
 
+if TYPE_CHECKING:
+    from dpq.worker.fetcher import Fetcher
+
 
 class Runner:
     """Calls the handlers of one run of a worker.
 
     Args:
-        name: The name of the worker, for the log.
         calls: The handlers and hooks of the worker.
         deliveries: The leases of the worker.
         fetcher: The fetcher that has the next task.
@@ -36,10 +37,9 @@ class Runner:
 
     def __init__(
         self,
-        name: str,
         calls: HandlerCalls[Any],
         deliveries: Deliveries,
-        fetcher: Fetcher,
+        fetcher: "Fetcher",
         state: RunState,
         *,
         lock: Any,
@@ -47,7 +47,7 @@ class Runner:
     ) -> None:
         self._running: dict[Lease, HandlerRun] = {}
         self.overdue = OverdueWatch(
-            name, self._running, fetcher, deliveries, state, lock=lock, guarded=guarded
+            calls.name, self._running, fetcher, deliveries, state, lock=lock, guarded=guarded
         )
         self._calls = calls
         self._deliveries = deliveries

@@ -30,7 +30,6 @@ class AsyncRunner:
     """Calls the handlers of one run of a worker, at most `concurrency` at once.
 
     Args:
-        name: The name of the worker, for the log.
         calls: The handlers and hooks of the worker.
         deliveries: The leases of the worker.
         fetcher: The fetcher that has the next task.
@@ -40,7 +39,6 @@ class AsyncRunner:
 
     def __init__(
         self,
-        name: str,
         calls: HandlerCalls[Any],
         deliveries: Deliveries,
         fetcher: AsyncFetcher,
@@ -48,7 +46,6 @@ class AsyncRunner:
         *,
         concurrency: int,
     ) -> None:
-        self._name = name
         self._calls = calls
         self._deliveries = deliveries
         self._fetcher = fetcher
@@ -181,7 +178,7 @@ class AsyncRunner:
         if self._confirming:
             log.warning(
                 "%s: ends before %d tasks are known to be settled",
-                *(self._name, len(self._confirming)),
+                *(self._calls.name, len(self._confirming)),
             )
             await cancel_all(self._confirming)
 

@@ -142,21 +142,11 @@ class Worker(WorkerBase[DPQ[Any]]):
         for queue in self.queues:
             queue._session.require_open()
             queue._session.ready()
-        state = RunState(until_empty=until_empty)
+        state = RunState(until_empty=until_empty, end=self._end)
         plan, session = self._new_plan(state), self.queues[0]._session
-        self._fetcher = Fetcher(
-            plan,
-            self._deliveries,
-            session,
-            WakeUps(session.connections.nodes, plan.markers()),
-            state,
-            lock=self._lock,
-            prefetch=self.prefetch,
-            confirms=self._confirms,
-            end=self._end,
-        )
+        wakeups = WakeUps(session.connections.nodes, plan.markers())
+        self._fetcher = Fetcher(plan, session, wakeups, self._lock)
         self._runner = Runner(
-            self.name,
             self._calls,
             self._deliveries,
             self._fetcher,

@@ -92,26 +92,17 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         self._change = Change()
         self._gone = asyncio.Event()
         self._grace_left = self.grace
-        state = RunState(until_empty=until_empty)
+        state = RunState(until_empty=until_empty, end=self._end)
         self._begin_run(state)
         for queue in self.queues:
             queue._session.require_open()
             await queue._session.ready()
         plan, session = self._new_plan(state), self.queues[0]._session
+        wakeups = AsyncWakeUps(session.connections, plan.markers())
         self._fetcher = AsyncFetcher(
-            plan,
-            self._deliveries,
-            session,
-            AsyncWakeUps(session.connections, plan.markers()),
-            state,
-            self._change,
-            concurrency=self.concurrency,
-            prefetch=self.prefetch,
-            confirms=self._confirms,
-            end=self._end,
+            plan, session, wakeups, self._change, concurrency=self.concurrency
         )
         self._runner = AsyncRunner(
-            self.name,
             self._calls,
             self._deliveries,
             self._fetcher,

@@ -1,4 +1,4 @@
-"""What both workers decide, without a server: handlers, the order of queues, ends of deliveries, bounds."""
+"""What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
 import asyncio
 import inspect
@@ -377,5 +377,5 @@ def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:
     leases = Kept()
     lease = leases.hold(a_task(), 3)
     leases._extended({("id", 1): lease}, [False])
-    context: Context[Any] = calls.context(0, lease, RunState())
+    context: Context[Any] = calls.context(0, lease, RunState(until_empty=False, end=print))
     assert context.lost
