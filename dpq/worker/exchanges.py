@@ -23,18 +23,18 @@ class Role:
         taken: A thread has the role.
     """
 
-    __slots__ = ("_lock", "taken")
+    __slots__ = ("_acquire", "_release", "taken")
 
     def __init__(self, lock: Any) -> None:
-        self._lock = lock
+        self._acquire, self._release = lock.acquire, lock.release
         self.taken = False
 
     def __enter__(self) -> None:
         self.taken = True
-        self._lock.release()
+        self._release()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.acquire()
+        self._acquire()
         self.taken = False
 
 
@@ -102,11 +102,6 @@ class Ahead:
         pop = self._plan.pop(queue_index, self.size)
         receive = self._session.begin_all([*(each.operation for each in endings), pop])
         self.sent = SentAhead(done, queue_index, endings, receive)
-
-    def take(self) -> SentAhead | None:
-        """Return the exchange whose reply is to be read now, if one was sent."""
-        sent, self.sent = self.sent, None
-        return sent
 
     @property
     def late(self) -> bool:

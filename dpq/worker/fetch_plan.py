@@ -2,7 +2,7 @@
 
 `Fetcher` and `AsyncFetcher` send what it says, and wait as long as it says:
 
-    round_ = plan.pops(room=3, watches=[])
+    round_ = PopRound(plan, room=3, watches=[])
     for pop in round_:
         round_.receive(the answer to pop)
     round_.taken, round_.watches
@@ -58,6 +58,7 @@ class FetchPlan:
 
     Attributes:
         operations: The operations of each queue.
+        order: Returns the indexes of all queues, in the order to ask them.
         confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
             run out meanwhile: whoever called the ended handler sends them and waits.
         pause: Seconds of the last wait after an error; 0 once the server has answered.
@@ -82,27 +83,13 @@ class FetchPlan:
         self.pause = 0.0
         self.operations: list[QueueOperations[Any]] = [each._session.operations for each in queues]
         self._name = name
-        self._order = order
+        self.order = order.queue_indexes
+        self._charge = order.charge
         self._visibility = visibility
         self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
         self._complained = -math.inf  # the time of the last log line about a refused permission
 
     # Which queue
-
-    def pops(
-        self,
-        room: int,
-        watches: Sequence[Watch],
-        taken: list[Taken] | None = None,
-        *,
-        waits: bool = True,
-    ) -> "PopRound":
-        """Begin a round of pops for so many tasks; see `PopRound`."""
-        return PopRound(self, room, watches, taken, waits=waits)
-
-    def order(self) -> Sequence[int]:
-        """Return the indexes of all queues, in the order to ask them."""
-        return self._order.queue_indexes()
 
     def pop(self, queue_index: int, room: int, waiter: str = NO_WAITER) -> Steps[Batch[Any]]:
         """Make a pop for so many tasks, but no more than one call may take."""
@@ -118,7 +105,7 @@ class FetchPlan:
             raise batch
         self.pause = 0.0
         self._allowed.add(queue_index)
-        self._order.charge(queue_index, len(batch.tasks))
+        self._charge(queue_index, len(batch.tasks))
         if batch.failed:
             log_refused(self.queues[queue_index].queue_name, batch)
         return self.deliveries.hold(queue_index, batch.tasks)
@@ -131,23 +118,23 @@ class FetchPlan:
 
     def unknown_queues(self) -> list[Any]:
         """List the queues that did not exist yet: they may have partitions once they do."""
-        return [queue for queue in self.queues if queue._session.operations.settings is None]
+        known = zip(self.queues, self.operations, strict=True)
+        return [queue for queue, operations in known if operations.settings is None]
 
     def by_queue(self, watches: Sequence[Watch]) -> list[list[Watch]]:
         """Divide the watches of all queues, or an empty list, into one list for each queue."""
         if not watches:
-            return [[] for _ in self.queues]
+            return [[]] * len(self.queues)
         rest = iter(watches)
         return [list(islice(rest, len(operations.markers))) for operations in self.operations]
 
     def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
         """List the wake-ups to pass on when this worker stops waiting."""
         owed: list[Marker] = []
-        if any(by_queue):
-            first = 0
-            for watches, operations in zip(by_queue, self.operations, strict=True):
-                owed += (Marker(first + n, moment) for n, moment in owned_markers(watches))
-                first += len(operations.markers)
+        first = 0
+        for watches, operations in zip(by_queue, self.operations, strict=True):
+            owed += (Marker(first + n, moment) for n, moment in owned_markers(watches))
+            first += len(operations.markers)
         return owed
 
     # How long to wait, and when it is over
@@ -204,9 +191,9 @@ class PopRound:
         plan: FetchPlan,
         room: int,
         watches: Sequence[Watch],
-        taken: list[Taken] | None,
+        taken: list[Taken] | None = None,
         *,
-        waits: bool,
+        waits: bool = True,
     ) -> None:
         self.queue_index = 0
         self.taken: list[Taken] = [] if taken is None else taken
@@ -245,7 +232,7 @@ class PopRound:
     @property
     def owed(self) -> list[Marker]:
         """The wake-ups to pass on if this worker has work now, and does not wait."""
-        return self._plan.owed(self._by_queue)
+        return self._plan.owed(self._by_queue) if any(self._by_queue) else []
 
     @property
     def watches(self) -> list[Watch]:

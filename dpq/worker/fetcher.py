@@ -21,7 +21,7 @@ from dpq.model.errors import RateLimited
 from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
-from dpq.worker.fetch_plan import FetchPlan, none_live
+from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
 from dpq.worker.outcomes import Done, GivenBack, hits_limit
 from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS
 from dpq.worker.wakeups import WakeUps
@@ -133,12 +133,13 @@ class Fetcher:
         """
         sleeping = self._sleeper.taken
         room = self._idle - sleeping + self._prefetch - len(self._taken)
-        exchange: Exchange
-        if sent := self._ahead.take():
-            exchange = sent
+        sent, self._ahead.sent = self._ahead.sent, None
+        if sent:
+            exchange: Exchange = sent
+        elif self._confirms:
+            exchange = Exchange([])
         else:
-            exchange = Exchange([] if self._confirms else self.ends)
-            self.ends = self.ends if self._confirms else []
+            exchange, self.ends = Exchange(self.ends), []
         try:
             if sent and self._ahead.plenty and room >= 2 * self._ahead.size:
                 self._ask_ahead()  # so the server works while a reply is read
@@ -168,15 +169,12 @@ class Fetcher:
                 return
         if hits_limit(exchange.done):
             exchange.done = self._send(exchange.done)
-        self._ask_each(exchange, room, waits=waits)
-
-    def _ask_each(self, exchange: Exchange, room: int, *, waits: bool) -> None:
-        wakeups, plan = self._wakeups, self._plan
-        round_ = plan.pops(room, wakeups.watches, exchange.taken, waits=waits)
+        wakeups, deliveries, run_all = self._wakeups, self._deliveries, self._session.run_all
+        round_ = PopRound(self._plan, room, wakeups.watches, exchange.taken, waits=waits)
         for pop in round_:
-            endings = self._deliveries.endings(exchange.done)
-            *answers, batch = self._session.run_all([*(each.operation for each in endings), pop])
-            exchange.done = self._deliveries.answered(endings, answers)
+            endings = deliveries.endings(exchange.done)
+            *answers, batch = run_all([*[each.operation for each in endings], pop])
+            exchange.done = deliveries.answered(endings, answers)
             if isinstance(batch, RedisError):
                 self._pause(batch, round_.queue_index)
                 return
@@ -238,7 +236,8 @@ class Fetcher:
     def add(self, done: Done) -> None:
         """Take over the end of a delivery; the lock is held."""
         self.ends.append(done)
-        self._end_added.notify()
+        if self._asker.taken:  # it may pause
+            self._end_added.notify()
         if self._prefetch and isinstance(done.error, RateLimited):
             self._give_back_alike(done)
 

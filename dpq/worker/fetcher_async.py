@@ -139,7 +139,7 @@ class AsyncFetcher:
         if hits_limit(self.ends) or self._confirms:
             await self.send_ends()
         wakeups = self._wakeups
-        round_ = self._plan.pops(room, wakeups.watches)
+        round_ = PopRound(self._plan, room, wakeups.watches)
         await self._ask_each(round_)
         if round_.taken or not round_.complete:
             if (owed := round_.owed) or wakeups.watches:

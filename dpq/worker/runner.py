@@ -71,7 +71,10 @@ class Runner:
         """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
         queue_index, lease = taken
         calls, task = self._calls, lease.task
-        run = self._begin(queue_index, lease)
+        limit = task.time_limit or calls.time_limit
+        run = self._running[lease] = HandlerRun(queue_index, time.monotonic(), limit)
+        if self.overdue.asleep:
+            self.overdue.wake()
         error = self._call(run, lease)
         error = run.overdue or error
         if run.context and calls.hooked:
@@ -88,13 +91,6 @@ class Runner:
             if held:  # else the handler has ended the delivery itself, or the lease is lost
                 self._fetcher.add(done)
         self._fetcher.confirm()
-
-    def _begin(self, queue_index: int, lease: Lease) -> HandlerRun:
-        limit = lease.task.time_limit or self._calls.time_limit
-        run = self._running[lease] = HandlerRun(queue_index, time.monotonic(), limit)
-        if self.overdue.asleep:
-            self.overdue.wake()
-        return run
 
     def _call(self, run: HandlerRun, lease: Lease) -> BaseException | None:
         """Call the handler, with a context if anybody needs one; return its error."""

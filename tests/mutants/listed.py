@@ -774,8 +774,8 @@ WORKERS = [
     _py(
         "a task has no time limit of its own",
         "worker/runner",
-        "lease.task.time_limit or self._calls.time_limit",
-        "self._calls.time_limit",
+        "task.time_limit or calls.time_limit",
+        "calls.time_limit",
         f"{WORKER}::test_a_task_has_a_time_limit_of_its_own",
     ),
     _py(
