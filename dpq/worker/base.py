@@ -211,10 +211,10 @@ class WorkerBase(Generic[Q]):
             )
 
     def _log_totals(self) -> None:
-        ways = self.handled - self._handled_before
+        ends = self.handled - self._handled_before
         log.info(
             "%s: handled %d in %.1f s%s; gave back %d",
-            *(self.name, ways.total(), time.monotonic() - self._heartbeats.began),
-            "".join(f", {count} {how}" for how, count in ways.most_common()).replace(",", ":", 1),
+            *(self.name, ends.total(), time.monotonic() - self._heartbeats.began),
+            "".join(f", {count} {how}" for how, count in ends.most_common()).replace(",", ":", 1),
             self.given_back,
         )

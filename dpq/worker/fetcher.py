@@ -93,13 +93,13 @@ class Fetcher:
         if self._state.stopping:
             return "end"
         watching = bool(self._wakeups.watches)
-        asked = self._asker.taken
+        asking = self._asker.taken
         if self._taken:
-            return "stop waiting" if watching and self._idle == 1 and not asked else "take"
+            return "stop waiting" if watching and self._idle == 1 and not asking else "take"
         self._look = self._look or not watching or self._ahead.sent is not None
-        if self._look and not asked:
+        if self._look and not asking:
             return "ask"
-        if watching and not (asked or self._sleeper.taken):
+        if watching and not (asking or self._sleeper.taken):
             return "wait for wake-up"
         return "wait for threads"
 
