@@ -477,10 +477,13 @@ def test_a_time_limit_holds_during_the_grace(q: DPQ[Any], gate: Gate, start: Sta
 def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> None:
     """After `stop` no task is taken, what runs ends and is acked, and `run` returns."""
     q.push_many(Push(n) for n in range(5))
-    worker = Worker(q, gate, concurrency=2)
+    worker = Worker(q, gate, concurrency=2, prefetch=2)
     running = start(worker)
     gate.wait_for(2)
     worker.stop()
+    wait_for(lambda: q.stats().ready == 3, q.stats)  # what was not begun goes back at once
+    with pytest.raises(TimeoutError):
+        running.result(0.2)
     gate.open()
     assert running.result(PATIENCE) == 2
     assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (2, 3, 0)
