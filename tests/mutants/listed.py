@@ -866,8 +866,8 @@ WORKERS = [
     _py(
         "an overdue attempt ends as its handler does",
         "worker/runner",
-        "error = run.overdue or error",
-        "error = error or run.overdue",
+        "        error = run.overdue or error\n",
+        "        pass\n",
         f"{UNIT}runner.py",
     ),
     _py(
