@@ -20,16 +20,12 @@ if TYPE_CHECKING:
         LeaseLostError,
         NotConfirmedError,
         PayloadError,
-        RateLimited,
-        Reject,
-        Release,
-        Retry,
         ServerWarning,
-        Signal,
         TaskNotFoundError,
     )
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
+    from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import DeadTask, Fairness, OnDuplicate, Order, Popped, Push, Task, TaskState
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
@@ -37,7 +33,7 @@ if TYPE_CHECKING:
     from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
-    from dpq.worker.base import Context
+    from dpq.worker.handlers import Context
     from dpq.worker.worker import Worker
     from dpq.worker.worker_async import AsyncWorker
 
@@ -87,7 +83,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "worker.base": ("Context",),
+    "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
     "model.errors": (
@@ -97,16 +93,12 @@ _HOMES = {
         "LeaseLostError",
         "NotConfirmedError",
         "PayloadError",
-        "RateLimited",
-        "Reject",
-        "Release",
-        "Retry",
         "ServerWarning",
-        "Signal",
         "TaskNotFoundError",
     ),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
+    "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "DeadTask",
         "Fairness",

@@ -32,13 +32,14 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 from typing_extensions import TypedDict  # pydantic brings it along; typing's own needs Python 3.12
 
-from dpq.model.errors import ConfigurationError, PayloadError, Reject
+from dpq.model.errors import ConfigurationError, PayloadError
+from dpq.model.signals import Reject
 from dpq.model.task import OnDuplicate, Push, Task
 from dpq.model.validation import label
 from dpq.queue.base import operations_of
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.worker.base import Context, generates
+from dpq.worker.handlers import Context, generates
 
 __all__ = ["TaskFunction", "Tasks"]
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Timer
@@ -13,7 +14,7 @@ import pytest
 from test_architecture import ROOMS, SCRIPTS
 
 import dpq
-from dpq import DPQ
+from dpq import DPQ, Worker
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -40,7 +41,7 @@ def pictures() -> list[list[Arrow]]:
     return found
 
 
-PICTURES = dict(zip(("push", "pop", "wait", "ack"), pictures(), strict=True))
+PICTURES = dict(zip(("push", "pop", "wait", "ack", "worker"), pictures(), strict=True))
 ARROWS = sorted({arrow for picture in PICTURES.values() for arrow in picture})
 
 
@@ -100,6 +101,27 @@ def calls_of(run: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
         sys.setprofile(before)
 
 
+def calls_of_thread(name: str, run: Callable[[], Any]) -> list[tuple[str, str]]:
+    """The functions of DPQ that the thread of a name has called, which `run` starts."""
+    calls: list[tuple[str, str]] = []
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if (
+            event == "call"
+            and code.co_filename.startswith(f"{PACKAGE}/")
+            and threading.current_thread().name == name
+        ):
+            calls.append((code.co_qualname, code.co_filename.removeprefix(f"{PACKAGE}/")))
+
+    threading.setprofile(note)
+    try:
+        run()
+    finally:
+        threading.setprofile(None)
+    return calls
+
+
 def first_missing(picture: Sequence[Arrow], calls: Sequence[tuple[str, str]]) -> Arrow | None:
     """The first arrow that the calls, in their order, do not have; scripts run elsewhere."""
     rest = iter(calls)
@@ -136,6 +158,28 @@ def test_the_pictures_show_what_is_called(server, queue_name):
         missing = first_missing(PICTURES[name], calls)
         assert missing is None, f"{name} does not call {missing} there: mend the page"
     assert first_missing(PICTURES["push"][::-1], pushed)  # the order counts
+
+
+def test_the_picture_of_a_worker_shows_what_is_called(server, queue_name):
+    """A thread of a real worker calls the functions of its picture, in that order."""
+    with DPQ.from_url(server.url, queue_name) as q:
+        q.push("text")
+        worker = Worker(q, lambda task: None)
+        calls = calls_of_thread("dpq-0", worker.drain)
+        assert worker.handled == {"done": 1}
+        q.drop()
+    missing = first_missing(PICTURES["worker"], calls)
+    assert missing is None, f"a worker does not call {missing} there: mend the page"
+    assert first_missing(PICTURES["worker"][::-1], calls)
+
+
+def test_the_table_of_a_worker_has_every_file():
+    """Each file of the room has a row with its job; its asyncio twin has none."""
+    section = PAGE.split("## Worker")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    files = {path.name.replace("_async", "") for path in (PACKAGE / "worker").glob("*.py")}
+    assert named - {"worker"} == files - {"__init__.py"}
 
 
 def test_the_map_of_the_rooms_is_the_rule():

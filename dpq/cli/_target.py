@@ -17,7 +17,7 @@ from typing import Any
 from dpq import AsyncDPQ, TaskFunction, Tasks
 from dpq.cli._terminal import talk
 from dpq.model.errors import ConfigurationError
-from dpq.worker.base import awaits, functions_of
+from dpq.worker.handlers import awaits, functions_of
 
 log = logging.getLogger(__name__)
 

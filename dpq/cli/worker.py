@@ -18,7 +18,8 @@ from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
 from dpq.queue.queue import all_names, ask_queues
 from dpq.transport.connect import open_url
-from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH, QueueOrder
+from dpq.worker.base import DEFAULT_GRACE, MAX_CONCURRENCY, MAX_PREFETCH
+from dpq.worker.queue_order import QueueOrder
 
 MAX_PROCESSES = 256
 

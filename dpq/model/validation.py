@@ -8,7 +8,7 @@ from datetime import timedelta
 from numbers import Integral
 from typing import Any
 
-from dpq.model.errors import ConfigurationError, in_seconds
+from dpq.model.errors import ConfigurationError
 from dpq.model.task import TaskState
 
 MAX_SECONDS = 315_360_000
@@ -35,6 +35,11 @@ def milliseconds(name: str, seconds: float, *, least: float = 0) -> int:
     """Convert a duration; anything above zero is at least one millisecond."""
     number(name, seconds, "seconds", least, MAX_SECONDS, " (10 years)")
     return max(1, round(seconds * 1000)) if seconds > 0 else 0
+
+
+def in_seconds(delay: float | timedelta) -> float:
+    """Convert a timedelta to seconds; return any other value as it is."""
+    return delay.total_seconds() if isinstance(delay, timedelta) else delay
 
 
 def delay_milliseconds(delay: float | timedelta) -> int:

@@ -14,17 +14,13 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar, cast, get_args
 
-from dpq.model.errors import (
-    ConfigurationError,
-    LeaseLostError,
-    Scope,
-    TaskNotFoundError,
-)
+from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.interrupts import expected
 from dpq.model.limits import MAX_COST
 from dpq.model.priority import encode_priority
 from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
+from dpq.model.signals import Scope
 from dpq.model.task import DeadTask, OnDuplicate, P, Push, Task, TaskState
 from dpq.model.validation import (
     MAX_BATCH,

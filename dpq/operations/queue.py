@@ -14,18 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
-from dpq.model.errors import (
-    ConfigurationError,
-    LeaseLostError,
-    RateLimited,
-    Reject,
-    Release,
-    Retry,
-    Scope,
-    TaskNotFoundError,
-)
+from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
 from dpq.operations.description import Description

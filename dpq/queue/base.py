@@ -6,7 +6,6 @@ Both queue classes derive from it; workers read its attributes. It sends nothing
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import inspect
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, TypedDict, Unpack, cast, overload
@@ -15,14 +14,12 @@ from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
 from dpq.model.payload import DEFAULT_MAX_PAYLOAD_BYTES
 from dpq.model.task import Fairness, Order, P, Popped, Task
-from dpq.model.validation import error_line
 from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.durability import Durability, named_durability
 from dpq.protocol.replies import Batch
 from dpq.queue.lease_renewal import Leases
-
-log = logging.getLogger(__name__)
+from dpq.queue.refusals import log_refused
 
 DEFAULT_VISIBILITY = 30.0
 """Seconds of a lease: long enough for one slow request, short enough for a quick comeback."""
@@ -295,17 +292,6 @@ class QueueBase(Generic[P]):
     def dead_max_age(self) -> float:
         """Seconds that a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
-
-
-def log_refused(queue_name: str, batch: Batch[Any]) -> None:
-    """Log the error of a validator: the caller gets the other tasks of the pop, not the error."""
-    if batch.failed:
-        what = error_line(batch.failed)
-        log.warning(
-            "%s: a validator of the payload failed, which counts as a failed attempt: %s",
-            queue_name,
-            what,
-        )
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:

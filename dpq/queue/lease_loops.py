@@ -10,8 +10,9 @@ import logging
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
-from dpq.model.errors import LeaseLostError, NotConfirmedError, signal_of
+from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.reports import QueueStats
+from dpq.model.signals import signal_of
 from dpq.model.task import P, Task
 from dpq.model.validation import milliseconds
 from dpq.queue.lease_renewal import Leases

@@ -19,16 +19,10 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 from redis.exceptions import ResponseError
 
 from dpq.model.diagnosis import server_problems, wants_save
-from dpq.model.errors import (
-    ConfigurationError,
-    LeaseLostError,
-    NotConfirmedError,
-    Scope,
-    Signal,
-    signal_of,
-)
+from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations

@@ -23,9 +23,10 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 
 from redis.exceptions import RedisError
 
-from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError, Scope, Signal, signal_of
+from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations

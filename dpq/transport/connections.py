@@ -10,11 +10,9 @@ With a `Confirmation`, the commands that confirm changes go along, over the same
 not know what a command means.
 """
 
-import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
@@ -34,33 +32,10 @@ from dpq.transport.cluster import (
     raise_if_demoted,
     refused,
 )
+from dpq.transport.idle import Idle
 from dpq.transport.resending import FAILED, Resending, Try
 from dpq.transport.script_loading import load_instead
 from dpq.transport.spin import Spin
-
-C = TypeVar("C")
-
-
-class Idle(Generic[C]):
-    """Connections or waiters kept for the next use, by any thread. A forked child begins with none.
-
-    Attributes:
-        kept: The connections that no thread uses now; the last one was used last.
-    """
-
-    def __init__(self, make: Callable[[], C]) -> None:
-        self._make = make
-        self._pid = os.getpid()
-        self.kept: deque[C] = deque()
-
-    def take(self) -> C:
-        """Take a kept connection, or make a new one."""
-        if self._pid != os.getpid():  # pragma: no cover - after a fork; a test does it in a child
-            self.kept, self._pid = deque(), os.getpid()
-        try:
-            return self.kept.pop()
-        except IndexError:
-            return self._make()
 
 
 class Connections:

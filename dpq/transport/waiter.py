@@ -30,7 +30,7 @@ from redis.retry import Retry
 from dpq.model.interrupts import raise_interruption
 from dpq.protocol.replies import Batch
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
-from dpq.transport.connections import Idle
+from dpq.transport.idle import Idle
 
 RECHECK_SECONDS = 5.0
 """Seconds of a block on the server, and until a waiter looks again without a marker. So a lost

@@ -7,15 +7,18 @@ refused alone becomes a dead letter, where a person sees it.
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
-from dpq.model.errors import LeaseLostError, NotConfirmedError, RateLimited, Reject
+from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.signals import RateLimited, Reject
 from dpq.model.task import Task
 from dpq.model.validation import error_line
-from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
+
+if TYPE_CHECKING:
+    from dpq.operations.queue import QueueOperations
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +27,7 @@ class GivenBack(BaseException):
     """The sign for a task that an ending worker gives back, uncounted."""
 
 
-class CannotBeSettled(Reject):
+class CannotBeEnded(Reject):
     """The error for a delivery whose end was refused, but not by the server."""
 
 
@@ -40,38 +43,38 @@ class Done(NamedTuple):
     error: BaseException | None
     alone: bool = False
 
-    def shuts(self, queue_index: int, task: Task[Any]) -> bool:
-        """Would `task` hit the same limit?"""
+    def closes(self, queue_index: int, task: Task[Any]) -> bool:
+        """Return True if `task` would hit the limit that this handler has hit."""
         if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
             return False
         whole = self.error.scope == "queue" or self.task.group is None
         return self.error.scope != "task" and (whole or task.group == self.task.group)
 
 
-class Settling(NamedTuple):
+class Ending(NamedTuple):
     """One operation, and the deliveries that it ends."""
 
     operation: Steps[Any]
     done: list[Done]
 
 
-def settling(done: Sequence[Done], queues: Sequence[QueueOperations[Any]]) -> list[Settling]:
+def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> list[Ending]:
     """Make the operations that end deliveries: acks together, the others one by one."""
     acks: dict[int, list[Done]] = {}
-    others: list[Settling] = []
+    others: list[Ending] = []
     for each in done:
         if each.error is None and not each.alone:
             acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(Settling(_end(each, queues[each.queue_index]), [each]))
+            others.append(Ending(_end(each, queues[each.queue_index]), [each]))
     together = [
-        Settling(queues[queue_index].ack_many([each.task for each in some]), some)
+        Ending(queues[queue_index].ack_many([each.task for each in some]), some)
         for queue_index, some in acks.items()
     ]
     return together + others
 
 
-def _end(done: Done, queue: QueueOperations[Any]) -> Steps[Any]:
+def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
@@ -82,16 +85,16 @@ def _end(done: Done, queue: QueueOperations[Any]) -> Steps[Any]:
     return queue.fail(done.task, error_line(error), None)
 
 
-def unsettled(name: str, asked: Sequence[Settling], results: Sequence[Any]) -> list[Done]:
+def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
     """Return the deliveries whose end must be sent once more: it may not have reached the server.
 
     Args:
         name: The name of the worker, for the log.
-        asked: The operations.
+        sent: The operations.
         results: For each operation its result, or the error that it ended with.
     """
     again: list[Done] = []
-    for (_, done), result in zip(asked, results, strict=True):
+    for (_, done), result in zip(sent, results, strict=True):
         if not isinstance(result, Exception):
             continue
         if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
@@ -102,14 +105,14 @@ def unsettled(name: str, asked: Sequence[Settling], results: Sequence[Any]) -> l
             again += done
         elif len(done) > 1:
             again += (each._replace(alone=True) for each in done)
-        elif not isinstance(done[0].error, CannotBeSettled):  # else its lease may run out
-            reason = CannotBeSettled(f"cannot be settled: {error_line(result)}")
+        elif not isinstance(done[0].error, CannotBeEnded):  # else its lease may run out
+            reason = CannotBeEnded(f"cannot be settled: {error_line(result)}")
             again.append(done[0]._replace(error=reason))
     return again
 
 
-def shuts_something(done: Sequence[Done]) -> bool:
-    """Return True if a limit was hit: then the server learns it before it gets another pop.
+def hits_limit(done: Sequence[Done]) -> bool:
+    """Return True if a handler hit a limit: the server must know it before it gets another pop.
 
     In one round trip the pop might run alone, if the server has forgotten the first script.
     """

@@ -11,7 +11,7 @@ from redis import Redis
 from dpq import DPQ, AsyncDPQ, DuplicateTaskError, PayloadError, Push, Reject, Task, TaskState
 from dpq.server import Server
 from dpq.tasks import Tasks
-from dpq.worker.base import Context
+from dpq.worker.handlers import Context
 from dpq.worker.worker import Worker
 
 

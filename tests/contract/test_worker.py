@@ -60,10 +60,17 @@ def q(make: Make) -> DPQ[Any]:
     return make()
 
 
-def all_idle(worker: Worker) -> bool:
-    with worker._lock:
-        asking = worker._look or worker._exchanging
-        return worker._idle == worker.concurrency and not asking
+def wait_until_quiet(sent: list[Any]) -> None:
+    """Until half a second has passed in which nothing was sent."""
+    until, count = 0.0, -1
+
+    def quiet() -> bool:
+        nonlocal until, count
+        if len(sent) != count:
+            until, count = time.monotonic() + 0.5, len(sent)
+        return time.monotonic() > until
+
+    wait_for(quiet, lambda: sent)
 
 
 # Handlers
@@ -470,10 +477,13 @@ def test_a_time_limit_holds_during_the_grace(q: DPQ[Any], gate: Gate, start: Sta
 def test_a_stop_waits_for_handlers(q: DPQ[Any], gate: Gate, start: Start) -> None:
     """After `stop` no task is taken, what runs ends and is acked, and `run` returns."""
     q.push_many(Push(n) for n in range(5))
-    worker = Worker(q, gate, concurrency=2)
+    worker = Worker(q, gate, concurrency=2, prefetch=2)
     running = start(worker)
     gate.wait_for(2)
     worker.stop()
+    wait_for(lambda: q.stats().ready == 3, q.stats)  # what was not begun goes back at once
+    with pytest.raises(TimeoutError):
+        running.result(0.2)
     gate.open()
     assert running.result(PATIENCE) == 2
     assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (2, 3, 0)
@@ -671,10 +681,11 @@ def test_an_idle_worker_asks_nothing(
     start(worker)
     wait_for_idle(redis)
     wait_for(lambda: a.workers() and b.workers(), a.workers)
-    wait_for(lambda: all_idle(worker), lambda: vars(worker))  # a thread asks once as it begins
     sent: list[Any] = []  # by these queues: the server serves what other tests have left, too
     for queue in (a, b):
         note_calls(queue, sent.append)
+    wait_until_quiet(sent)  # a thread asks once as it begins
+    sent.clear()
     until = time.monotonic() + 2
     wait_for(lambda: time.monotonic() > until, lambda: "2 s have not passed")
     assert len(sent) <= 2, sent

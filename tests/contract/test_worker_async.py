@@ -40,8 +40,9 @@ from dpq import (
     Task,
     Tasks,
 )
+from dpq.protocol.keys import key_of
 from dpq.server import Server
-from dpq.worker import worker_async
+from dpq.worker import runner_async
 
 engines = pytest.mark.fakeredis
 
@@ -52,7 +53,7 @@ Scene = Callable[..., Coroutine[Any, Any, Any]]
 # The contract of `Worker`, awaited
 
 SUITE = Path(__file__).parent / "test_worker.py"
-FACES = {"DPQ": AwaitedOfOneClient, "all_idle": lambda _: True}
+FACES = {"DPQ": AwaitedOfOneClient}
 shared = over_asyncio(SUITE, Worker=AwaitedWorker, **FACES)
 globals().update(awaited_tests(shared))
 q = shared.q
@@ -474,7 +475,7 @@ def test_a_handler_that_will_not_end_holds_nothing_up(
     play: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler that is deaf to its cancellation costs a moment; its task goes back."""
-    monkeypatch.setattr(worker_async, "LEAVE_SECONDS", 0.1)
+    monkeypatch.setattr(runner_async, "LEAVE_SECONDS", 0.1)
 
     async def scene(q: Queue) -> None:
         deaf = asyncio.Event()
@@ -693,8 +694,7 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
                 return [RedisConnectionError("away")] * len(operations)
 
             q._session.run_all = fails  # type: ignore[method-assign, assignment]
-            worker._look = True
-            worker._news.set_result(None)
+            await q.redis.zadd(key_of(q.queue_name, "wake"), {"w": 0})  # it looks now
             await away.wait()
             wait = asyncio.wait
 

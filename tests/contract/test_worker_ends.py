@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kit.waiting import recheck
+from kit.waiting import recheck, wait_for_idle
 from kit.workers import Make, queues
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from support import address_of, wait_for
+from support import address_of
 
 from dpq import (
     DPQ,
@@ -231,13 +231,15 @@ def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
 
 
-def test_the_last_ack_ends_a_drain(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_ack_ends_a_drain(
+    q: DPQ[Any], redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also when it was sent for itself, while all threads waited for a task."""
     monkeypatch.setattr(waiter, "RECHECK_SECONDS", 60.0)
     q.push("a")
 
     def handler(task: Task[Any]) -> None:
-        wait_for(lambda: worker._sleeping, q.stats)
+        wait_for_idle(redis)
 
     worker = Worker(q, handler, concurrency=2, prefetch=1)
     began = time.monotonic()

@@ -20,8 +20,8 @@ from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, RateLimited, Ret
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import key_of
 from dpq.queue.lease_renewal import Lease
-from dpq.worker import base
-from dpq.worker.outcomes import Done, Settling
+from dpq.worker import deliveries, fetch_plan
+from dpq.worker.outcomes import Done, Ending
 
 PAUSE_S = 10 * PATIENCE_S
 """Between two pops of which the first was refused: longer than a test waits."""
@@ -113,7 +113,8 @@ def test_what_has_ended_does_not_wait_for_a_pop(
     redis: Redis, q: DPQ[Any], started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While a pop was refused and is not asked for again yet, what ends is settled at once."""
-    monkeypatch.setattr(base, "longer_pause", lambda _: PAUSE_S)
+    paused = threading.Event()
+    monkeypatch.setattr(fetch_plan, "longer_pause", lambda _: paused.set() or PAUSE_S)
     q.push("x")
     ready = key_of(q.queue_name, "ready")
     handler = Handler()
@@ -123,7 +124,7 @@ def test_what_has_ended_does_not_wait_for_a_pop(
 
         def refused() -> bool:
             look_now(redis, q)
-            return worker._pause == PAUSE_S
+            return paused.is_set()
 
         wait_for(refused, lambda: worker.handled)
         handler.go.set()
@@ -143,17 +144,17 @@ def test_a_lease_is_extended_until_its_end_is_answered(
     """As long as the end of a delivery is refused its lease goes on, however it ended."""
     refusing = threading.Event()
     refusing.set()
-    settling = base.settling
+    endings = deliveries.endings
 
     def refused() -> Steps[Any]:
         raise ResponseError("not now")
         yield
 
-    def settle(done: Sequence[Done], commands: Any) -> list[Settling]:
-        asked = settling(done, commands)
-        return [Settling(refused(), each.done) for each in asked] if refusing.is_set() else asked
+    def refuse(done: Sequence[Done], operations: Any) -> list[Ending]:
+        sent = endings(done, operations)
+        return [Ending(refused(), each.done) for each in sent] if refusing.is_set() else sent
 
-    monkeypatch.setattr(base, "settling", settle)
+    monkeypatch.setattr(deliveries, "endings", refuse)
     monkeypatch.setattr(Lease, "renew", lambda lease: setattr(lease, "due", time.monotonic() + 0.1))
     task_id = q.push("x", group="g")
     handler = Handler(error)
@@ -192,7 +193,7 @@ def test_a_worker_that_ends_extends_nothing(
         yield
 
     monkeypatch.setattr(
-        base, "settling", lambda done, _: [Settling(refused(), [each]) for each in done]
+        deliveries, "endings", lambda done, _: [Ending(refused(), [each]) for each in done]
     )
     q.push("x")
     handler = Handler()

@@ -306,8 +306,7 @@ def test_a_fault_of_the_loop_is_raised(
     q.push_many(Push(n) for n in range(4))
     running = start(Worker(q, gate, concurrency=2, prefetch=2, grace=0.1))
     gate.wait_for(2)
-    monkeypatch.setattr(Worker, "_ask", raising(RuntimeError("a fault")))
-    monkeypatch.setattr(Worker, "_ask_ahead", raising(RuntimeError("a fault")))
+    monkeypatch.setattr(q._operations, "pop", raising(RuntimeError("a fault")))
     gate.open(1)
     with pytest.raises(RuntimeError, match="a fault"):
         running.result(PATIENCE)

@@ -43,7 +43,7 @@ from dpq.protocol.scripts import script, script_names
 from dpq.server import find_all_binaries, find_binary
 from dpq.transport import batches_async
 from dpq.transport.cluster import Node as ServerNode
-from dpq.worker import worker, worker_async
+from dpq.worker import fetcher, runner_async
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*keeps nothing on disk")
 
@@ -469,7 +469,7 @@ def test_a_worker_that_ends_lets_acks_wait(
 ) -> None:
     """`run` returns when its threads know that their acks are confirmed, also without any grace."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(worker, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(fetcher, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     with DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
         producer: DPQ[Any] = DPQ(q.redis, queue_name)
         producer.push_many([Push(n) for n in range(3)])
@@ -503,8 +503,8 @@ def test_an_async_worker_that_ends_lets_acks_wait(
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
     if not in_time:
-        monkeypatch.setattr(worker_async, "CONFIRM_SECONDS", 0)
-        monkeypatch.setattr(worker_async, "LEAVE_SECONDS", SHORT_S)
+        monkeypatch.setattr(runner_async, "CONFIRM_SECONDS", 0)
+        monkeypatch.setattr(runner_async, "LEAVE_SECONDS", SHORT_S)
 
     async def work() -> None:
         url = pair.url + PATIENT

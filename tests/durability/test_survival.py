@@ -105,7 +105,7 @@ def test_what_no_disk_was_asked_for_is_not_confirmed(
     with DPQ.from_url(url, queue_name, durability="fsync") as q:
         with monkeypatch.context() as patch:
             patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
-            with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may take it"):
+            with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may undo it"):
                 q.push("b")
         for policy in AOF_POLICIES:
             node.client.config_set("appendfsync", policy)
@@ -133,7 +133,7 @@ def test_a_failover(
             pair.replica.client.execute_command("REPLICAOF", "NO", "ONE")  # the failover begins
             monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
             loose.push("acknowledged by who is master no more")
-            with pytest.raises(NotConfirmedError, match=r"0 of 1 replica .* a failover may take"):
+            with pytest.raises(NotConfirmedError, match=r"0 of 1 replica .* a failover may undo"):
                 durable.push("not confirmed")
         pair.master.kill()
         assert payloads(pair.replica, queue_name) == {"confirmed", "in time"}

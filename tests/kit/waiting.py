@@ -9,7 +9,7 @@ from redis import Redis
 from support import PATIENCE_S, wait_for
 
 from dpq.transport import waiter
-from dpq.worker import worker_async
+from dpq.worker import wakeups_async
 
 PATIENCE = float(PATIENCE_S)
 LONG = 150.0  # seconds of a wait that ends by itself when a test has given up
@@ -40,7 +40,7 @@ def wait_for_idle(redis: Redis, count: int = 1) -> None:
 
 def recheck(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let what waits, of either kind, look by itself after so many seconds."""
-    for module in (waiter, worker_async):
+    for module in (waiter, wakeups_async):
         monkeypatch.setattr(module, "RECHECK_SECONDS", seconds)
 
 

@@ -28,7 +28,7 @@ from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
 from dpq.server import Server, find_all_binaries
 from dpq.transport import waiter, waiter_async
 from dpq.transport.script_loading import load_scripts
-from dpq.worker import base
+from dpq.worker import fetch_plan
 
 NAMES = list(LINES)
 ROWS = [row.strip("|").split("|") for row in re.findall(r"^\| `.*\|$", PAGE, re.MULTILINE)]
@@ -597,7 +597,7 @@ def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
             may("-")
             stage.owner().push("last")
 
-    monkeypatch.setattr(base, "longer_pause", pause)
+    monkeypatch.setattr(fetch_plan, "longer_pause", pause)
     stage.owner().push("first")
     run_worker(shell, stage, handler)
     assert seen == ["first", "last"]

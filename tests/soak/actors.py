@@ -51,7 +51,7 @@ from dpq import (
     Worker,
 )
 from dpq.scheduler import run_daemon
-from dpq.worker.outcomes import Done, GivenBack, Settling
+from dpq.worker.outcomes import Done, Ending, GivenBack
 
 PAUSE_S = 0.05
 """After a fault of the server."""
@@ -269,7 +269,7 @@ class Book:
 
     def note_what_is_asked(self, worker: Any) -> None:
         """Write down each end of a delivery that a worker is about to send."""
-        settling = worker._settling
+        endings = worker._deliveries.endings
 
         def ask(done: Sequence[Done]) -> Any:
             for each in done:
@@ -278,15 +278,15 @@ class Book:
                     self.mark("asks", each.task)
                 else:
                     self.gives(each.task, *_how(each.task, each.error)[:2])
-            return settling(done)
+            return endings(done)
 
-        worker._settling = ask
+        worker._deliveries.endings = ask
 
-    def note_what_is_settled(self, worker: Any) -> None:
-        """Write down each answer to what has settled a task."""
-        unsettled = worker._unsettled
+    def note_what_is_answered(self, worker: Any) -> None:
+        """Write down each answer to the end of a delivery."""
+        answered = worker._deliveries.answered
 
-        def note(asked: list[Settling], results: Sequence[Any]) -> list[Done]:
+        def note(asked: list[Ending], results: Sequence[Any]) -> list[Done]:
             for (_, done), answer in zip(asked, results, strict=True):
                 ids = [each.task.id for each in done]  # one may be there twice, with two tokens
                 for place, each in enumerate(done):
@@ -299,10 +299,10 @@ class Book:
                     elif not isinstance(answer, Exception):
                         how = "acked" if each.error is None else _how(each.task, each.error)[0]
                         self.settled(each.task, how, each.error)
-            again: list[Done] = unsettled(asked, results)
+            again: list[Done] = answered(asked, results)
             return again
 
-        worker._unsettled = note
+        worker._deliveries.answered = note
 
     def settled(self, task: Task[Any], how: str, error: Any = None) -> None:
         sent = self._sent.pop((task.id, task.token), 0.0)
@@ -361,7 +361,7 @@ def work(plan: Plan, name: str, queue: str) -> None:
         book.note_what_is_held(q._leases)
         worker = Worker(q, handle, concurrency=THREADS, prefetch=book.chance.choice((0, 5)))
         book.note_what_is_asked(worker)
-        book.note_what_is_settled(worker)
+        book.note_what_is_answered(worker)
         _through_outages(worker.run)
 
 
@@ -378,7 +378,7 @@ def work_async(plan: Plan, name: str, queue: str) -> None:
             book.note_what_is_held(q._leases)
             worker = AsyncWorker(q, handle, concurrency=TASKS, prefetch=book.chance.choice((0, 5)))
             book.note_what_is_asked(worker)
-            book.note_what_is_settled(worker)
+            book.note_what_is_answered(worker)
             await worker.run()
 
     _through_outages(lambda: asyncio.run(run()))

@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 
 from dpq import ConfigurationError, PayloadError, Push, Reject, Task, TaskState
 from dpq.tasks import OPTIONS, Tasks
-from dpq.worker.base import Context
+from dpq.worker.handlers import Context
 
 
 class FakeQueue:

@@ -1,4 +1,4 @@
-"""What both workers decide, without a server: handlers, turns, settling, bounds."""
+"""What both workers decide, without a server: handlers, order of queues, ends, bounds."""
 
 import asyncio
 import inspect
@@ -30,11 +30,15 @@ from dpq import (
     Worker,
 )
 from dpq.cli.worker import worker as worker_command
-from dpq.model.errors import signal_of
+from dpq.model.signals import signal_of
 from dpq.protocol.command import Command, Steps
 from dpq.queue.lease_renewal import Leases
-from dpq.worker.base import Turns, finder, none_live
-from dpq.worker.outcomes import CannotBeSettled, Done, GivenBack, settling, unsettled
+from dpq.worker.fetch_plan import none_live
+from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handlers import finder
+from dpq.worker.outcomes import CannotBeEnded, Done, GivenBack, endings, to_send_again
+from dpq.worker.queue_order import AskOrder
+from dpq.worker.run_state import RunState
 
 
 def a_task(payload: Any = None, task_id: str = "id") -> Task[Any]:
@@ -153,19 +157,19 @@ def test_an_async_worker_takes_plain_functions(aq: AsyncDPQ[Any]) -> None:
     AsyncWorker(aq, print)
 
 
-# Turns
+# The order of queues
 
 
 def firsts(weights: list[int], order: Any, count: int) -> list[int]:
-    turns = Turns(weights, order)
+    queues = AskOrder(weights, order)
     seen = []
     for _ in range(count):
-        seen.append(turns.next()[0])
-        turns.pay(seen[-1], 1)
+        seen.append(queues.queue_indexes()[0])
+        queues.charge(seen[-1], 1)
     return seen
 
 
-def test_turns() -> None:
+def test_the_order_of_queues() -> None:
     """Strict order never changes; the others give each queue its share, evenly spread."""
     assert firsts([1, 1, 1], "strict", 4) == [0, 0, 0, 0]
     assert firsts([1, 1, 1], "round_robin", 6) == [0, 1, 2, 0, 1, 2]
@@ -186,35 +190,35 @@ def test_turns() -> None:
         ([3, 2, 1], 2, {0: 720, 1: 480}),
     ],
 )
-def test_the_turns_of_an_empty_queue(weights: list[int], empty: int, shares: Any) -> None:
-    """They fall to the others by their weights."""
-    turns, gave = Turns(weights, "round_robin"), Counter[int]()
+def test_the_share_of_an_empty_queue(weights: list[int], empty: int, shares: Any) -> None:
+    """It falls to the others by their weights."""
+    order, gave = AskOrder(weights, "round_robin"), Counter[int]()
     while gave.total() < 1200:
-        for place in turns.next():
-            turns.pay(place, place != empty)
-            if place != empty:
-                gave[place] += 1
+        for index in order.queue_indexes():
+            order.charge(index, index != empty)
+            if index != empty:
+                gave[index] += 1
                 break
-    assert all(abs(gave[place] - share) <= 2 for place, share in shares.items()), gave
+    assert all(abs(gave[index] - share) <= 2 for index, share in shares.items()), gave
 
 
-def test_a_turn_is_paid_for_by_the_task() -> None:
+def test_a_queue_pays_by_the_task() -> None:
     """A queue that gives many at once waits until the others had as many."""
-    turns = Turns([1, 1], "round_robin")
-    turns.pay(turns.next()[0], 10)
+    order = AskOrder([1, 1], "round_robin")
+    order.charge(order.queue_indexes()[0], 10)
     for _ in range(9):
-        assert turns.next()[0] == 1
-        turns.pay(1, 1)
+        assert order.queue_indexes()[0] == 1
+        order.charge(1, 1)
 
 
-def test_every_turn_names_every_queue() -> None:
-    """A queue that has nothing leaves its turn to the others."""
+def test_every_queue_may_be_asked() -> None:
+    """If a queue has nothing, the others are asked."""
     for order in ("strict", "round_robin"):
-        turns = Turns([3, 2, 1], order)  # type: ignore[arg-type]
-        assert all(sorted(turns.next()) == [0, 1, 2] for _ in range(20))
+        queues = AskOrder([3, 2, 1], order)  # type: ignore[arg-type]
+        assert all(sorted(queues.queue_indexes()) == [0, 1, 2] for _ in range(20))
 
 
-# Settling
+# Ends of deliveries
 
 
 class Unspeakable(Exception):
@@ -236,7 +240,7 @@ def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
     done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate(errors)]
     done.append(Done(1, a_task(task_id="other"), None))
     other = DPQ[Any](q.redis, "other")
-    sent = [sends(each.operation) for each in settling(done, [q._operations, other._operations])]
+    sent = [sends(each.operation) for each in endings(done, [q._operations, other._operations])]
     assert [command.script.name for command in sent] == [
         "ack", "ack", "bury", "fail", "rate_limited", "fail", "release",
         "release",
@@ -247,8 +251,8 @@ def test_how_a_handler_ends_says_what_is_sent(q: DPQ[Any]) -> None:
 
 def test_an_error_without_words_fails_its_task(q: DPQ[Any]) -> None:
     """An error whose text cannot be had is still a failed attempt, by name, with the backoff."""
-    (settled,) = settling([Done(0, a_task(), Unspeakable())], [q._operations])
-    command = sends(settled.operation)
+    (ending,) = endings([Done(0, a_task(), Unspeakable())], [q._operations])
+    command = sends(ending.operation)
     assert command.script.name == "fail"
     assert list(command.args)[3:] == [2000, "Unspeakable: its text cannot be had"]
 
@@ -258,8 +262,8 @@ def test_an_error_without_words_fails_its_task(q: DPQ[Any]) -> None:
 )
 def test_a_handler_that_breaks_off_has_failed(q: DPQ[Any], error: BaseException) -> None:
     """Only the worker gives back uncounted: a handler that ends so would come again for ever."""
-    (settled,) = settling([Done(0, a_task(), error)], [q._operations])
-    assert sends(settled.operation).script.name == "fail"
+    (ending,) = endings([Done(0, a_task(), error)], [q._operations])
+    assert sends(ending.operation).script.name == "fail"
 
 
 def test_a_signal_that_makes_no_sense_is_a_failure(q: DPQ[Any]) -> None:
@@ -267,32 +271,32 @@ def test_a_signal_that_makes_no_sense_is_a_failure(q: DPQ[Any]) -> None:
     odd = RateLimited(1)
     odd.retry_after = -1
     for error in (odd, RateLimited.__new__(RateLimited)):
-        (settled,) = settling([Done(0, a_task(), error)], [q._operations])
-        assert sends(settled.operation).script.name == "fail"
+        (ending,) = endings([Done(0, a_task(), error)], [q._operations])
+        assert sends(ending.operation).script.name == "fail"
 
 
 def test_one_that_cannot_be_settled_keeps_none_of_the_others(q: DPQ[Any]) -> None:
     """Refused together, they are tried alone; refused alone, it goes to the dead letters."""
     done = [Done(0, a_task(task_id=str(n)), None) for n in range(3)]
-    again = unsettled("me", settling(done, [q._operations]), [ValueError("zone")])
+    again = to_send_again("me", endings(done, [q._operations]), [ValueError("zone")])
     assert [each.alone for each in again] == [True] * 3
-    asked = settling(again, [q._operations])
+    asked = endings(again, [q._operations])
     assert [sends(each.operation).script.name for each in asked] == ["ack"] * 3
-    (culprit,) = unsettled("me", asked, [[True], ValueError("zone"), [True]])
+    (culprit,) = to_send_again("me", asked, [[True], ValueError("zone"), [True]])
     assert culprit.task.id == "1"
-    assert isinstance(culprit.error, CannotBeSettled)
-    asked = settling([culprit], [q._operations])
+    assert isinstance(culprit.error, CannotBeEnded)
+    asked = endings([culprit], [q._operations])
     assert sends(asked[0].operation).script.name == "bury"
-    assert unsettled("me", asked, [ValueError("zone")]) == []
+    assert to_send_again("me", asked, [ValueError("zone")]) == []
 
 
 def test_only_what_was_cut_off_is_settled_again(q: DPQ[Any]) -> None:
     """The server is asked again for what it may not have heard of, and for nothing else."""
     done = [Done(0, a_task(task_id=str(n)), error) for n, error in enumerate([None, ValueError()])]
-    asked = settling(done, [q._operations])
-    assert unsettled("me", asked, [ConnectionError("cut"), 5]) == done[:1]
-    assert unsettled("me", asked, [[True], ConnectionError("cut")]) == done[1:]
-    assert unsettled("me", asked, [LeaseLostError("ack", ["0"]), 5]) == []
+    asked = endings(done, [q._operations])
+    assert to_send_again("me", asked, [ConnectionError("cut"), 5]) == done[:1]
+    assert to_send_again("me", asked, [[True], ConnectionError("cut")]) == done[1:]
+    assert to_send_again("me", asked, [LeaseLostError("ack", ["0"]), 5]) == []
 
 
 def test_signals_in_a_group() -> None:
@@ -369,9 +373,9 @@ class Kept(Leases):
 
 def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:
     """A lease that is lost before its handler's context is there is lost in the context."""
-    worker = Worker(q, print)
+    calls = HandlerCalls("name", [q], finder(print))
     leases = Kept()
     lease = leases.hold(a_task(), 3)
     leases._extended({("id", 1): lease}, [False])
-    context: Context[Any] = worker._context(0, lease)
+    context: Context[Any] = calls.context(0, lease, RunState(until_empty=False, end=print))
     assert context.lost

@@ -1,0 +1,84 @@
+"""The deliveries of a worker: their leases are extended until the server has answered their end.
+
+The fetchers and the runners of both workers call it. It sends nothing itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dpq.model.signals import RateLimited
+from dpq.model.task import Task
+from dpq.queue.lease_renewal import Lease
+from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
+
+if TYPE_CHECKING:
+    from dpq.queue.base import QueueBase
+
+
+class Taken(NamedTuple):
+    """A leased task: the index of its queue, and its lease."""
+
+    queue_index: int
+    lease: Lease
+
+
+class Deliveries:
+    """The leases that a worker holds.
+
+        hold      a pop has brought tasks: extend their leases
+        claim     the work on one has ended: nobody else may end the delivery now
+        endings   make the operations that end deliveries; send them
+        answered  stop to extend the leases of those that the server has ended
+
+    Args:
+        name: The name of the worker, for the log.
+        queues: The queues of the worker.
+        visibility: Seconds of a lease; None takes each queue's default.
+    """
+
+    def __init__(
+        self, name: str, queues: Sequence["QueueBase[Any]"], visibility: float | None
+    ) -> None:
+        self._name = name
+        self._queues = queues  # not their leases: a forked child has others
+        self._seconds = [visibility or queue.default_visibility for queue in queues]
+        self._operations = [queue._session.operations for queue in queues]
+
+    def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
+        """Keep the leases of a pop alive."""
+        leases, seconds = self._queues[queue_index]._leases, self._seconds[queue_index]
+        return [Taken(queue_index, leases.hold(task, seconds)) for task in tasks]
+
+    def claim(self, done: Done) -> bool:
+        """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
+        leases = self._queues[done.queue_index]._leases
+        if isinstance(done.error, RateLimited):  # an extension under way would undo it
+            return leases.let_go(done.task)
+        return leases.ending(done.task)
+
+    def claim_back(self, taken: Iterable[Taken]) -> list[Done]:
+        """Claim tasks to be given back, uncounted; leave out those that another caller ends."""
+        back = [Done(queue_index, lease.task, GivenBack()) for queue_index, lease in taken]
+        return list(filter(self.claim, back))
+
+    def endings(self, done: Sequence[Done]) -> list[Ending]:
+        """Make the operations that end deliveries."""
+        for each in done:
+            if isinstance(each.error, RateLimited):
+                self._queues[each.queue_index]._leases.let_go(each.task)
+        return endings(done, self._operations)
+
+    def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
+        """Take in the answers; return the deliveries whose end must be sent once more."""
+        again = to_send_again(self._name, sent, results)
+        waiting = {id(each.task) for each in again}
+        self.forget(each for some in sent for each in some.done if id(each.task) not in waiting)
+        for each in again:
+            if isinstance(each.error, RateLimited):
+                self.hold(each.queue_index, [each.task])
+        return again
+
+    def forget(self, done: Iterable[Done]) -> None:
+        """Stop to extend the leases of ended deliveries."""
+        for each in done:
+            self._queues[each.queue_index]._leases.ended(each.task)

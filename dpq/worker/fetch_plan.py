@@ -1,0 +1,256 @@
+"""The plan of a worker's fetcher: which queue it asks, and what follows from the answer. No I/O.
+
+`Fetcher` and `AsyncFetcher` send what it says, and wait as long as it says:
+
+    round_ = PopRound(plan, room=3, watches=[])
+    for pop in round_:
+        round_.receive(the answer to pop)
+    round_.taken, round_.watches
+"""
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from redis.exceptions import RedisError
+
+from dpq.model.backoff import longer_pause
+from dpq.model.validation import MAX_BATCH
+from dpq.protocol.command import Steps
+from dpq.protocol.replies import Batch
+from dpq.queue.refusals import log_refused
+from dpq.transport.cluster import forbidden
+from dpq.transport.waiter import Marker, Watch, owned_markers, waiter_argument, watches_after
+from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.queue_order import AskOrder
+from dpq.worker.run_state import RunState
+
+if TYPE_CHECKING:
+    from dpq.operations.queue import QueueOperations
+    from dpq.queue.base import QueueBase
+
+log = logging.getLogger(__name__)
+
+COMPLAINT_SECONDS = 60.0
+"""Seconds between log lines while the server keeps refusing permission."""
+
+NO_WAITER = ""
+"""Pop's `waiter` argument of a caller that does not wait if there is no task."""
+
+NEW_WAITER = "-"
+"""Pop's `waiter` argument of a caller that has not watched the queue yet."""
+
+
+class FetchPlan:
+    """Decides what a fetcher asks in one run.
+
+    Args:
+        name: The name of the worker, for the log.
+        queues: The queues, in the order given.
+        order: The order in which they are asked.
+        deliveries: The leases of the worker.
+        state: The state of the run.
+        visibility: Seconds of a lease; None takes each queue's default.
+        prefetch: The number of tasks to lease beyond those that run.
+
+    Attributes:
+        operations: The operations of each queue.
+        order: Returns the indexes of all queues, in the order to ask them.
+        confirms: Acks wait for a confirmation. So they do not travel with a pop, whose leases would
+            run out meanwhile: whoever called the ended handler sends them and waits.
+        pause: Seconds of the last wait after an error; 0 once the server has answered.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queues: Sequence["QueueBase[Any]"],
+        order: AskOrder,
+        deliveries: Deliveries,
+        state: RunState,
+        *,
+        visibility: float | None = None,
+        prefetch: int = 0,
+    ) -> None:
+        self.queues = queues
+        self.deliveries = deliveries
+        self.state = state
+        self.prefetch = prefetch
+        self.confirms = queues[0].durability != "async"
+        self.pause = 0.0
+        self.operations: list[QueueOperations[Any]] = [each._session.operations for each in queues]
+        self._name = name
+        self.order = order.queue_indexes
+        self._charge = order.charge
+        self._visibility = visibility
+        self._allowed: set[int] = set()  # indexes of the queues that have allowed a pop
+        self._complained = -math.inf  # the time of the last log line about a refused permission
+
+    # Which queue
+
+    def pop(self, queue_index: int, room: int, waiter: str = NO_WAITER) -> Steps[Batch[Any]]:
+        """Make a pop for so many tasks, but no more than one call may take."""
+        return self.operations[queue_index].pop(min(room, MAX_BATCH), self._visibility, waiter)
+
+    def receive(self, queue_index: int, batch: Any) -> list[Taken]:
+        """Take in the answer to a pop: keep its leases alive, and let the queue pay for it.
+
+        Raises:
+            Exception: The answer is an error.
+        """
+        if isinstance(batch, Exception):
+            raise batch
+        self.pause = 0.0
+        self._allowed.add(queue_index)
+        self._charge(queue_index, len(batch.tasks))
+        if batch.failed:
+            log_refused(self.queues[queue_index].queue_name, batch)
+        return self.deliveries.hold(queue_index, batch.tasks)
+
+    # Which wake-ups
+
+    def markers(self) -> list[str]:
+        """List the markers to block on: of each queue those of all its partitions."""
+        return [marker for operations in self.operations for marker in operations.markers]
+
+    def unknown_queues(self) -> list[Any]:
+        """List the queues that did not exist yet: they may have partitions once they do."""
+        known = zip(self.queues, self.operations, strict=True)
+        return [queue for queue, operations in known if operations.settings is None]
+
+    def by_queue(self, watches: Sequence[Watch]) -> list[list[Watch]]:
+        """Divide the watches of all queues, or an empty list, into one list for each queue."""
+        if not watches:
+            return [[]] * len(self.queues)
+        rest = iter(watches)
+        return [list(islice(rest, len(operations.markers))) for operations in self.operations]
+
+    def owed(self, by_queue: Sequence[Sequence[Watch]]) -> list[Marker]:
+        """List the wake-ups to pass on when this worker stops waiting."""
+        owed: list[Marker] = []
+        first = 0
+        for watches, operations in zip(by_queue, self.operations, strict=True):
+            owed += (Marker(first + n, moment) for n, moment in owned_markers(watches))
+            first += len(operations.markers)
+        return owed
+
+    # How long to wait, and when it is over
+
+    def pause_after(self, error: RedisError, queue_index: int | None = None) -> float:
+        """Log an error of the server; return the seconds to wait before the next attempt.
+
+        Args:
+            error: The error.
+            queue_index: The index of the queue, if the error is the answer to a pop.
+
+        Raises:
+            RedisError: The user may not do this, and either this queue has never allowed a pop, or
+                the run is to end when the queues are empty, which it could not see.
+        """
+        self.pause = longer_pause(self.pause)
+        if forbidden(error):
+            if self.state.until_empty or (
+                queue_index is not None and queue_index not in self._allowed
+            ):
+                raise error
+            if time.monotonic() < self._complained + COMPLAINT_SECONDS:
+                return self.pause
+            self._complained = time.monotonic()
+        log.warning("%s: again in %.1f s: %s", self._name, self.pause, error)
+        return self.pause
+
+    def counts(self) -> list[Steps[Any]]:
+        """Make the operations that count the tasks of all queues, for `none_live`."""
+        return [operations.stats() for operations in self.operations]
+
+
+class PopRound:
+    """One round of pops: queue after queue, until there is no room left.
+
+    It is iterated once; each answer is given to `receive` before the next pop.
+
+    Args:
+        plan: The plan of the worker.
+        room: The number of tasks to take.
+        watches: The watches of all queues; an empty list if the worker does not wait yet.
+        taken: The list to add the tasks to.
+        waits: The worker waits if it finds no task. Then the server tells it what to watch.
+
+    Attributes:
+        queue_index: The index of the queue that is asked.
+        taken: The tasks.
+        failed: A validator has refused a task: there may be more behind it.
+        complete: Every queue has answered.
+    """
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        room: int,
+        watches: Sequence[Watch],
+        taken: list[Taken] | None = None,
+        *,
+        waits: bool = True,
+    ) -> None:
+        self.queue_index = 0
+        self.taken: list[Taken] = [] if taken is None else taken
+        self.failed = False
+        self.complete = False
+        self._plan = plan
+        self._room = room
+        self._waits = waits
+        self._by_queue = plan.by_queue(watches) if waits else []
+
+    def __iter__(self) -> Iterator[Steps[Batch[Any]]]:
+        """Make pop after pop; stop when there is no room, or when all queues have answered."""
+        waiter = NO_WAITER
+        for queue_index in self._plan.order():
+            self.queue_index = queue_index
+            if self._waits:
+                watches = self._by_queue[queue_index]
+                waiter = waiter_argument(watches) if watches else NEW_WAITER
+            yield self._plan.pop(queue_index, self._room - len(self.taken), waiter)
+            if len(self.taken) >= self._room:
+                return
+        self.complete = True
+
+    def receive(self, batch: Any) -> None:
+        """Take in the answer to the pop.
+
+        Raises:
+            Exception: The answer is an error.
+        """
+        self.taken += self._plan.receive(self.queue_index, batch)
+        self.failed = self.failed or bool(batch.failed)
+        if self._waits:
+            watches = self._by_queue[self.queue_index]
+            self._by_queue[self.queue_index] = watches_after(batch, watches)
+
+    @property
+    def owed(self) -> list[Marker]:
+        """The wake-ups to pass on if this worker has work now, and does not wait."""
+        return self._plan.owed(self._by_queue) if any(self._by_queue) else []
+
+    @property
+    def watches(self) -> list[Watch]:
+        """The watches of all queues, if this worker is to wait."""
+        return [watch for watches in self._by_queue for watch in watches]
+
+
+def none_live(stats: Sequence[Any]) -> bool:
+    """Return True if the stats of all queues show no live task; an error counts as live tasks.
+
+    Raises:
+        RedisError: The user may not read the stats: the worker would wait for ever.
+    """
+    for count in stats:
+        if forbidden(count):
+            raise count
+    return not any(
+        isinstance(count, Exception)
+        or count.ready + count.delayed + count.invisible + count.waiting
+        for count in stats
+    )

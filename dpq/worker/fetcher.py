@@ -1,0 +1,322 @@
+"""The fetcher of a `Worker`: asks the server for all its threads, and only it does.
+
+Each thread of the runner asks for its next task itself. The first to ask also asks for all threads
+that are idle then, and sends the acks of finished tasks along. So a single thread makes one round
+trip for each task, and busy threads share round trips. Only one idle thread waits at the server;
+the others wait for that thread. It must not decide which queue is asked: fetch_plan.py does.
+
+    fetcher.next_task()   a task, once there is one; None at a stop
+    fetcher.add(done)     a handler has ended; the next exchange takes its ack along
+"""
+
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from dpq.model.signals import RateLimited
+from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.worker.deliveries import Taken
+from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
+from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.outcomes import Done, GivenBack, hits_limit
+from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS
+from dpq.worker.wakeups import WakeUps
+
+Step = Literal["end", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
+"""The next step of a thread that wants a task."""
+
+
+class Fetcher:
+    """Gets tasks for the threads of one run of a worker, and sends the ends of their deliveries.
+
+    Args:
+        plan: The plan of what to ask.
+        session: The session that sends.
+        wakeups: The waiter for all queues.
+        lock: The lock of the worker. Whatever the threads share changes under it.
+
+    Attributes:
+        ends: The deliveries whose end is to be sent.
+    """
+
+    def __init__(self, plan: FetchPlan, session: Any, wakeups: WakeUps, lock: Any) -> None:
+        self.ends: list[Done] = []
+        self._plan = plan
+        self._deliveries = plan.deliveries
+        self._state = plan.state
+        self._session = session
+        self._wakeups = wakeups
+        self._lock = lock
+        self._prefetch = plan.prefetch
+        self._confirms = plan.confirms
+        self._changed = threading.Condition(lock)  # an idle thread may have something to do
+        self._end_added = threading.Condition(lock)  # a thread that pauses has something to send
+        self._taken: deque[Taken] = deque()
+        self._idle = 0  # threads that want a task
+        self._look = False  # an idle thread is to ask the server
+        self._asker = Role(lock)  # the thread that asks the server
+        self._sleeper = Role(lock)  # the idle thread that waits for a wake-up
+        self._ahead = Ahead(plan, session)
+        self._sending = 0  # threads that send ends of deliveries and nothing else
+
+    # Tasks
+
+    def next_task(self) -> Taken | None:
+        """Return the next task to handle, or None at a stop; wait or ask the server as needed."""
+        with self._lock:
+            self._idle += 1
+            self._look = self._look or not self._prefetch  # the acks travel along
+            try:
+                while (step := self._next_step()) != "take":
+                    if step == "ask":
+                        self._exchange()
+                    elif step == "wait for threads":
+                        self._changed.wait()
+                    elif step == "wait for wake-up":
+                        self._wait_for_wakeup()
+                    elif step == "stop waiting":
+                        self._stop_waiting()
+                    else:
+                        return None
+                if len(self._taken) == self._ahead.size and not self._ahead.sent:
+                    self._ask_ahead()
+                return self._taken.popleft()
+            finally:
+                self._idle -= 1
+
+    def _next_step(self) -> Step:
+        """Decide the next step of a thread that wants a task."""
+        if self._state.stopping:
+            return "end"
+        watching = bool(self._wakeups.watches)
+        asking = self._asker.taken
+        if self._taken:
+            return "stop waiting" if watching and self._idle == 1 and not asking else "take"
+        self._look = self._look or not watching or self._ahead.sent is not None
+        if self._look and not asking:
+            return "ask"
+        if watching and not (asking or self._sleeper.taken):
+            return "wait for wake-up"
+        return "wait for threads"
+
+    def _wait_for_wakeup(self) -> None:
+        """Wait at the server, at most `STOP_CHECK_SECONDS`; the lock is open meanwhile."""
+        due = False
+        with self._sleeper:
+            due = self._wakeups.wait(STOP_CHECK_SECONDS)
+        self._look = self._look or due
+
+    def _stop_waiting(self) -> None:
+        """Stop waiting at the server, since every thread has work; the lock is open meanwhile."""
+        try:
+            with self._asker:
+                self._wakeups.stop()
+        finally:
+            self._changed.notify_all()
+
+    def look_again(self) -> None:
+        """Let an idle thread ask the server: perhaps no task is left to wait for."""
+        with self._lock:
+            self._look = True
+            self._changed.notify_all()
+
+    # Exchanges
+
+    def _exchange(self) -> None:
+        """Send the ends of deliveries, and take tasks for all idle threads.
+
+        The lock is held; it is open during the call.
+        """
+        sleeping = self._sleeper.taken
+        room = self._idle - sleeping + self._prefetch - len(self._taken)
+        sent, self._ahead.sent = self._ahead.sent, None
+        if sent:
+            exchange: Exchange = sent
+        elif self._confirms:
+            exchange = Exchange([])
+        else:
+            exchange, self.ends = Exchange(self.ends), []
+        try:
+            if sent and self._ahead.plenty and room >= 2 * self._ahead.size:
+                self._ask_ahead()  # so the server works while a reply is read
+            self._look = False
+            with self._asker:
+                if sent:
+                    self._read(sent)
+                else:
+                    self._ask(exchange, room, waits=not sleeping)
+        finally:
+            self.ends += exchange.done
+            self._taken.extend(exchange.taken)
+            if exchange.taken and len(exchange.taken) < self._idle and not sleeping:
+                self._look = True  # a thread that got none is to wait for more
+            self._changed.notify_all()
+
+    def _ask(self, exchange: Exchange, room: int, *, waits: bool) -> None:
+        """Ask queue after queue until there is no room left; `waits`: watch those without tasks."""
+        if self._confirms:
+            self.send_ends()
+        if waits and (unknown := self._plan.unknown_queues()):
+            try:
+                self._look_for_partitions(unknown)
+            except RedisError as error:
+                exchange.done = self._send(exchange.done)
+                self._pause(error)
+                return
+        if hits_limit(exchange.done):
+            exchange.done = self._send(exchange.done)
+        wakeups, deliveries, run_all = self._wakeups, self._deliveries, self._session.run_all
+        round_ = PopRound(self._plan, room, wakeups.watches, exchange.taken, waits=waits)
+        for pop in round_:
+            endings = deliveries.endings(exchange.done)
+            *answers, batch = run_all([*[each.operation for each in endings], pop])
+            exchange.done = deliveries.answered(endings, answers)
+            if isinstance(batch, RedisError):
+                self._pause(batch, round_.queue_index)
+                return
+            round_.receive(batch)
+        self._look = self._look or round_.failed  # there may be more
+        if not round_.taken and self._state.until_empty and self._all_gone():
+            self._state.end()
+        elif not waits:
+            pass  # the sleeping thread has the watches
+        elif not round_.taken:
+            wakeups.watches = round_.watches
+        elif (owed := round_.owed) or wakeups.watches:
+            wakeups.stop(owed)
+
+    def _look_for_partitions(self, unknown: list[Any]) -> None:
+        """Block on all markers of queues that did not exist before."""
+        for queue in unknown:
+            queue._session.ready()
+        self._wakeups.follow(self._plan.markers())
+
+    def _all_gone(self) -> bool:
+        return none_live(self._session.run_all(self._plan.counts()))
+
+    def _ask_ahead(self) -> None:
+        """Send the next exchange while there are tasks to begin; its reply is read later."""
+        if self._state.stopping or hits_limit(self.ends):
+            return
+        done = [] if self._confirms else self.ends
+        self._ahead.send(done)
+        if done:
+            self.ends = []
+
+    def _read(self, sent: SentAhead) -> None:
+        """Read the reply to an exchange that was sent ahead."""
+        *answers, batch = sent.receive()
+        sent.done = self._deliveries.answered(sent.endings, answers)
+        if isinstance(batch, RedisError):
+            self._pause(batch, sent.queue_index)
+        else:
+            sent.taken = self._plan.receive(sent.queue_index, batch)
+            self._look = self._look or bool(batch.failed)  # there may be more
+        self._ahead.plenty = len(sent.taken) == self._ahead.size
+
+    def _pause(self, error: RedisError, queue_index: int | None = None) -> None:
+        """Wait after an error of the server; but send the ends of deliveries meanwhile."""
+        until = time.monotonic() + self._plan.pause_after(error, queue_index)
+        self._look = True
+        answered = True
+        while not self._state.stopping and (left := until - time.monotonic()) > 0:
+            if self.ends and answered:  # ended deliveries do not wait
+                answered = self.send_ends()
+                continue
+            with self._lock:
+                if not (self._state.stopping or (self.ends and answered)):
+                    self._end_added.wait(left)
+
+    # Ends of deliveries
+
+    def add(self, done: Done) -> None:
+        """Take over the end of a delivery; the lock is held."""
+        self.ends.append(done)
+        if self._asker.taken:  # it may pause
+            self._end_added.notify()
+        if self._prefetch and isinstance(done.error, RateLimited):
+            self._give_back_alike(done)
+
+    def confirm(self) -> None:
+        """Send the ends of deliveries now, if they wait for a confirmation."""
+        if self._confirms:
+            self.send_ends()
+
+    def send_ends(self) -> bool:
+        """Send the ends of deliveries without a pop; False if some must be sent once more."""
+        with self._lock:
+            done, self.ends = self.ends, []
+            if not done:
+                return True
+            self._sending += 1
+        try:
+            with suppress(RedisError):  # then all of it must be sent once more
+                done = self._send(done)
+        finally:
+            with self._lock:
+                self._sending -= 1
+                self.ends += done
+                self._changed.notify_all()
+        return not done
+
+    def send_late(self) -> None:
+        """Send what has waited for `LATEST_ACK_SECONDS`, and read the replies to it."""
+        with self._lock:
+            if self._ahead.late and not self._asker.taken:
+                self._exchange()
+        self.send_ends()
+
+    def _send(self, done: list[Done]) -> list[Done]:
+        """Send the ends of deliveries; return those that must be sent once more."""
+        endings = self._deliveries.endings(done)
+        results = self._session.run_all([each.operation for each in endings])
+        return self._deliveries.answered(endings, results)
+
+    def _give_back_alike(self, done: Done) -> None:
+        """Give back the prefetched tasks that would hit the same limit; the lock is held."""
+        while self._ahead.sent and not self._asker.taken:
+            self._exchange()
+        fetched, self._taken = self._taken, deque()
+        for taken in fetched:
+            back = Done(taken.queue_index, taken.lease.task, GivenBack())
+            if not done.closes(taken.queue_index, back.task):
+                self._taken.append(taken)
+            elif self._deliveries.claim(back):
+                self.ends.append(back)
+
+    # The end of a run
+
+    def stop(self) -> None:
+        """Wake all threads, so that they see the stop."""
+        with self._lock:
+            self._changed.notify_all()
+            self._end_added.notify_all()
+
+    def give_back_unbegun(self) -> None:
+        """Give back the tasks that no handler has begun, once no thread asks for more."""
+        with self._lock:
+            while self._asker.taken or self._idle:
+                self.wait_for_change(STOP_CHECK_SECONDS / 5)
+            while self._ahead.sent:
+                self._exchange()
+            unbegun, self._taken = self._taken, deque()
+            self.ends += self._deliveries.claim_back(unbegun)
+        self.send_ends()
+
+    def wait_for_change(self, seconds: float) -> None:
+        """Wait until a thread has added or sent something, at most so long; the lock is held."""
+        self._changed.wait(seconds)
+
+    def wait_for_confirmations(self) -> None:
+        """Wait until ended handlers have the confirmation of their acks; the lock is held."""
+        self._changed.wait_for(lambda: not self._sending, CONFIRM_SECONDS + LEAVE_SECONDS)
+
+    def close(self) -> None:
+        """Leave what could not be sent to its leases, and stop waiting."""
+        self.send_ends()
+        self._deliveries.forget(self.ends)
+        self._wakeups.close()

@@ -1,0 +1,254 @@
+"""The fetcher of an `AsyncWorker`: asks the server for all its handlers, and only it does.
+
+One loop asks for as many tasks as there is room for, and sends the acks of finished tasks in the
+same round trip. The busier the handlers are, the more of them share a round trip. It must not
+decide which queue is asked: fetch_plan.py does.
+
+    await fetcher.step(free)   ask for tasks, or wait for a change
+    fetcher.take()             a task that no handler has begun, if there is one
+    fetcher.add(done)          a handler has ended; the next exchange takes its ack along
+"""
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from dpq.model.backoff import FIRST_PAUSE_SECONDS
+from dpq.model.signals import RateLimited
+from dpq.protocol.command import Steps
+from dpq.worker.deliveries import Taken
+from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.outcomes import Done, hits_limit
+from dpq.worker.run_state import LATEST_ACK_SECONDS
+from dpq.worker.wakeups_async import AsyncWakeUps
+
+AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
+
+
+class Change:
+    """The sign that something has changed: a handler has ended, or the run is to end.
+
+    Attributes:
+        future: Done once it has.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self._loop.create_future()
+
+    def note(self) -> None:
+        """Note a change."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def forget(self) -> bool:
+        """Wait for the next change from now on; return True if there was one."""
+        changed = self.future.done()
+        if changed:
+            self.future = self._loop.create_future()
+        return changed
+
+    async def wait(self, seconds: float | None) -> None:
+        """Wait for the change, at most so long; None waits for ever."""
+        await asyncio.wait([self.future], timeout=seconds)
+
+
+class AsyncFetcher:
+    """Gets tasks for the handlers of one run, and sends the ends of their deliveries.
+
+    Args:
+        plan: The plan of what to ask.
+        session: The session that sends.
+        wakeups: The waiter for all queues.
+        change: The sign that a handler has ended, or that the run is to end.
+        concurrency: The number of handlers that run at once.
+
+    Attributes:
+        ends: The deliveries whose end is to be sent.
+        change: The sign that a handler has ended, or that the run is to end.
+    """
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        session: Any,
+        wakeups: AsyncWakeUps,
+        change: Change,
+        *,
+        concurrency: int,
+    ) -> None:
+        self.ends: list[Done] = []
+        self.change = change
+        self._plan = plan
+        self._deliveries = plan.deliveries
+        self._state = plan.state
+        self._session = session
+        self._wakeups = wakeups
+        self._prefetch = plan.prefetch
+        self._confirms = plan.confirms
+        # Handlers that end together would begin together again, and idle while all are fetched.
+        self._at_once = max(AT_ONCE, concurrency // AT_ONCE, plan.prefetch)
+        self._taken: deque[Taken] = deque()
+        self._ends_since = math.inf  # the time when the first of the ends was added
+        self._look = True  # the server is to be asked
+
+    # Tasks
+
+    def take(self) -> Taken | None:
+        """Return the next task that no handler has begun, or None."""
+        return self._taken.popleft() if self._taken else None
+
+    async def step(self, free: int) -> None:
+        """Ask for tasks for so many free handlers; or wait, if there is no room or no task."""
+        if self.change.forget():
+            self._look = True
+        room = free + self._prefetch - len(self._taken)
+        if room == 0 or len(self._taken) > self._prefetch // 2:
+            await self._wait_for_room()
+        elif self._look:
+            self._look = False
+            await self._ask(min(room, self._at_once))
+        else:
+            self._look = await self._wakeups.wait(self.change.future)
+
+    async def _wait_for_room(self) -> None:
+        """Wait for a change; send ends of deliveries before they have waited too long."""
+        left = self._ends_since + LATEST_ACK_SECONDS - time.monotonic()
+        if left > 0:
+            await self.change.wait(None if left == math.inf else left)
+        else:
+            await self.send_ends()
+
+    # Exchanges
+
+    async def _ask(self, room: int) -> None:
+        """Send the ends of deliveries, and ask queue after queue until there is no room left."""
+        if unknown := self._plan.unknown_queues():
+            try:
+                await self._look_for_partitions(unknown)
+            except RedisError as error:
+                await self._pause(error)
+                self._look = True
+                return
+        if hits_limit(self.ends) or self._confirms:
+            await self.send_ends()
+        wakeups = self._wakeups
+        round_ = PopRound(self._plan, room, wakeups.watches)
+        await self._ask_each(round_)
+        if round_.taken or not round_.complete:
+            if (owed := round_.owed) or wakeups.watches:
+                await wakeups.stop(owed)
+            self._look = True
+        elif self._state.until_empty and not self.ends and await self._all_gone():
+            self._state.end()
+        else:
+            wakeups.watches = round_.watches
+
+    async def _ask_each(self, round_: PopRound) -> None:
+        """Send pop after pop, until the round or the server ends it."""
+        for pop in round_:
+            batch = await self._exchange(pop)
+            if isinstance(batch, RedisError):
+                await self._pause(batch, round_.queue_index)
+                return
+            before = len(round_.taken)
+            round_.receive(batch)
+            self._taken.extend(round_.taken[before:])
+            self._look = self._look or round_.failed  # there may be more
+
+    async def _look_for_partitions(self, unknown: Iterable[Any]) -> None:
+        """Block on all markers of queues that did not exist before."""
+        for queue in unknown:
+            await queue._session.ready()
+        await self._wakeups.follow(self._plan.markers())
+
+    async def _all_gone(self) -> bool:
+        return none_live(await self._session.run_all(self._plan.counts()))
+
+    async def _exchange(self, *operations: Steps[Any]) -> Any:
+        """Send the ends of deliveries, and run operations; return the last result."""
+        done: list[Done] = []
+        if not (operations and self._confirms):
+            done, self.ends, self._ends_since = self.ends, done, math.inf
+        endings = self._deliveries.endings(done)
+        try:
+            results = await self._session.run_all(
+                [*(each.operation for each in endings), *operations]
+            )
+        except BaseException:
+            self.ends = done + self.ends
+            raise
+        again = self._deliveries.answered(endings, results[: len(endings)])
+        if again:
+            self.ends += again
+            self._ends_since = time.monotonic() + FIRST_PAUSE_SECONDS
+        return results[-1] if results else None
+
+    async def _pause(self, error: RedisError, queue_index: int | None = None) -> None:
+        """Wait after an error of the server; but send the ends of deliveries meanwhile."""
+        until = time.monotonic() + self._plan.pause_after(error, queue_index)
+        answered = True
+        while not self._state.stopping and (left := until - time.monotonic()) > 0:
+            self.change.forget()  # a handler has ended: no reason to ask sooner
+            if self.ends and answered:  # but its ack does not wait
+                answered = False
+                with suppress(RedisError):
+                    answered = await self.send_ends()
+                continue
+            await self.change.wait(left)
+
+    # Ends of deliveries
+
+    def add(self, done: Done) -> None:
+        """Take over the end of a delivery."""
+        self.ends.append(done)
+        if isinstance(done.error, RateLimited):
+            self._give_back_alike(done)
+        self._ends_since = min(self._ends_since, time.monotonic())
+
+    async def confirm(self) -> None:
+        """Send the ends of deliveries now, if they wait for a confirmation."""
+        if self._confirms:
+            with suppress(RedisError):  # then they must be sent once more
+                await self.send_ends()
+
+    async def send_ends(self) -> bool:
+        """Send the ends of deliveries; False if some of them must be sent once more."""
+        sent = {id(each.task) for each in self.ends}
+        if sent:
+            await self._exchange()
+        return sent.isdisjoint(id(each.task) for each in self.ends)
+
+    def give_back(self, taken: Iterable[Taken]) -> int:
+        """Let tasks be given back, uncounted; return the number of those that were still held."""
+        held = self._deliveries.claim_back(taken)
+        self.ends += held
+        return len(held)
+
+    def _give_back_alike(self, done: Done) -> None:
+        """Give back the prefetched tasks that would hit the same limit."""
+        fetched, self._taken = self._taken, deque()
+        for taken in fetched:
+            if done.closes(taken.queue_index, taken.lease.task):
+                self.give_back([taken])
+            else:
+                self._taken.append(taken)
+
+    # The end of a run
+
+    async def give_back_unbegun(self) -> None:
+        """Give back the tasks that no handler has begun."""
+        self.give_back(self._taken)
+        self._taken.clear()
+        await self.send_ends()
+
+    async def close(self) -> None:
+        """Leave what could not be sent to its leases, and stop waiting."""
+        self._deliveries.forget(self.ends)
+        await self._wakeups.close()

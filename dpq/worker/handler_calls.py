@@ -1,0 +1,113 @@
+"""The calls of handlers: their contexts, hooks, counts and log lines.
+
+The runners of both workers share it. It calls hooks, but no handler.
+"""
+
+import logging
+import time
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic
+
+from dpq.model.signals import RateLimited, Release, Signal
+from dpq.model.task import Task
+from dpq.model.validation import error_line
+from dpq.queue.lease_renewal import Lease
+from dpq.worker.handlers import Context, Handler, Q
+from dpq.worker.run_state import RunState
+
+log = logging.getLogger(__name__)
+
+NO_FAILURE = (RateLimited, Release, CancelledError)
+"""The errors of a handler that are no failed attempt: `on_error` is not called."""
+
+
+class HandlerCalls(Generic[Q]):
+    """The handlers, the hooks and the counts of a worker, for all its runs.
+
+    Attributes:
+        name: The name of the worker, for the log.
+        find: Finds the handler of a task.
+        time_limit: Seconds that a handler may run, or None.
+        before: The hook that is called before each handler, or None.
+        hooked: There is a hook.
+        handled: The number of handlers that have ended, by their end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queues: Sequence[Q],
+        find: Callable[[Task[Any]], Handler],
+        *,
+        time_limit: float | None = None,
+        before: Callable[[Context[Q]], Any] | None = None,
+        after: Callable[[Context[Q], BaseException | None], Any] | None = None,
+        on_error: Callable[[Context[Q], BaseException], Any] | None = None,
+    ) -> None:
+        self.find = find
+        self.time_limit = time_limit
+        self.before = before
+        self.hooked = bool(before or after or on_error)
+        self.handled: Counter[str] = Counter()
+        self.name = name
+        self._queues = queues
+        self._after, self._on_error = after, on_error
+
+    def context(self, queue_index: int, lease: Lease, state: RunState) -> Context[Q]:
+        """Make the context of a handler; it says `lost` from the moment when the lease is lost."""
+        context: Context[Q] = Context(self._queues[queue_index], lease.task, lambda: state.stopping)
+        lease.lost = context._lose
+        if not lease.alive:  # lost before `lease.lost` was set
+            context._lose()
+        return context
+
+    def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
+        """Call a hook, if there is one; return its result, which may have to be awaited."""
+        try:
+            return hook(*args) if hook else None
+        except BaseException:
+            self.log_hook()
+
+    def log_hook(self) -> None:
+        """Log the error of a hook, which is handled now."""
+        log.exception("%s: a hook failed", self.name)
+
+    def hooks_at_end(
+        self, context: Context[Q], error: BaseException | None
+    ) -> Iterator[tuple[Callable[..., Any] | None, tuple[Any, ...]]]:
+        """List the hooks to call when a handler has ended, with their arguments."""
+        if error is not None and not isinstance(error, NO_FAILURE):
+            yield self._on_error, (context, error)
+        yield self._after, (context, error)
+
+    def count(self, error: BaseException | None) -> None:
+        """Count a handler that has ended."""
+        self.handled["done" if error is None else type(error).__name__] += 1
+
+    def log_failure(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
+        """Log a failed attempt; with its traceback, unless the handler raised a signal."""
+        if isinstance(error, RateLimited | Release):
+            return  # not a failed attempt
+        log.warning(
+            "%s: task %s, attempt %d of %d: %s",
+            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
+            error_line(error),
+            exc_info=None if isinstance(error, Signal) else error,
+        )
+
+    @property
+    def logs_ends(self) -> bool:
+        """True if the end of each handler is logged."""
+        return log.isEnabledFor(logging.DEBUG)
+
+    def log_end(
+        self, queue_index: int, task: Task[Any], error: BaseException | None, began: float
+    ) -> None:
+        """Log the end of a handler, with its result and its time."""
+        log.debug(
+            "%s: task %s, attempt %d of %d: %s in %.3f s",
+            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
+            *(type(error).__name__ if error else "done", time.monotonic() - began),
+        )

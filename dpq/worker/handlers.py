@@ -1,0 +1,172 @@
+"""The handlers of a worker: what it may be given, which one a task gets, what it may return.
+
+Both workers, `Tasks` and the worker command call it. It runs no handler, and does no I/O.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+
+from typing_extensions import TypeVar
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.signals import Reject
+from dpq.model.task import Task
+
+if TYPE_CHECKING:
+    from dpq.queue.base import QueueBase
+
+Q = TypeVar("Q", bound="QueueBase[Any]", default=Any)
+
+GENERATOR_HANDLER = "is a generator, and calling it runs nothing of it: let it return"
+ASYNC_HANDLER = "is a coroutine function, and Worker has threads: give it to an AsyncWorker"
+
+
+class Context(Generic[Q]):
+    """The second argument of a handler: its task, its queue, and the state of the worker.
+
+    Attributes:
+        task: The task.
+        queue: The queue of the task.
+        lost: True once the lease is lost: another consumer may have the task. An async handler is
+            cancelled instead.
+        stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
+            returns, the task is finished.
+    """
+
+    __slots__ = ("_stopping", "lost", "queue", "task")
+
+    def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
+        self.queue = queue
+        self.task = task
+        self.lost = False
+        self._stopping = stopping
+
+    @property
+    def stopping(self) -> bool:
+        """True once the worker is to stop."""
+        return self._stopping()
+
+    def _lose(self) -> None:
+        self.lost = True
+
+
+class Finder(Protocol):
+    """An object that finds the handler of a task, such as a `Tasks`."""
+
+    def find(self, task: Task[Any]) -> Callable[..., Any]:
+        """Return the handler, which is called as `handler(task, context)`.
+
+        Raises:
+            Reject: There is no handler.
+        """
+        ...
+
+
+Handlers = Callable[..., Any] | Mapping[str, Callable[..., Any]] | Finder
+"""One handler; a mapping of handlers by the name in `payload["task"]`; or a `Finder`."""
+
+
+class Handler(NamedTuple):
+    """A function to call for a task; `takes_context`: it takes the context, too."""
+
+    call: Callable[..., Any]
+    takes_context: bool
+
+
+def finder(handlers: Handlers, *, blocking: bool = False) -> Callable[[Task[Any]], Handler]:
+    """Make a function that finds the handler of a task.
+
+    Args:
+        handlers: As for a worker.
+        blocking: Refuse coroutine functions, as far as they are known now.
+
+    Raises:
+        ConfigurationError: `handlers` is none of the three kinds.
+    """
+    if blocking:
+        for function in functions_of(handlers):
+            if awaits(function):
+                raise ConfigurationError(f"handler {function!r} {ASYNC_HANDLER}")
+    if isinstance(handlers, Mapping):
+        by_name = {name: _handler(handler) for name, handler in handlers.items()}
+
+        def find_by_name(task: Task[Any]) -> Handler:
+            payload = task.payload
+            name = payload.get("task") if isinstance(payload, Mapping) else None
+            if not isinstance(name, str) or name not in by_name:
+                raise Reject(f"unknown task {name!r}")
+            return by_name[name]
+
+        return find_by_name
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
+        find = handlers.find
+        return lambda task: Handler(find(task), takes_context=True)
+    only = _handler(handlers)
+    return lambda task: only
+
+
+def _handler(function: Any) -> Handler:
+    if not callable(function):
+        raise ConfigurationError(
+            f"handler is {function!r}: it must be a function of a task, or of a task and a context"
+        )
+    if generates(function):
+        raise ConfigurationError(f"handler {function!r} {GENERATOR_HANDLER}")
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # a builtin
+        return Handler(function, takes_context=False)
+    for count in (1, 2):
+        with suppress(TypeError):
+            signature.bind(*range(count))
+            return Handler(function, takes_context=count == 2)
+    raise ConfigurationError(
+        f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
+        "context; for arguments by name see Tasks"
+    )
+
+
+def functions_of(handlers: Handlers) -> list[Any]:
+    """List the functions of handlers, as far as they are known."""
+    if isinstance(handlers, Mapping):
+        return list(handlers.values())
+    if hasattr(handlers, "find") and not isinstance(handlers, str):
+        names = getattr(handlers, "names", ())  # of a Tasks
+        return [handlers[name].function for name in names]  # type: ignore[index]
+    return [handlers]
+
+
+def awaits(function: Any) -> bool:
+    """Return True if a call of the function makes a coroutine, as far as DPQ can see."""
+    return _is(inspect.iscoroutinefunction, function)
+
+
+def _is(kind: Callable[[Any], bool], function: Any) -> bool:
+    """Return True if a function, or the function that it wraps, is of a kind."""
+    function = inspect.unwrap(function) if callable(function) else function
+    while isinstance(function, functools.partial):
+        function = function.func
+    return kind(function) or kind(getattr(function, "__call__", None))  # noqa: B004 - a method
+
+
+def generates(function: Any) -> bool:
+    """Return True if a call of the function only makes a generator, and runs nothing."""
+    return _is(inspect.isgeneratorfunction, function) or _is(inspect.isasyncgenfunction, function)
+
+
+def check_result(handler: "Handler", result: Any) -> None:
+    """Refuse a result that shows that the handler has not done its work.
+
+    Raises:
+        ConfigurationError: The result is a generator; or a coroutine, and this worker awaits none.
+    """
+    if isinstance(result, CoroutineType):
+        result.close()
+    if inspect.isawaitable(result):
+        raise ConfigurationError(f"handler {handler.call!r} {ASYNC_HANDLER}")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError(f"handler {handler.call!r} {GENERATOR_HANDLER}")

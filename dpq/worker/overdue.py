@@ -1,0 +1,129 @@
+"""The overdue watch of a `Worker`: ends the attempts of handlers that run too long.
+
+A thread cannot be cancelled, so another thread has to look. The same thread sends acks that no
+other thread takes along in time. The runner makes the watch, and tells it of each handler.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dpq.queue.lease_renewal import Lease
+from dpq.worker.deliveries import Deliveries
+from dpq.worker.handlers import Context
+from dpq.worker.outcomes import Done
+from dpq.worker.run_state import LATEST_ACK_SECONDS, STOP_CHECK_SECONDS, RunState
+
+if TYPE_CHECKING:
+    from dpq.worker.fetcher import Fetcher
+
+log = logging.getLogger(__name__)
+
+
+class HandlerRun:
+    """A running handler: the index of its queue, its start (monotonic seconds), its context.
+
+    Attributes:
+        limit: Seconds that it may run, or None.
+        ended: The handler has ended, and its thread is about to note the result.
+        overdue: The error, if the handler ran too long and its attempt has failed.
+    """
+
+    __slots__ = ("began", "context", "ended", "limit", "overdue", "queue_index")
+
+    def __init__(self, queue_index: int, began: float, limit: float | None) -> None:
+        self.queue_index = queue_index
+        self.began = began
+        self.limit = limit
+        self.context: Context[Any] | None = None
+        self.ended = False
+        self.overdue: BaseException | None = None
+
+
+class OverdueWatch:
+    """The thread that ends overdue attempts, and sends acks that have waited too long.
+
+    Args:
+        name: The name of the worker, for the log.
+        running: The running handlers; the runner changes it.
+        fetcher: The fetcher that sends.
+        deliveries: The leases of the worker.
+        state: The state of the run.
+        lock: The lock of the worker.
+        guarded: A function that calls its argument, and takes care of its errors.
+
+    Attributes:
+        asleep: No handler ran when the thread looked: the next one wakes it.
+        thread: The thread, which `start` starts.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        running: dict[Lease, HandlerRun],
+        fetcher: "Fetcher",
+        deliveries: Deliveries,
+        state: RunState,
+        *,
+        lock: Any,
+        guarded: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.asleep = False
+        self.thread = threading.Thread(target=guarded, args=(self._work,), daemon=True)
+        self._name = name
+        self._running = running
+        self._fetcher = fetcher
+        self._deliveries = deliveries
+        self._state = state
+        self._lock = lock
+        self._wake = threading.Event()
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        """Start the thread, unless it was started before."""
+        with self._lock:
+            if self.thread.ident is None:
+                self.thread.start()
+
+    def wake(self) -> None:
+        """Let the thread look: a handler has begun."""
+        self.asleep = False
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Let the thread end."""
+        self._stopped.set()
+        self._wake.set()
+
+    def _work(self) -> None:
+        while not self._stopped.is_set():
+            with self._lock:
+                self.asleep = not (self._running or self._fetcher.ends)
+                self._wake.clear()
+            if self.asleep:
+                self._wake.wait(STOP_CHECK_SECONDS)
+                continue
+            self._stopped.wait(LATEST_ACK_SECONDS)
+            self.end_overdue()
+            self._fetcher.send_late()
+            if self._state.until_empty:
+                with self._lock:
+                    if not (self._running or self._fetcher.ends):
+                        self._fetcher.look_again()
+
+    def end_overdue(self) -> None:
+        """Fail the attempts of handlers that run too long; their contexts say `lost`."""
+        now = time.monotonic()
+        for lease, run in list(self._running.items()):
+            if (limit := run.limit) is not None and run.began + limit <= now:
+                error = TimeoutError(f"ran longer than {limit:g} s")
+                done = Done(run.queue_index, lease.task, error)
+                if self._deliveries.claim(done):
+                    log.warning("%s: %s %s", self._name, lease.task.id, error)
+                    run.overdue = error
+                    if run.context:
+                        run.context._lose()
+                    with self._lock:
+                        self._fetcher.add(done)

@@ -1,0 +1,29 @@
+"""The state of one run of a worker, as its parts share it. No I/O."""
+
+from collections.abc import Callable
+
+STOP_CHECK_SECONDS = 0.25
+"""Seconds until an idle thread sees a stop at the latest."""
+
+LEAVE_SECONDS = 2.0
+"""Seconds in which an ending worker tries to sign off; without that it is listed for a minute."""
+
+LATEST_ACK_SECONDS = 0.05
+"""Seconds that a finished task may wait, to be acked together with others."""
+
+
+class RunState:
+    """One run, from `run` to its return. Only the worker itself changes it.
+
+    Attributes:
+        until_empty: The run is to end when no live task is left in any of the queues.
+        end: The function of the worker that ends the run.
+        stopping: The run is to end: no handler begins any more.
+    """
+
+    __slots__ = ("end", "stopping", "until_empty")
+
+    def __init__(self, *, until_empty: bool, end: Callable[[], None]) -> None:
+        self.until_empty = until_empty
+        self.end = end
+        self.stopping = False

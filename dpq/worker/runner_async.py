@@ -1,0 +1,196 @@
+"""The runner of an `AsyncWorker`: calls handlers as asyncio tasks, and hands over their ends.
+
+A runner sends nothing itself: the fetcher does.
+"""
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, cast
+
+from dpq.model.signals import signal_of
+from dpq.protocol.durability import CONFIRM_SECONDS
+from dpq.worker.deliveries import Deliveries, Taken
+from dpq.worker.fetcher_async import AsyncFetcher
+from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handlers import Context, check_result
+from dpq.worker.outcomes import Done
+from dpq.worker.run_state import LEAVE_SECONDS, RunState
+
+log = logging.getLogger(__name__)
+
+_UNLIMITED = nullcontext()
+
+
+class AsyncRunner:
+    """Calls the handlers of one run of a worker, at most `concurrency` at once.
+
+    Args:
+        calls: The handlers and hooks of the worker.
+        deliveries: The leases of the worker.
+        fetcher: The fetcher that has the next task.
+        state: The state of the run.
+        concurrency: The number of handlers that run at once.
+    """
+
+    def __init__(
+        self,
+        calls: HandlerCalls[Any],
+        deliveries: Deliveries,
+        fetcher: AsyncFetcher,
+        state: RunState,
+        *,
+        concurrency: int,
+    ) -> None:
+        self._calls = calls
+        self._deliveries = deliveries
+        self._fetcher = fetcher
+        self._state = state
+        self._concurrency = concurrency
+        self._running: dict[asyncio.Task[Any], Taken] = {}
+        self._confirming: set[asyncio.Task[Any]] = set()  # of those, whose handler has ended
+        self._logs_ends = calls.logs_ends
+
+    @property
+    def running(self) -> Iterator[int]:
+        """The index of the queue of each running handler."""
+        return (taken.queue_index for taken in self._running.values())
+
+    @property
+    def free(self) -> int:
+        """The number of handlers that may begin now."""
+        return self._concurrency - len(self._running)
+
+    def fill(self) -> None:
+        """Begin handlers while there are tasks and room."""
+        while len(self._running) < self._concurrency and not self._state.stopping:
+            taken = self._fetcher.take()
+            if taken is None:
+                return
+            if taken.lease.alive:  # it may have been lost while it waited to begin
+                handling = asyncio.create_task(self._handle(taken))
+                self._running[handling] = taken
+
+    def _leave(self, handling: "asyncio.Task[Any]") -> None:
+        """Make room for another handler."""
+        self._running.pop(handling, None)  # the run may have ended before it
+        self._confirming.discard(handling)
+        self.fill()
+        self._fetcher.change.note()
+
+    async def _handle(self, taken: Taken) -> None:
+        """Call the handler of a task, and its hooks; hand the end over to the fetcher."""
+        queue_index, lease = taken
+        context = self._calls.context(queue_index, lease, self._state)
+        handling = cast("asyncio.Task[Any]", asyncio.current_task())
+        lease.lost = partial(_cancel_lost, context, handling)
+        if not lease.alive:  # lost before it began
+            self._leave(handling)
+            return
+        began = time.monotonic()
+        error = await self._call(context)
+        try:
+            if self._calls.hooked:
+                for hook, args in self._calls.hooks_at_end(context, error):
+                    await self._call_hook(hook, *args)
+        finally:
+            try:
+                await self._finish(handling, Done(queue_index, lease.task, error), began)
+            finally:
+                self._leave(handling)  # now: a callback would run after all others that are due
+
+    async def _call(self, context: Context[Any]) -> BaseException | None:
+        """Call the handler within its time limit; return its error."""
+        task = context.task
+        limit: asyncio.Timeout | None = None
+        seconds = task.time_limit or self._calls.time_limit
+        try:
+            if self._calls.hooked:
+                await self._call_hook(self._calls.before, context)
+            handler = self._calls.find(task)
+            limit = asyncio.timeout(seconds) if seconds else None
+            async with limit or _UNLIMITED:
+                result = (
+                    handler.call(task, context) if handler.takes_context else handler.call(task)
+                )
+                if inspect.isawaitable(result):
+                    result = await result
+                if result is not None:
+                    check_result(handler, result)
+        except BaseException as raised:  # the error says how the task goes on
+            if isinstance(raised, TimeoutError) and limit and limit.expired():
+                return TimeoutError(f"ran longer than {seconds:g} s")
+            return signal_of(raised)
+        return None
+
+    async def _finish(self, handling: "asyncio.Task[Any]", done: Done, began: float) -> None:
+        """Count and log the end of a handler; hand it over, and wait for its confirmation."""
+        calls, (queue_index, task, error) = self._calls, done[:3]
+        calls.count(error)
+        if self._logs_ends:
+            calls.log_end(queue_index, task, error, began)
+        held = self._deliveries.claim(done)
+        if error is not None and (held or isinstance(error, Exception)):
+            calls.log_failure(queue_index, task, error)
+        if held:  # else the handler has ended the delivery itself, or the lease is lost
+            self._fetcher.add(done)
+            self._confirming.add(handling)
+            await self._fetcher.confirm()
+
+    async def _call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> None:
+        answer = self._calls.call_hook(hook, *args)
+        if inspect.isawaitable(answer):
+            try:
+                await answer
+            except asyncio.CancelledError:
+                raise
+            except BaseException:
+                self._calls.log_hook()
+
+    # The end of a run
+
+    async def wait_for_handlers(self, seconds: Callable[[], float]) -> None:
+        """Wait until no handler runs, at most `seconds()`, which is asked after each change."""
+        began, change = time.monotonic(), self._fetcher.change
+        while self._running and (left := began + seconds() - time.monotonic()) > 0:
+            change.forget()
+            await change.wait(left)
+            await self._fetcher.send_ends()
+
+    def unfinished(self) -> dict["asyncio.Task[Any]", Taken]:
+        """List the handlers that still run; those that wait for a confirmation have ended."""
+        return {
+            handling: taken
+            for handling, taken in self._running.items()
+            if handling not in self._confirming
+        }
+
+    async def wait_for_confirmations(self) -> None:
+        """Wait until ended handlers have the confirmation of their acks. An interrupted call may be
+        one whose script the server had forgotten: then nothing is acked yet."""
+        if self._confirming:
+            await asyncio.wait(self._confirming, timeout=CONFIRM_SECONDS + LEAVE_SECONDS)
+            await self._fetcher.send_ends()  # the acks that failed; not those interrupted now
+        if self._confirming:
+            log.warning(
+                "%s: ends before %d tasks are known to be settled",
+                *(self._calls.name, len(self._confirming)),
+            )
+            await cancel_all(self._confirming)
+
+
+def _cancel_lost(context: Context[Any], handling: "asyncio.Task[Any]") -> None:
+    context._lose()
+    handling.cancel()
+
+
+async def cancel_all(handling: Collection["asyncio.Task[Any]"]) -> None:
+    """Cancel handlers; if one does not end, wait no longer than `LEAVE_SECONDS`."""
+    for each in handling:
+        each.cancel()
+    if handling:
+        await asyncio.wait(handling, timeout=LEAVE_SECONDS)

@@ -1,0 +1,226 @@
+"""The runners of both workers, alone: over a fetcher that only notes what it gets."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kit.scripted import AsyncScriptedFetcher, ScriptedFetcher, ScriptedQueue, a_task
+from support import PATIENCE_S, wait_for
+
+from dpq import Context, RateLimited, Reject, Release, Retry, Task
+from dpq.worker.deliveries import Deliveries
+from dpq.worker.handler_calls import HandlerCalls
+from dpq.worker.handlers import finder
+from dpq.worker.outcomes import Done
+from dpq.worker.run_state import RunState
+from dpq.worker.runner import Runner
+from dpq.worker.runner_async import AsyncRunner
+
+KINDS = ["threads", "asyncio"]
+
+
+class Stage:
+    """The tasks of one queue and the hooks and handlers for them; either runner runs them."""
+
+    def __init__(self, count: int, handlers: Any, **options: Any) -> None:
+        self.queue: Any = ScriptedQueue("q", [])
+        self.deliveries = Deliveries("worker", [self.queue], None)
+        self.calls = HandlerCalls[Any]("worker", [self.queue], finder(handlers), **options)
+        self.state = RunState(until_empty=False, end=lambda: None)
+        self.taken = self.deliveries.hold(0, [a_task(n, str(n)) for n in range(count)])
+
+    def run(self, kind: str) -> list[Done]:
+        """Handle all tasks; return what the fetcher was given."""
+        return self.run_threads() if kind == "threads" else asyncio.run(self.run_async())
+
+    def runner(self) -> tuple[Runner, ScriptedFetcher]:
+        fetcher: Any = ScriptedFetcher(self.taken)
+        runner = Runner(
+            self.calls,
+            self.deliveries,
+            fetcher,
+            self.state,
+            lock=threading.RLock(),
+            guarded=lambda work: work(),
+        )
+        return runner, fetcher
+
+    def run_threads(self) -> list[Done]:
+        runner, fetcher = self.runner()
+        try:
+            runner.work()
+        finally:
+            runner.overdue.stop()
+        assert not list(runner.running)
+        return fetcher.ends
+
+    async def run_async(self, concurrency: int = 2) -> list[Done]:
+        fetcher: Any = AsyncScriptedFetcher(self.taken)
+        runner = AsyncRunner(
+            self.calls, self.deliveries, fetcher, self.state, concurrency=concurrency
+        )
+        ended = asyncio.Event()
+        fetcher.change.note = ended.set
+        runner.fill()
+        async with asyncio.timeout(PATIENCE_S):
+            while list(runner.running):
+                await ended.wait()
+                ended.clear()
+        return list(fetcher.ends)
+
+
+ERRORS = [
+    *(None, ValueError("no"), Reject("no"), Release(1), Retry(2), RateLimited(3)),
+    *(SystemExit(3), KeyboardInterrupt(), ExceptionGroup("all", [RateLimited(1), ValueError()])),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(errors=st.lists(st.sampled_from(ERRORS), max_size=6), hooked=st.booleans())
+def test_each_handler_ends_in_one_done(
+    kind: str, errors: list[BaseException | None], hooked: bool
+) -> None:
+    """Whatever a handler raises, its end is handed over once, with its error; it is counted."""
+    seen: list[tuple[str, Any]] = []
+
+    def handler(task: Task[Any]) -> None:
+        if error := errors[task.payload]:
+            raise error
+
+    hooks: dict[str, Any] = {
+        name: lambda context, *_, name=name: seen.append((name, context.task.payload))
+        for name in ("before", "after")
+    }
+    stage = Stage(len(errors), handler, **hooks if hooked else {})
+    ends = stage.run(kind)
+    assert {end.task.payload: end.error for end in ends} == dict(enumerate(errors))
+    assert len(ends) == len(errors)
+    names = Counter("done" if error is None else type(error).__name__ for error in errors)
+    assert stage.calls.handled == names
+    expected = [(name, n) for n in range(len(errors)) for name in ("before", "after")]
+    assert sorted(seen) == sorted(expected if hooked else [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_handler_ended_itself_is_not_handed_over(kind: str) -> None:
+    """Its lease is not held any more: it is counted, and nothing is sent."""
+    stage = Stage(3, lambda task: task.payload == 1 and stage.queue._leases.let_go(task))
+    assert sorted(end.task.payload for end in stage.run(kind)) == [0, 2]
+    assert stage.calls.handled == {"done": 3}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lease_that_was_lost_before_it_began_runs_nothing(kind: str) -> None:
+    """Another consumer may have the task."""
+    seen: list[Any] = []
+    stage = Stage(3, lambda task: seen.append(task.payload))
+    key = ("1", 1)
+    stage.queue._leases._extended({key: stage.queue._leases._held[key]}, [False])
+    assert len(stage.run(kind)) == 2
+    assert sorted(seen) == [0, 2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_handler_means_a_dead_letter(kind: str) -> None:
+    """What finds no handler ends as a `Reject`, before any hook at its end but after `before`."""
+    stage = Stage(1, {"name": print})
+    (end,) = stage.run(kind)
+    assert isinstance(end.error, Reject)
+
+
+def in_thread(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_an_overdue_attempt_ends_once() -> None:
+    """After its limit an attempt has failed, though its thread goes on; its own end is not sent."""
+    go, contexts = threading.Event(), list[Context[Any]]()
+
+    def handler(task: Task[Any], context: Context[Any]) -> None:
+        contexts.append(context)
+        go.wait(PATIENCE_S)
+
+    stage = Stage(1, handler, time_limit=0.02)
+    runner, fetcher = stage.runner()
+    thread = in_thread(runner.work)
+    try:
+        wait_for(lambda: fetcher.ends, lambda: fetcher.ends)  # the watch was started by the limit
+        assert contexts[0].lost
+        assert list(runner.running) == [0]
+    finally:
+        go.set()
+        thread.join(PATIENCE_S)
+        runner.overdue.stop()
+        runner.overdue.thread.join(PATIENCE_S)
+    assert [str(end.error) for end in fetcher.ends] == ["ran longer than 0.02 s"]
+    assert stage.calls.handled == {"TimeoutError": 1}
+
+
+def test_without_a_limit_nobody_watches() -> None:
+    """No thread is started for handlers that may run as long as they like."""
+    runner, _ = Stage(1, lambda task: None).runner()
+    runner.work()
+    assert runner.overdue.thread.ident is None
+
+
+def test_what_still_runs_is_given_back_once() -> None:
+    """At the end of a run it goes back uncounted; what the handler says later is not sent."""
+    go, begun = threading.Event(), threading.Event()
+
+    def handler(_: Task[Any]) -> None:
+        begun.set()
+        go.wait(PATIENCE_S)
+
+    stage = Stage(1, handler)
+    runner, fetcher = stage.runner()
+    thread = in_thread(runner.work)
+    try:
+        assert begun.wait(PATIENCE_S)
+        assert (runner.give_back_running(), runner.give_back_running()) == (1, 0)
+    finally:
+        go.set()
+        thread.join(PATIENCE_S)
+    assert [type(end.error).__name__ for end in fetcher.ends] == ["GivenBack"]
+    assert stage.calls.handled == {"done": 1}
+
+
+def test_asyncio_handlers_are_cancelled_at_their_limit_and_when_their_lease_is_lost() -> None:
+    """The first has failed with a TimeoutError; of the second nothing is sent."""
+
+    async def handler(task: Task[Any]) -> None:
+        if task.payload == 1:
+            leases, key = stage.queue._leases, (task.id, task.token)
+            leases._extended({key: leases._held[key]}, [False])
+        await asyncio.sleep(PATIENCE_S)
+
+    stage = Stage(2, handler, time_limit=0.02)
+    began = time.monotonic()
+    (end,) = stage.run("asyncio")
+    assert (end.task.payload, str(end.error)) == (0, "ran longer than 0.02 s")
+    assert stage.calls.handled == {"TimeoutError": 1, "CancelledError": 1}
+    assert time.monotonic() - began < PATIENCE_S
+
+
+def test_no_more_asyncio_handlers_run_than_may() -> None:
+    """A handler that ends makes room for the next one at once; never more than `concurrency`."""
+    running, most = 0, 0
+
+    async def handler(task: Task[Any]) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        for _ in range(task.payload % 3):
+            await asyncio.sleep(0)
+        running -= 1
+
+    stage = Stage(20, handler)
+    assert len(asyncio.run(stage.run_async(concurrency=3))) == 20
+    assert most == 3
