@@ -94,12 +94,11 @@ end
 -- A token is the time in microseconds, but larger than the last one, whatever the clock says: so tokens grow on, too,
 -- where a failover, or a restart without the newest data, has taken back what this queue has counted.
 local token, last = math.floor(instant * 1000) + 1, tonumber(settings[7] or '')
-token = last and last >= token and last < 9e15 and last + 1 or token -- more is not exact: damaged
-token = string.format('%d', token)
+token = string.format('%d', last and last >= token and last < 9e15 and last + 1 or token) -- more is not exact: damage
 -- Needs: take
 local metas, rotten = {}, {}
-local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, head = token .. ' ',
-  priority = '0', aging = '0' }
+local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',
+  aging = '0' }
 while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
   local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #metas / 2))
   if #popped == 0 or take(popped, taken, max_bytes, judge, crown) then

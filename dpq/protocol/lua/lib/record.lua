@@ -2,11 +2,21 @@
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
 -- A plain record (p) has only what most tasks need, a full one (f) has all. A record of format 3 has no letter. Before
 -- the first delivery the counts are left out.
--- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field of
---        its own; nil in format 3.
+-- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
+--        of its own; nil in format 3.
+local function read_old(task, raw, at)
+  local edge, rest
+  task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
+    task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
+    '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
+    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()$', at)
+  return edge, rest
+end
+
 local function read(raw)
-  local task = { token = '0', attempts = '0', deliveries = '0', deferrals = '0', delivery = '-', again = '0', cost = '1',
-    wait = '0', expires = '0', aging = '0', key = '', reason = '', error = '', options = '', schedule = '' }
+  local task = { token = '0', attempts = '0', deliveries = '0', deferrals = '0', delivery = '-', again = '0',
+    cost = '1', wait = '0', expires = '0', aging = '0', key = '', reason = '', error = '', options = '',
+    schedule = '' }
   local at, kind, edge, rest = 1, string.byte(raw), nil, nil
   if kind and kind <= 57 then
     task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, at = string.match(raw,
@@ -41,8 +51,8 @@ local function write(task)
     '' }, ' ')
   local names = table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.options .. task.schedule
   if not task.inline then
-    return head .. table.concat({ task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging,
-      task.order }, ' ') .. '\t' .. names
+    return head .. table.concat({ task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires,
+      task.aging, task.order }, ' ') .. '\t' .. names
   end
   local first = table.concat({ task.enqueued, task.order, task.max, task.priority }, ' ')
   local more = table.concat({ '', task.cost, task.wait, task.expires, task.aging }, ' ')

@@ -5,28 +5,31 @@
 -- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
 --        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
 --        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
---        come. In `taken`, head is the token and a space; priority and aging are the last ones that could be read.
-local fresh = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
-local counts = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
-local plain = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
-local full = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d+) %d+ (%d+) (%S+)()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
-local old = '^%d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
+--        come. In `taken`, token is that of these deliveries; priority and aging are the last ones that could be read.
+local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
+local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
+local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
+local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d+) %d+ (%d+) (%S+)()'
+  .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
+local OLD = '^%d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()'
+  .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
 
--- Takes apart a record that pop does not see at first sight: nil when it is none; else what is said of its counts;
--- where the rest begins, and its payload; cost, expires, group.
+-- Takes apart a record of any other form: nil if it is no record; else its counts after this delivery; where the rest
+-- of it begins; where its payload does; its cost, until when it must have begun, its group.
 local function apart(raw, taken)
   local at, kind, attempts, deliveries, deferrals, again = 1, string.byte(raw), '0', '0', '0', '0'
   if kind and kind <= 57 then
-    attempts, deliveries, deferrals, again, at = string.match(raw, counts)
+    attempts, deliveries, deferrals, again, at = string.match(raw, COUNTS)
     kind = at and string.byte(raw, at)
   end
-  local order, order_end, priority, cost, expires, aging, edge, group, rest = nil, nil, nil, '1', '0', '0', nil, nil, nil
+  local order, order_end, priority, edge, group, rest
+  local cost, expires, aging = '1', '0', '0'
   if kind == 112 then
-    order, order_end, priority, edge, group, rest = string.match(raw, plain, at + 1)
+    order, order_end, priority, edge, group, rest = string.match(raw, PLAIN, at + 1)
   elseif kind == 102 then
-    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, full, at + 1)
+    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, FULL, at + 1)
   elseif kind then
-    cost, priority, expires, aging, order, order_end, group, rest = string.match(raw, old, at)
+    cost, priority, expires, aging, order, order_end, group, rest = string.match(raw, OLD, at)
     edge = order_end
   end
   if priority ~= taken.priority then
@@ -41,13 +44,13 @@ local function apart(raw, taken)
     and #deliveries <= 13 and #deferrals <= 13 and order_end - order == (string.byte(raw, order) == 49 and 16 or 19)
     and (rest > #raw or string.byte(raw, rest) == 10)
   if sound then
-    local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals .. ' - ' .. again
-    return counted .. ' ', at, rest, cost, deliveries == '0' and expires or '0', group
+    local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals
+    return counted .. ' - ' .. again .. ' ', at, rest, cost, deliveries == '0' and expires or '0', group
   end
 end
 
 local function take(popped, taken, max_bytes, judge, crown)
-  local metas, rotten, head = taken.metas, taken.rotten, taken.head
+  local metas, rotten, head = taken.metas, taken.rotten, taken.token .. ' '
   local ids, enough = {}, false
   for i = 1, #popped, 2 do
     local member = popped[i]
@@ -57,7 +60,7 @@ local function take(popped, taken, max_bytes, judge, crown)
   for i, id in ipairs(ids) do
     local raw, member, score = raws[i], popped[2 * i - 1], popped[2 * i]
     if raw and not enough then
-      local group, rest = string.match(raw, fresh)
+      local group, rest = string.match(raw, FRESH)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
       if not rest or rest - #group > 258 then
         counted, at, rest, cost, expires, group = apart(raw, taken)

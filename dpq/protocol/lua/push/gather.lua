@@ -1,6 +1,6 @@
 -- gather: the pushed tasks of groups come in together: of each group the best stands in ready, the others in waiting.
--- Keys: ready waiting groups closed conf
--- Needs: groups, place
+-- Keys: waiting groups closed conf
+-- Needs: groups, place, settle
 -- Gives: gather(tasks), of ids, as `others` of fresh.
 local function gather(tasks)
   local names, best_of, behind_it, rise, heads_now = {}, {}, {}, {}, {}
@@ -44,9 +44,7 @@ local function gather(tasks)
     end
   end
   if #rise > 0 then
-    redis.call('ZADD', ready, unpack(rise))
-    redis.call('HSET', groups, unpack(heads_now))
-    admitted = admitted + #rise / 2
+    lead_all(rise, heads_now)
   end
   if #behind_it > 0 then
     redis.call('ZADD', waiting, unpack(behind_it))
