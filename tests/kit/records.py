@@ -40,3 +40,10 @@ def full_record(fields: dict[str, str]) -> bytes:
     names = "\t".join(fields[name] for name in NAMES)
     rest = f"\t{fields['rest']}" if fields["rest"] else ""
     return f"{counts} {kind}{words}\t{names}{rest}{fields['payload']}".encode()
+
+
+def plain_record(fields: dict[str, str]) -> bytes:
+    """The same fields as a plain record, which has no room for others; `kind` is not asked for."""
+    counts = " ".join(fields[name] for name in COUNTS)
+    words = " ".join(fields[name] for name in PLAIN)
+    return f"{counts} p{words}\t{fields['group']}{fields['payload']}".encode()
