@@ -519,6 +519,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": crew_of(q),
+        "upgrade": q.upgrade(),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

@@ -8,9 +8,9 @@
 --        it head is the token and a space; priority and aging are the last ones that could be read.
 local fresh = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local counts = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
-local plain = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
-local full = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d+) %d+ (%d+) (%S+)()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
-local old = '^%d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
+local plain_form = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
+local full_form = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d+) %d+ (%d+) (%S+)()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
+local old_form = '^%d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
 
 -- Takes apart a record that pop does not see at first sight: nil when it is none; else what is said of its counts;
 -- where the rest begins, and its payload; cost, expires, group.
@@ -20,13 +20,14 @@ local function apart(raw, taken)
     attempts, deliveries, deferrals, again, at = string.match(raw, counts)
     kind = at and string.byte(raw, at)
   end
-  local order, order_end, priority, cost, expires, aging, edge, group, rest = nil, nil, nil, '1', '0', '0', nil, nil, nil
+  local cost, expires, aging = '1', '0', '0'
+  local order, order_end, priority, edge, group, rest
   if kind == 112 then
-    order, order_end, priority, edge, group, rest = string.match(raw, plain, at + 1)
+    order, order_end, priority, edge, group, rest = string.match(raw, plain_form, at + 1)
   elseif kind == 102 then
-    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, full, at + 1)
+    order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, full_form, at + 1)
   elseif kind then
-    cost, priority, expires, aging, order, order_end, group, rest = string.match(raw, old, at)
+    cost, priority, expires, aging, order, order_end, group, rest = string.match(raw, old_form, at)
     edge = order_end
   end
   if priority ~= taken.priority then
@@ -41,7 +42,8 @@ local function apart(raw, taken)
     and #deliveries <= 13 and #deferrals <= 13 and order_end - order == (string.byte(raw, order) == 49 and 16 or 19)
     and (rest > #raw or string.byte(raw, rest) == 10)
   if sound then
-    local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals .. ' - ' .. again
+    local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals .. ' - '
+      .. again
     return counted .. ' ', at, rest, cost, deliveries == '0' and expires or '0', group
   end
 end

@@ -48,8 +48,8 @@ local function add(id, spec, body, place, group, batch)
   if not group then
     return add_full(id, spec, body, place, batch)
   elseif batch.old or batch.aging ~= '0' then
-    local max, priority, text = string.match(body, '^ (%d+) (%S+)\t[^\n]*\n(.*)$')
-    return add_full(id, 'f' .. max .. ' 1 0 ' .. priority .. ' 0 1 k\t' .. group .. '\t', text, place, batch)
+    local max, level, text = string.match(body, '^ (%d+) (%S+)\t[^\n]*\n(.*)$')
+    return add_full(id, 'f' .. max .. ' 1 0 ' .. level .. ' 0 1 k\t' .. group .. '\t', text, place, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
   batch.metas[n + 1], batch.metas[n + 2] = id, 'p' .. stamp .. ' ' .. order .. body
