@@ -213,7 +213,7 @@ def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
     conf = key_of(q.queue_name, "conf")
     with started(handler) as (worker, _):
         assert handler.began.wait(PATIENCE_S)
-        redis.hset(conf, "format", "4")
+        redis.hset(conf, "format", "5")
 
         def ending() -> bool:
             look_now(redis, q)
@@ -222,7 +222,7 @@ def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
         wait_for(ending, lambda: worker.handled)
         handler.go.set()  # a second stop would cut it short
         wait_for(lambda: worker.handled.total() == 1, lambda: worker.handled)
-    assert "format 4" in str(worker.ended_with)
+    assert "format 5" in str(worker.ended_with)
     assert worker.handled == {"done": 1}
-    redis.hset(conf, "format", "3")
+    redis.hset(conf, "format", "4")
     assert (q.stats().acked, q.check()) == (1, [])

@@ -360,17 +360,32 @@ def test_looking_changes_nothing(server, login, redis, queue_name):
         assert [redis.dump(key) for key in keys] == before
 
 
+def test_an_overview_reads_no_payload(server, login):
+    """By hand it reads neither a long payload nor a short one."""
+    stage = login("dpq-overview")
+    id_, long = (stage.owner().push("secret" * times) for times in (1, 100))
+    stage.queue().stats()
+    for part, name in (("payload", long), ("meta", id_)):
+        for words in (("HGET", name), ("HGETALL",), ("HMGET", name), ("HSCAN", 0)):
+            try:
+                answer = stage.user.execute_command(words[0], key_of(stage.name, part), *words[1:])
+            except ResponseError:
+                continue
+            assert b"secret" not in repr(answer).encode(), words
+
+
 def test_a_blind_producer_reads_no_payload(server, login):
     """With selectors, a producer can push and not look."""
     for_selectors(server)
     stage = login("dpq-blind-producer")
-    id_ = stage.queue().push("secret")
+    id_, long = (stage.queue().push("secret" * times) for times in (1, 100))
     for look in (lambda q: q.get(id_), lambda q: q.peek(), lambda q: q.pop()):
         with pytest.raises(ResponseError, match=NOT_ALLOWED):
             look(stage.queue())
-    for words in (("HGET", id_), ("HGETALL",), ("HMGET", id_), ("HSCAN", 0)):
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.execute_command(words[0], key_of(stage.name, "payload"), *words[1:])
+    for part, name in (("payload", long), ("meta", id_)):  # long ones, and short ones
+        for words in (("HGET", name), ("HGETALL",), ("HMGET", name), ("HSCAN", 0)):
+            with pytest.raises(ResponseError, match=NOT_ALLOWED):
+                stage.user.execute_command(words[0], key_of(stage.name, part), *words[1:])
     assert stage.owner().pop().task.payload == "secret"
 
 
