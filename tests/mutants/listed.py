@@ -887,6 +887,13 @@ WORKERS = [
 ]
 SCHEDULER = [
     _py(
+        "the scheduler keeps a name whose queue is gone",
+        "scheduler",
+        "if gone and self._named is None:",
+        "if gone and self._named:",
+        f"{DAEMON}scheduler.py::test_a_name_without_a_queue_is_let_go",
+    ),
+    _py(
         "the scheduler sleeps until the last of its queues' events",
         "scheduler",
         'return self._heap[0][0] if self._heap else float("inf")',
