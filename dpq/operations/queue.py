@@ -267,7 +267,7 @@ class QueueOperations(Generic[P]):
         """Give a task up."""
         return self._of(leased(task).id).bury(task, reason)
 
-    def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
+    def finish(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
         A signal says how the task goes on. Other errors fail the task. KeyboardInterrupt,
