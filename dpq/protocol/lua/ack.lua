@@ -38,7 +38,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 then
-  -- Needs: now, record, settle, place, back, anew, recur
+  -- Needs: now, record, open_or_close, place, back, anew, recur
   for id, group in pairs(awaited and group_of or {}) do
     ended(id, group)
   end
