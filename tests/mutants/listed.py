@@ -891,6 +891,7 @@ SCHEDULER = [
         "scheduler",
         "if gone and self._named is None:",
         "if gone and self._named:",
+        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
         f"{DAEMON}scheduler.py::test_a_name_without_a_queue_is_let_go",
     ),
     _py(
@@ -1439,13 +1440,6 @@ FORMATS = [
     ),
 ]
 DAEMONS = [
-    _py(
-        "a queue that is gone is stepped for ever",
-        "scheduler",
-        "                    self._leave(name)\n",
-        "                    pass\n",
-        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
-    ),
     _py(
         "of a master that is away each queue is tried again",
         "scheduler",
