@@ -27,6 +27,7 @@ from kit.awaited import (
 from kit.workers import PATIENCE, Make, Start, asked, queues, threads_of_workers
 from redis import Redis
 from redis import asyncio as aio
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
@@ -713,6 +714,53 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
             assert len(waits) < 200  # a loop that spins makes thousands
 
     play(scene)
+
+
+def cut_before_command(monkeypatch: pytest.MonkeyPatch, number: int) -> Callable[[], int]:
+    """Let the event loop close the connection just before redis-py writes the n-th command.
+
+    The task that reads does not know it yet. A later write raises in uvloop, not in asyncio's loop.
+    Returns a function that counts the commands.
+    """
+    send, sent = AbstractConnection.send_packed_command, 0
+
+    async def cut(self: Any, *args: Any, **options: Any) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == number and self.is_connected:
+            self._writer.transport.abort()
+            await asyncio.sleep(0)  # now it is closed; the reader is next
+        await send(self, *args, **options)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", cut)
+    return lambda: sent
+
+
+@pytest.mark.parametrize("prefetch", [0, 4])
+def test_a_worker_outlives_a_cut_before_any_command(
+    play: Any, monkeypatch: pytest.MonkeyPatch, prefetch: int
+) -> None:
+    """Whatever it is about to write, also in the middle of connecting: it goes on by itself."""
+
+    async def scene(q: Queue) -> None:
+        nonlocal count
+        await q.stats()
+        count = cut_before_command(patches, number)
+        seen: list[Any] = []
+        worker = AsyncWorker(q, lambda task: seen.append(task.payload), prefetch=prefetch)
+        async with running(worker) as work:
+            for n in range(3):
+                await q.push(n)
+                await until(lambda: work.done() or len(seen) == n + 1, lambda: seen)  # noqa: B023
+            worker.stop()
+            assert await work == 3
+
+    number, count = 1, lambda: 1
+    while number <= count():
+        with monkeypatch.context() as patches:
+            play(scene)
+        number += 1
+    assert number > 10
 
 
 # Limits
