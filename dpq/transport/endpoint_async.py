@@ -243,6 +243,7 @@ class _SharedConnection:
     async def aclose(self) -> None:
         """Close the connection; running calls get an error."""
         if self.usable():
+            await asyncio.sleep(0)  # a reader that is cancelled before it begins ends nothing
             self._reader.cancel()
             await asyncio.wait((self._reader, self._writer))
 

@@ -184,6 +184,8 @@ class _Block:
         if self._nodes.of(self.markers[0]) is self._node:
             blocked = await self._unblock(self._node) if self._client_id else None
             if blocked is None:
+                if self._reading.done():  # perhaps cut: then there is nothing to hang up
+                    return True
                 hang_up(self._connection._writer.get_extra_info("socket").fileno())
                 self._hung_up = await self._answered(HUNG_UP_SECONDS)
                 self.maybe_lost = not self._hung_up
