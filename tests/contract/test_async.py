@@ -636,7 +636,7 @@ def test_a_connection_is_closed_before_it_was_used(redis: Redis, queue_name: str
             await endpoint.aclose()
             connection = await endpoint._open()  # its reader has not begun
             call = asyncio.ensure_future(q.size())
-            async with asyncio.timeout(PATIENCE / 2):
+            async with asyncio.timeout(20):
                 await endpoint.aclose()
                 assert await call == 1
             assert connection._reader.done()
