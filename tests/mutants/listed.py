@@ -1070,6 +1070,34 @@ DURABILITY = [
         "            if self._nodes:\n",
         f"{CONTRACT}async.py",
     ),
+    _py(
+        "a write to a connection that uvloop has closed ends the worker",
+        "transport/cluster",
+        "        if _NOT_WRITTEN not in str(error):\n            raise\n",
+        "        raise\n",
+        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
+    ),
+    _py(
+        "a command that was not written is not repeated",
+        "transport/cluster",
+        "except (ClusterError, NotWrittenError):",
+        "except ClusterError:",
+        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
+    ),
+    _py(
+        "a waiter hangs up a connection that is cut",
+        "transport/waiter_async",
+        "                if self._reading.done():  # perhaps",
+        "                if not self._reading:  # perhaps",
+        f"{CONTRACT}async.py::test_a_cut_waiter_of_a_user_who_may_not_unblock",
+    ),
+    _py(
+        "a connection is closed before its reader has begun",
+        "transport/endpoint_async",
+        "            await asyncio.sleep(0)  # a reader",
+        "            # a reader",
+        f"{CONTRACT}async.py::test_a_connection_is_closed_before_it_was_used",
+    ),
 ]
 EDGES = [
     _py(
