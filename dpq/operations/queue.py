@@ -411,7 +411,8 @@ class QueueOperations(Generic[P]):
             return (yield from parts[0].promote())
         found = yield from all_of([part.promote() for part in parts])
         wait_ms = _soonest([each.wait_ms for each in found])
-        return Promoted(sum(each.moved for each in found), wait_ms, found[0].gone)
+        gone = all(each.gone for each in found)
+        return Promoted(sum(each.moved for each in found), wait_ms, gone)
 
     def next_event(self) -> Steps[int | None]:
         """Return the ms until the next event."""

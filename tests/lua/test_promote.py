@@ -15,11 +15,11 @@ def test_nothing(q, clock, probe):
     assert probe.call("promote", clock(), 100) == [0, -1]
 
 
-@pytest.mark.parametrize("left", ["meta", "dead", "limits", "stats"])
+@pytest.mark.parametrize("left", ["meta", "dead", "limits", "stats", "workers", "wake"])
 def test_gone(q, clock, probe, left):
     """It says that nothing is stored, but not while any data of the queue is."""
     assert probe.call("promote", clock(), 100) == [0, -2]
-    if left == "dead":
+    if left in ("dead", "wake"):
         probe.redis.zadd(probe.key(left), {"id": 9e15})
     else:
         probe.redis.hset(probe.key(left), "field", "1")

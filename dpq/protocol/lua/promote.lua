@@ -1,7 +1,7 @@
 -- promote: do one bounded step of upkeep: make due tasks ready, and remove dead letters over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
@@ -17,8 +17,11 @@ local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partitions'))
 local refused = refusal(format, stored, partitions)
 if refused then
   return refused
-elseif not format and redis.call('EXISTS', meta, payload, conf, stats, dead, keys, limits, gates) == 0 then
-  return { 0, -2 }
+elseif not format then
+  -- Needs: stored
+  if not anything_stored() then
+    return { 0, -2 }
+  end
 end
 go_on()
 local moved = upkeep(batch)
