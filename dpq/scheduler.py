@@ -244,6 +244,8 @@ class Scheduler:
             if self._names.walking:
                 self._look_at = now
             else:
+                for name in self._names.gone.intersection(self._queues):
+                    self._leave(name)
                 self._look_at = self._names.rested_at
                 if not self._changed:
                     self._look_at = max(self._look_at, now + RECHECK_SECONDS)
@@ -445,6 +447,7 @@ class _Names:
 
     Attributes:
         walking: The walk is in the middle of the list.
+        gone: The queues that were not in the list during the last walk.
         rested_at: The time of the next walk, monotonic seconds.
     """
 
@@ -455,6 +458,7 @@ class _Names:
         self._cursor = 0
         self._took = 0.0
         self.walking = False
+        self.gone: set[str] = set()
         self.rested_at = 0.0
 
     def look(self, known: Iterable[str]) -> list[str]:
@@ -465,13 +469,14 @@ class _Names:
         """
         began, known = time.monotonic(), set(known)
         if not self.walking:
-            self._cursor, self._took = 0, 0.0
+            self._cursor, self._took, self.gone = 0, 0.0, set(known)
         found: list[str] = []
         looked = 0
         while looked < NAMES_A_LOOK:
             self._cursor, names = some_names(self._redis, self._cursor)
             self.walking = self._cursor != 0
             good, bad = readable(names)
+            self.gone.difference_update(good)
             unknown = [name for name in dict.fromkeys(good) if name not in known]
             found += self._queues_among(unknown)
             if bad:

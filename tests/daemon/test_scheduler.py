@@ -122,6 +122,20 @@ def test_a_name_without_a_queue_is_let_go(redis: Redis, live: DPQ, queue_name: s
     other.close()
 
 
+def test_a_dropped_queue_with_a_marker_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
+    """A consumer that gives up may put a marker back after the drop: nobody removes it."""
+    other = DPQ(redis, queue_name + "-2")
+    other.push(1)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for(lambda: other.queue_name in scheduler._queues, live.stats)
+        other.drop()
+        redis.zadd(key_of(other.queue_name, "wake"), {"w": 0})
+        wait_for(lambda: other.queue_name not in scheduler._queues, live.stats)
+    other.drop()
+    other.close()
+
+
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
     """Three daemons on one queue move each task once."""
     for number in range(300):

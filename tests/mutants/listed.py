@@ -1469,6 +1469,13 @@ FORMATS = [
 ]
 DAEMONS = [
     _py(
+        "a queue that is gone is stepped for ever",
+        "scheduler",
+        "                    self._leave(name)\n",
+        "                    pass\n",
+        f"{DAEMON}scheduler.py::test_a_dropped_queue_with_a_marker_is_let_go",
+    ),
+    _py(
         "of a master that is away each queue is tried again",
         "scheduler",
         "        if node in self._away:\n",
