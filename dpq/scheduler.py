@@ -30,6 +30,7 @@ from dpq.model.validation import queue_label
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
+from dpq.protocol.replies import Promoted
 from dpq.queue.base import operations_of
 from dpq.queue.queue import after_opening, forget_queues, some_names
 from dpq.queue.registry import Sieve, readable
@@ -180,9 +181,9 @@ class Scheduler:
             queues = [self._queues[name] for name in names[start : start + QUEUES_A_STEP]]
             steps = [after_opening(queue, QueueOperations.promote) for queue in queues]
             for queue, result in zip(queues, self._session.send_all(steps), strict=True):
-                if isinstance(result, tuple):
+                if isinstance(result, Promoted):
                     answered = True
-                    moved += self._stepped(queue, *result)
+                    moved += self._stepped(queue, result)
                     continue
                 seconds = RECHECK_SECONDS
                 if isinstance(result, RedisError) and not isinstance(result, ResponseError):
@@ -196,8 +197,12 @@ class Scheduler:
                 self._moments.set(queue.description.name, time.monotonic() + seconds)
         return moved, answered, fault
 
-    def _stepped(self, queue: QueueOperations[Any], moved: int, wait_ms: int | None) -> int:
+    def _stepped(self, queue: QueueOperations[Any], result: Promoted) -> int:
         name, now = queue.description.name, time.monotonic()
+        moved, wait_ms, gone = result
+        if gone and self._named is None:  # if its name is in the list, the next look removes it
+            self._leave(name)
+            return 0
         self._troubled.discard(name)
         self._away.discard(name)
         if moved:
@@ -239,7 +244,7 @@ class Scheduler:
             if self._names.walking:
                 self._look_at = now
             else:
-                for name in self._names.gone:
+                for name in self._names.gone.intersection(self._queues):
                     self._leave(name)
                 self._look_at = self._names.rested_at
                 if not self._changed:

@@ -239,7 +239,7 @@ def crash_consumer(
 
     Raises:
         AssertionError: There was nothing to pop; or `work` raised (the message has the traceback),
-            ended without entering `at`, settled the task itself, or took longer than `timeout`.
+            ended without entering `at`, ended the delivery itself, or took longer than `timeout`.
         ConfigurationError: `at` is nothing of the above or needs a `work`, or the queue is on
             fakeredis, which no other process can reach.
     """

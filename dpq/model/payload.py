@@ -3,6 +3,7 @@
 from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.errors import PydanticUserError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dpq.model.errors import ConfigurationError, PayloadError
@@ -41,6 +42,7 @@ class Codec(Generic[P]):
             )
         self.max_bytes = max_bytes
         self._adapter: TypeAdapter[P] | None = None
+        self._payload_type = payload_type
         if payload_type is not Any:
             try:
                 self._adapter = TypeAdapter(payload_type)
@@ -53,6 +55,7 @@ class Codec(Generic[P]):
         """Encode a payload for storage.
 
         Raises:
+            ConfigurationError: The payload's type names another one, which does not exist.
             PayloadError: It does not validate, has no JSON form that can be read back, or is longer
                 than `max_bytes`.
         """
@@ -65,6 +68,8 @@ class Codec(Generic[P]):
                 valid = self._adapter.validate_python(payload)
                 body = self._adapter.dump_json(valid, by_alias=True)
                 self._adapter.validate_json(body)  # pop must be able to read it
+        except PydanticUserError as error:
+            raise self._incomplete(error) from error
         except ValidationError as error:
             _raise_interruption(error)
             raise PayloadError(f"the payload does not fit the queue's type: {error}") from error
@@ -78,10 +83,18 @@ class Codec(Generic[P]):
             )
         return body
 
+    def _incomplete(self, error: PydanticUserError) -> ConfigurationError:
+        """Make the error for a type that names another one, which does not exist (yet)."""
+        raise_interruption(error)
+        return ConfigurationError(
+            f"payload_type is {self._payload_type!r}, which is not complete: {error.message}"
+        )
+
     def decode(self, body: bytes, task_id: str) -> P:
         """Decode a stored payload.
 
         Raises:
+            ConfigurationError: The payload's type names another one, which does not exist.
             PayloadError: It is not JSON, or does not validate any more.
             Exception: A validator of the payload's type raised something else than ValueError or
                 AssertionError (see `by_validator`).
@@ -90,6 +103,8 @@ class Codec(Generic[P]):
             if self._adapter is None:
                 return cast("P", from_json(body))
             return self._adapter.validate_json(body)
+        except PydanticUserError as error:
+            raise self._incomplete(error) from error
         except (ValueError, RecursionError) as error:
             _raise_interruption(error)
             raise PayloadError(

@@ -41,7 +41,7 @@ from dpq.protocol.command import Command, Steps, leased, once, same, task_id, ta
 from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
 from dpq.protocol.refusals import Code, read_settings
-from dpq.protocol.replies import Batch, Look
+from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
 T = TypeVar("T")
@@ -563,8 +563,8 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         """Hand out tasks again."""
         return self._ask("pause", [self._now(), 0], same)
 
-    def promote(self) -> Steps[tuple[int, int | None]]:
-        """Do one bounded step of upkeep: return how many moved, and the ms until the next event."""
+    def promote(self) -> Steps[Promoted]:
+        """Do one bounded step of upkeep."""
         args = [self._now(), UPKEEP_BATCH, self._count]
         return self._ask("promote", args, replies.read_promoted)
 

@@ -26,7 +26,7 @@ from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
-from dpq.protocol.replies import Batch
+from dpq.protocol.replies import Batch, Promoted
 
 T = TypeVar("T")
 
@@ -273,7 +273,7 @@ class QueueOperations(Generic[P]):
         """Give a task up."""
         return self._of(leased(task).id).bury(task, reason)
 
-    def settle(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
+    def finish(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
         A signal says how the task goes on. Other errors fail the task. KeyboardInterrupt,
@@ -410,13 +410,15 @@ class QueueOperations(Generic[P]):
         """Hand out tasks again."""
         return _done([part.resume() for part in self.partitions])
 
-    def promote(self) -> Steps[tuple[int, int | None]]:
+    def promote(self) -> Steps[Promoted]:
         """Do one bounded step of upkeep in each partition."""
         parts = self.partitions
         if len(parts) == 1:
             return (yield from parts[0].promote())
         found = yield from all_of([part.promote() for part in parts])
-        return sum(moved for moved, _ in found), _soonest([wait for _, wait in found])
+        wait_ms = _soonest([each.wait_ms for each in found])
+        gone = all(each.gone for each in found)
+        return Promoted(sum(each.moved for each in found), wait_ms, gone)
 
     def next_event(self) -> Steps[int | None]:
         """Return the ms until the next event."""

@@ -74,9 +74,9 @@ def require_direct(durability: Durability, direct: bool, client: Any) -> None:
     if not direct:
         kind = type(client)
         raise ConfigurationError(
-            f"durability is {durability!r}: that needs a Redis or RedisCluster client of redis-py "
-            f"itself, with a pool, and not a {kind.__module__}.{kind.__name__}, over which nobody "
-            "knows which connection a command takes"
+            f"durability is {durability!r}: it needs a Redis or RedisCluster client of redis-py "
+            f"itself, with a pool. This client is a {kind.__module__}.{kind.__name__}: DPQ cannot "
+            "know which connection it takes for a command"
         )
 
 

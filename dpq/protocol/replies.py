@@ -319,14 +319,28 @@ def _count(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
 
 
-def read_promoted(reply: list[Any]) -> tuple[int, int | None]:
-    """Read the reply of promote: how many moved, and the milliseconds until the next event.
+class Promoted(NamedTuple):
+    """The result of one step of upkeep.
+
+    Attributes:
+        moved: The number of tasks and groups that moved.
+        wait_ms: The ms until the next event, or None.
+        gone: Nothing of the queue is stored.
+    """
+
+    moved: int
+    wait_ms: int | None
+    gone: bool = False
+
+
+def read_promoted(reply: list[Any]) -> Promoted:
+    """Read the reply of promote.
 
     Raises:
         ConfigurationError: The client knows another number of partitions.
     """
     require_same(reply)
-    return reply[0], read_wait(reply[1])
+    return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2)
 
 
 def read_wait(reply: int) -> int | None:

@@ -108,7 +108,7 @@ class LeaseLoop(_Held[P]):
         if task is not None and self._queue._leases.let_go(task):
             outcome = GeneratorExit() if error is None else signal_of(error)
             try:
-                self._queue._session.run(self._queue._operations.settle, task, outcome)
+                self._queue._session.run(self._queue._operations.finish, task, outcome)
             except (LeaseLostError, NotConfirmedError) as unconfirmed:
                 self._tell(unconfirmed)
 
@@ -157,7 +157,7 @@ class AsyncLeaseLoop(_Held[P]):
         if task is not None and self._queue._leases.let_go(task):
             outcome = GeneratorExit() if error is None else signal_of(error)
             try:
-                await self._queue._finish(self._queue._settle(task, outcome))
+                await self._queue._finish(self._queue._end_delivery(task, outcome))
             except (LeaseLostError, NotConfirmedError) as unconfirmed:
                 self._tell(unconfirmed)
 

@@ -361,7 +361,7 @@ class DPQ(QueueBase[P]):
         """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
             try:
-                self._session.run(self._operations.settle, task, error)
+                self._session.run(self._operations.finish, task, error)
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done", self.queue_name, task.id
@@ -451,7 +451,7 @@ class DPQ(QueueBase[P]):
             The new end of the lease, UTC.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
         return datetime.fromtimestamp(
@@ -465,7 +465,7 @@ class DPQ(QueueBase[P]):
         pops it. Each delivery counts at most one deferral, however often it calls this.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
         self._end(self._operations.set_visibility, task, seconds)
@@ -710,7 +710,7 @@ class DPQ(QueueBase[P]):
             scope: What closes: `"group"`, `"queue"`, or `"task"` for this task alone.
 
         Raises:
-            LeaseLostError: The token is not the live one, or the delivery is settled. Nothing
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
         self._end(self._operations.rate_limited, task, retry_after, scope)

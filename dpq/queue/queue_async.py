@@ -298,7 +298,7 @@ class AsyncDPQ(QueueBase[P]):
     ) -> AsyncIterator[Any]:
         """Async `DPQ.lease`; if its body is cancelled, the task is released.
 
-        The task is settled also when its end is cancelled.
+        The delivery is ended also if its end is cancelled.
         """
         tasks = await self._take(1, timeout, visibility)
         if not tasks:
@@ -326,7 +326,7 @@ class AsyncDPQ(QueueBase[P]):
         """Async `DPQ._end_lease`."""
         if self._leases.let_go(task):
             try:
-                await self._finish(self._settle(task, error))
+                await self._finish(self._end_delivery(task, error))
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done", self.queue_name, task.id
@@ -340,9 +340,9 @@ class AsyncDPQ(QueueBase[P]):
         """Async `DPQ.leases`; `async for task in q.leases(until_empty=True)`."""
         return AsyncLeaseLoop(self, visibility, until_empty)
 
-    async def _settle(self, task: Task[P], error: BaseException) -> None:
+    async def _end_delivery(self, task: Task[P], error: BaseException) -> None:
         await self._leases.end(task)
-        await self._session.run(self._operations.settle, task, error)
+        await self._session.run(self._operations.finish, task, error)
 
     async def _extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> list[bool]:
         return await self._session.send(self._operations.extend_many(leases))

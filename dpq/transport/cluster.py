@@ -53,6 +53,9 @@ _FORBIDDEN = re.compile("ACL failure|can't (?:run|access)|no permission", re.IGN
 MISSING = RedisConnectionError("the connection was cut")
 """The sign for a missing reply of a command that may be sent again."""
 
+_NOT_WRITTEN = "the handler is closed"
+"""The words of uvloop's RuntimeError for a write to a connection that it has closed."""
+
 _REFUSALS = (AskError, TryAgainError, ClusterDownError)  # a MovedError is an AskError
 
 
@@ -256,15 +259,39 @@ def passed_on(error: BaseException) -> bool:
     return not isinstance(error, ends)
 
 
-@contextmanager
-def reachable() -> Iterator[None]:
-    """Convert the errors that redis-py raises for a cluster into a `RedisError`.
+class NotWrittenError(RedisConnectionError):
+    """The event loop had closed the connection before the command was written."""
 
-    One of them is a fault of redis-py: if ASK redirects it to a node without a slot, it raises
-    AttributeError.
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """Convert uvloop's error for a write to a closed connection into a `RedisError`.
+
+    The reader of the connection does not know yet that the server has cut it. If asyncio's own loop
+    meets that, redis-py raises ConnectionError. uvloop raises RuntimeError, which redis-py lets
+    pass.
+
+    Raises:
+        NotWrittenError: Nothing was sent.
     """
     try:
         yield
+    except RuntimeError as error:
+        if _NOT_WRITTEN not in str(error):
+            raise
+        raise NotWrittenError(str(error)) from error
+
+
+@contextmanager
+def reachable() -> Iterator[None]:
+    """Convert the errors that redis-py lets pass, or raises for a cluster, into a `RedisError`.
+
+    One of them is a fault of redis-py: if ASK redirects it to a node without a slot, it raises
+    AttributeError. Another one is uvloop's: see `writing`.
+    """
+    try:
+        with writing():
+            yield
     except RedisClusterException as error:
         raise RedisConnectionError(str(error)) from error
     except AttributeError as error:
@@ -291,14 +318,14 @@ def ask(client: Any, *command: Any) -> Any:
 
 
 async def ask_async(client: Any, *command: Any) -> Any:
-    """Async `ask`."""
+    """Async `ask`; a command that was not written is repeated over another connection."""
     give_up = time.monotonic() + RIDE_OUT_SECONDS
     while True:
         try:
             async with unspoiled_async(client):
                 with reachable():
                     return await client.execute_command(*command, **{NEVER_DECODE: True})
-        except ClusterError:
+        except (ClusterError, NotWrittenError):
             if time.monotonic() > give_up:
                 raise
         await asyncio.sleep(_PAUSE_SECONDS)

@@ -23,6 +23,7 @@ from dpq.transport.cluster import (
     own_connection,
     passed_on,
     raise_if_demoted,
+    writing,
 )
 
 T = TypeVar("T")
@@ -94,7 +95,8 @@ class AsyncEndpoint:
     async def _open(self) -> "_SharedConnection":
         connection = own_connection(self._node, health_check_interval=0)
         try:
-            await connection.connect()
+            with writing():
+                await connection.connect()
         except Exception as error:  # also the fault of an interrupted redis-py
             raise_interruption(error)
             raise
@@ -175,7 +177,8 @@ class _SharedConnection:
                 if idle:
                     self._be_patient()
                 if packed := [exchange.packed for exchange in to_send]:
-                    await self._connection.send_packed_command(packed, check_health=False)
+                    with writing():
+                        await self._connection.send_packed_command(packed, check_health=False)
         except (RedisError, OSError) as error:  # the reader meets the same end of the connection
             if found := interruption(error):
                 self._reader.cancel()
@@ -240,6 +243,7 @@ class _SharedConnection:
     async def aclose(self) -> None:
         """Close the connection; running calls get an error."""
         if self.usable():
+            await asyncio.sleep(0)  # a reader that is cancelled before it begins ends nothing
             self._reader.cancel()
             await asyncio.wait((self._reader, self._writer))
 

@@ -26,7 +26,7 @@ def check_certificates(options: Mapping[str, Any]) -> None:
     """
     wanted = options.get("ssl_cert_reqs", "required")
     if isinstance(wanted, str) and wanted not in _CHECKS:
-        raise ConfigurationError(f"ssl_cert_reqs is one of {', '.join(_CHECKS)}")
+        raise ConfigurationError(f"ssl_cert_reqs must be one of {', '.join(_CHECKS)}")
     authorities, directory = options.get("ssl_ca_certs"), options.get("ssl_ca_path")
     certificate, key = options.get("ssl_certfile"), options.get("ssl_keyfile")
     for name, path in (("ssl_ca_certs", authorities), ("ssl_certfile", certificate)):

@@ -113,7 +113,7 @@ def read_url(url: str) -> ParsedUrl:
         settings = _settings(url)
         return ParsedUrl("", (), "", settings.pop("connection_class", Connection), settings, {})
     if kind not in DEFAULT_PORTS or scheme not in ("redis", "rediss"):
-        raise ConfigurationError("its scheme is none of these")  # it may hold the password
+        raise ConfigurationError("unknown scheme")  # it may hold the password
     netloc = re.split("[/?#]", rest, maxsplit=1)[0]
     tail = rest.removeprefix(netloc)
     parts = urlsplit(f"//host{tail}")  # which does not take several hosts in brackets
@@ -123,7 +123,7 @@ def read_url(url: str) -> ParsedUrl:
     if kind == "sentinel":
         service, _, database = database.partition("/")
         if not service:
-            raise ConfigurationError("it names no service, as in /mymaster")
+            raise ConfigurationError("the name of the Sentinel service is missing, as in /mymaster")
     first = urlunsplit((scheme, f"{user}{at}{hosts[0].netloc}", database, parts.query, ""))
     settings = _settings(first, FAILOVER_TIMEOUT_S)
     connection_class = settings.pop("connection_class", Connection)
@@ -135,7 +135,7 @@ def read_url(url: str) -> ParsedUrl:
     parsed = ParsedUrl(kind, hosts, unquote(service), connection_class, settings, sentinel)
     if kind == "cluster":
         if settings.pop("db", 0):
-            raise ConfigurationError("a cluster has the database 0 only")
+            raise ConfigurationError("a cluster has only database 0")
         settings["socket_connect_timeout"] = parsed._share(settings["socket_connect_timeout"])
     return parsed
 
@@ -160,9 +160,9 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     }
     if parts.scheme == "unix":
         if not options.get("path"):
-            raise ConfigurationError("no path to a socket")
+            raise ConfigurationError("the path to the socket is missing")
     elif not re.fullmatch(r"/?\d*", parts.path):
-        raise ConfigurationError("the path is a database number")  # redis-py would take 0
+        raise ConfigurationError("the path must be a database number")  # redis-py would take 0
     else:
         # Redis Enterprise's relaxed timeouts are off: the ones above hold; and the pool looks
         # whether an idle connection was closed meanwhile only with them off.
@@ -171,8 +171,8 @@ def _settings(url: str, reply_timeout: float = SOCKET_TIMEOUT_S) -> dict[str, An
     if options.get("connection_class") is SSLConnection:
         check_certificates(options)
     if options.get("db", 0) < 0:
-        raise ConfigurationError("db is a number from 0")
+        raise ConfigurationError("db must be a whole number from 0")
     for name in ("socket_connect_timeout", "socket_timeout"):
         if not 0 < options[name] < float("inf"):
-            raise ConfigurationError(f"{name} is a number of seconds above 0")
+            raise ConfigurationError(f"{name} must be seconds above 0")
     return options

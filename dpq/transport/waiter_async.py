@@ -17,7 +17,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.interrupts import raise_interruption
-from dpq.transport.cluster import Node
+from dpq.transport.cluster import Node, writing
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.waiter import (
     ANSWERED_SECONDS,
@@ -67,9 +67,11 @@ class AsyncWaiter:
                 readings: dict[asyncio.Future[Any], _Block] = {}
                 for block in self._blocks:
                     self._asked = block
-                    readings[
-                        await block.begin(min(left, longest_block(self._connections.nodes)))
-                    ] = block
+                    with writing():
+                        reading = await block.begin(
+                            min(left, longest_block(self._connections.nodes))
+                        )
+                    readings[reading] = block
                 _still_wanted()
                 at_most = patience(self._connections.nodes, self._blocks, left)
                 done, _ = await asyncio.wait(
@@ -182,6 +184,8 @@ class _Block:
         if self._nodes.of(self.markers[0]) is self._node:
             blocked = await self._unblock(self._node) if self._client_id else None
             if blocked is None:
+                if self._reading.done():  # perhaps cut: then there is nothing to hang up
+                    return True
                 hang_up(self._connection._writer.get_extra_info("socket").fileno())
                 self._hung_up = await self._answered(HUNG_UP_SECONDS)
                 self.maybe_lost = not self._hung_up

@@ -116,8 +116,8 @@ class WorkerBase(Generic[Q]):
             )
         if len(waits := {queue.durability for queue in named}) > 1:
             raise ConfigurationError(
-                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker settles "
-                "the tasks of all of them together, so give them the same"
+                f"the queues differ in durability ({', '.join(sorted(waits))}): a worker ends "
+                "their tasks together, so give all of them the same"
             )
         for weight in weights:
             whole_number("weight", weight, 1, MAX_ATTEMPTS)

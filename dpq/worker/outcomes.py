@@ -79,7 +79,7 @@ def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return queue.settle(done.task, error)
+            return queue.finish(done.task, error)
     except Exception as nonsense:
         error = nonsense
     return queue.fail(done.task, error_line(error), None)
@@ -100,13 +100,13 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
         if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
             log.warning("%s: %s", name, result)
             continue
-        log.warning("%s: cannot settle %d tasks now: %s", name, len(done), error_line(result))
+        log.warning("%s: cannot end %d deliveries now: %s", name, len(done), error_line(result))
         if isinstance(result, RedisError):
             again += done
         elif len(done) > 1:
             again += (each._replace(alone=True) for each in done)
         elif not isinstance(done[0].error, CannotBeEnded):  # else its lease may run out
-            reason = CannotBeEnded(f"cannot be settled: {error_line(result)}")
+            reason = CannotBeEnded(f"the delivery cannot be ended: {error_line(result)}")
             again.append(done[0]._replace(error=reason))
     return again
 

@@ -177,7 +177,7 @@ class AsyncRunner:
             await self._fetcher.send_ends()  # the acks that failed; not those interrupted now
         if self._confirming:
             log.warning(
-                "%s: ends before %d tasks are known to be settled",
+                "%s: ends before the server has confirmed the end of %d deliveries",
                 *(self._calls.name, len(self._confirming)),
             )
             await cancel_all(self._confirming)

@@ -49,8 +49,10 @@ from dpq import (
     Signal,
 )
 from dpq import Retry as Again
+from dpq.protocol.keys import key_of
 from dpq.server import Server
 from dpq.transport import waiter as waiters
+from dpq.transport.waiter_async import AsyncWaiter
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
 # ruff: noqa: ASYNC110, TRY301
@@ -597,6 +599,50 @@ def test_a_restart_of_the_server_in_the_middle(
 
     with Server.join(directory, server.binary) as first:
         run(work(first))
+
+
+def test_a_cut_waiter_of_a_user_who_may_not_unblock(
+    redis: Redis, queue_name: str, run: Any
+) -> None:
+    """Its connection is lost before it stops waiting: there is nothing to hang up."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            connections = q._session.connections
+            connections.nodes.unblocks = False
+            waiter = AsyncWaiter(connections, [key_of(queue_name, "wake")])
+            stop_waiting = asyncio.get_running_loop().create_future()
+            wait = asyncio.ensure_future(waiter.wait(LONG, stop_waiting))
+            await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
+            stop_waiting.set_result(None)
+            assert await wait is None
+            (block,) = waiter._blocks
+            block._connection._writer.transport.abort()
+            await until("the end of the connection", lambda: block._connection._writer is None)
+            await waiter.withdraw()
+            await waiter.aclose()
+
+    run(work())
+
+
+def test_a_connection_is_closed_before_it_was_used(redis: Redis, queue_name: str, run: Any) -> None:
+    """As when Sentinels name another master meanwhile: nobody waits for ever, calls go on."""
+
+    async def work() -> None:
+        async with on(asyncio_client(redis), queue_name) as q:
+            await q.push("a")
+            endpoint = q._session.connections._only
+            assert endpoint
+            await endpoint.aclose()
+            connection = await endpoint._open()  # its reader has not begun
+            call = asyncio.ensure_future(q.size())
+            async with asyncio.timeout(20):
+                await endpoint.aclose()
+                assert await call == 1
+            assert connection._reader.done()
+            assert connection._writer.done()
+
+    run(work())
 
 
 FORKS = """

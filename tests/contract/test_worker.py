@@ -794,7 +794,7 @@ def test_a_worker_outlives_a_restart_of_the_server(
             with Server.join(directory, server.binary) as second:
                 assert second.pid != first.pid
                 q.push("new")
-                wait_for(lambda: q.stats().acked == 4, q.stats)
+                wait_for(lambda: running.done() or q.stats().acked == 4, q.stats)
                 worker.stop()
                 assert running.result(PATIENCE) >= 4
                 assert sorted(set(gate.begun), key=str) == [0, 1, 2, "new"]

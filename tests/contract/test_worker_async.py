@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from kit.awaited import (
 from kit.workers import PATIENCE, Make, Start, asked, queues, threads_of_workers
 from redis import Redis
 from redis import asyncio as aio
+from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
@@ -713,6 +715,66 @@ def test_a_worker_waits_quietly_while_the_server_is_away(
             assert len(waits) < 200  # a loop that spins makes thousands
 
     play(scene)
+
+
+def cut_at_commands(
+    monkeypatch: pytest.MonkeyPatch, numbers: Collection[int], when: str
+) -> Callable[[], int]:
+    """Let the event loop close the connection before or after redis-py writes its n-th command.
+
+    The task that reads does not know it yet. A later write raises in uvloop, not in asyncio's loop.
+    Returns a function that counts the commands.
+    """
+    send, sent = AbstractConnection.send_packed_command, 0
+
+    async def send_and_cut(self: Any, *args: Any, **options: Any) -> None:
+        nonlocal sent
+        sent += 1
+        cut = sent in numbers and self.is_connected
+        if when == "after":
+            await send(self, *args, **options)
+        if cut and self.is_connected:
+            self._writer.transport.abort()
+            await asyncio.sleep(0)  # now it is closed; the reader is next
+        if when == "before":
+            await send(self, *args, **options)
+
+    monkeypatch.setattr(AbstractConnection, "send_packed_command", send_and_cut)
+    return lambda: sent
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("several", [False, True])
+def test_a_worker_outlives_cuts_at_any_command(
+    play: Any, monkeypatch: pytest.MonkeyPatch, several: bool, when: str
+) -> None:
+    """Whatever it writes, also in the middle of connecting: it goes on by itself.
+
+    Several cuts meet also the new connection, and the client that is asked after it.
+    """
+
+    async def scene(q: Queue) -> None:
+        nonlocal count
+        await q.stats()
+        count = cut_at_commands(patches, numbers, when)
+        seen: list[Any] = []
+        worker = AsyncWorker(q, lambda task: seen.append(task.payload), prefetch=4, visibility=0.3)
+        async with running(worker) as work:
+            for n in range(3):
+                await q.push(n)
+                await until(lambda: work.done() or n in seen, lambda: (numbers, seen))  # noqa: B023
+            worker.stop()
+            assert await work >= 3  # a reply that was lost brings its task again
+
+    first, count = 1, lambda: 1
+    while first <= count():
+        numbers = {first}
+        if several:
+            numbers |= {*Random(first).sample(range(first + 1, first + 12), 4)}
+        with monkeypatch.context() as patches:
+            play(scene)
+        first += 3 if several else 1
+    assert first > 10
 
 
 # Limits

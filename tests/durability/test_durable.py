@@ -532,7 +532,9 @@ def test_an_async_worker_that_ends_lets_acks_wait(
     caplog.set_level(logging.WARNING, logger="dpq")
     asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
     told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told == ([] if in_time else ["ends before 3 tasks are known to be settled"])
+    assert told == (
+        [] if in_time else ["ends before the server has confirmed the end of 3 deliveries"]
+    )
 
 
 @pytest.mark.parametrize("prefetch", [0, 8])

@@ -209,6 +209,15 @@ class AwaitedWorker:
 
         Awaited.wait(stop())
 
+    def print_tasks(self) -> None:
+        """Print what the tasks of the event loop wait for."""
+
+        async def show() -> None:
+            for task in asyncio.all_tasks():
+                task.print_stack()
+
+        Awaited.wait(show())
+
 
 def _takes(handler: Callable[..., Any], count: int) -> bool:
     """Whether a handler can be called with so many arguments."""

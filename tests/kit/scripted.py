@@ -64,7 +64,7 @@ class ScriptedQueue:
     def ack_many(self, tasks: Sequence[Task[Any]]) -> Any:
         return ("ack", self, [task.id for task in tasks])
 
-    def settle(self, task: Task[Any], error: BaseException | None) -> Any:
+    def finish(self, task: Task[Any], error: BaseException | None) -> Any:
         return (type(error).__name__, self, [task.id])
 
     def stats(self) -> Any:

@@ -1,7 +1,10 @@
 """What tests of workers share: queues that are dropped, workers that end, and who waits."""
 
 import contextlib
+import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -13,6 +16,7 @@ from support import wait_for
 from dpq import Backoff, Task
 
 PATIENCE = 120.0  # seconds until a test gives up
+STUCK = 20.0  # seconds until a worker that does not stop shows its stacks
 LATE = 3.0  # seconds: more than anything here takes, less than a wake-up that was lost costs
 
 Make = Callable[..., Any]
@@ -37,7 +41,11 @@ def queues(kind: Any, redis: Redis, queue_name: str) -> Iterator[Make]:
 
 @contextlib.contextmanager
 def threads_of_workers() -> Iterator[Start]:
-    """Runs a worker in a thread of its own; all are stopped at the end, without grace."""
+    """Runs a worker in a thread of its own; all are stopped at the end, without grace.
+
+    A worker that has failed shows its error, and one that does not end what it waits for: if the
+    test fails, pytest prints both.
+    """
     workers: list[Any] = []
     results: list[Future[int]] = []
     with ThreadPoolExecutor(8) as threads:
@@ -49,10 +57,25 @@ def threads_of_workers() -> Iterator[Start]:
 
         yield run
         for worker, result in zip(workers, results, strict=True):
+            show_at = time.monotonic() + STUCK
             while not result.done():
                 worker.stop()
                 with suppress(Exception):
                     result.result(0.1)
+                if time.monotonic() > show_at:
+                    show_at = float("inf")
+                    show_stacks(worker)
+            if error := result.exception():
+                traceback.print_exception(error)
+
+
+def show_stacks(worker: Any) -> None:
+    """Print what all threads wait for, and all tasks of the event loop of a worker of asyncio."""
+    for thread, frame in sys._current_frames().items():
+        print(f"\nThread {thread}", file=sys.stderr)
+        traceback.print_stack(frame)
+    with suppress(Exception):
+        worker.print_tasks()
 
 
 class Gate:

@@ -1,15 +1,30 @@
 """promote: one bounded step of upkeep."""
 
+import pytest
+
 from dpq import DPQ
 
 
 def test_nothing(q, clock, probe):
     """Without anything due it moves nothing and says when to come again."""
-    assert probe.call("promote", clock(), 100) == [0, -1]
     q.push("x", delay=8)
     before = probe.stored()
     assert probe.call("promote", clock(), 100) == [0, 8000]
     assert probe.stored() == before
+    q.purge()
+    assert probe.call("promote", clock(), 100) == [0, -1]
+
+
+@pytest.mark.parametrize("left", ["meta", "dead", "limits", "stats", "workers", "wake"])
+def test_gone(q, clock, probe, left):
+    """It says that nothing is stored, but not while any data of the queue is."""
+    assert probe.call("promote", clock(), 100) == [0, -2]
+    if left in ("dead", "wake"):
+        probe.redis.zadd(probe.key(left), {"id": 9e15})
+    else:
+        probe.redis.hset(probe.key(left), "field", "1")
+    assert probe.call("promote", clock(), 100) != [0, -2]
+    probe.redis.delete(probe.key(left))
 
 
 def test_each_kind(q, clock, probe):

@@ -894,6 +894,14 @@ WORKERS = [
 ]
 SCHEDULER = [
     _py(
+        "the scheduler keeps a name whose queue is gone",
+        "scheduler",
+        "if gone and self._named is None:",
+        "if gone and self._named:",
+        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
+        f"{DAEMON}scheduler.py::test_a_name_without_a_queue_is_let_go",
+    ),
+    _py(
         "the scheduler sleeps until the last of its queues' events",
         "scheduler",
         'return self._heap[0][0] if self._heap else float("inf")',
@@ -1068,6 +1076,34 @@ DURABILITY = [
         "            if not self._nodes.sends_once:\n",
         "            if self._nodes:\n",
         f"{CONTRACT}async.py",
+    ),
+    _py(
+        "a write to a connection that uvloop has closed ends the worker",
+        "transport/cluster",
+        "        if _NOT_WRITTEN not in str(error):\n            raise\n",
+        "        raise\n",
+        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
+    ),
+    _py(
+        "a command that was not written is not repeated",
+        "transport/cluster",
+        "except (ClusterError, NotWrittenError):",
+        "except ClusterError:",
+        f"{CONTRACT}worker_async.py::test_a_worker_outlives_cuts_at_any_command",
+    ),
+    _py(
+        "a waiter hangs up a connection that is cut",
+        "transport/waiter_async",
+        "                if self._reading.done():  # perhaps",
+        "                if not self._reading:  # perhaps",
+        f"{CONTRACT}async.py::test_a_cut_waiter_of_a_user_who_may_not_unblock",
+    ),
+    _py(
+        "a connection is closed before its reader has begun",
+        "transport/endpoint_async",
+        "            await asyncio.sleep(0)  # a reader",
+        "            # a reader",
+        f"{CONTRACT}async.py::test_a_connection_is_closed_before_it_was_used",
     ),
 ]
 EDGES = [
@@ -1530,7 +1566,7 @@ DAEMONS = [
         "scheduler",
         "                    self._leave(name)\n",
         "                    pass\n",
-        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
+        f"{DAEMON}scheduler.py::test_a_dropped_queue_with_a_marker_is_let_go",
     ),
     _py(
         "of a master that is away each queue is tried again",

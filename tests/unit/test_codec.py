@@ -114,6 +114,15 @@ def test_type_without_a_schema():
         Codec(Opaque, 10)
 
 
+def test_an_incomplete_type_is_refused() -> None:
+    """A type that names another one which does not exist: the caller learns it, nothing is dead."""
+    codec: Codec[Any] = Codec(list["Nowhere"], 1000)  # type: ignore[name-defined]  # noqa: F821
+    with pytest.raises(ConfigurationError, match=r"payload_type is .*Nowhere.* is not complete"):
+        codec.encode([1])
+    with pytest.raises(ConfigurationError, match=r"payload_type is .*Nowhere.* is not complete"):
+        codec.decode(b"[1]", "id")
+
+
 def test_serializer_that_fails():
     """A type whose own serializer fails is a PayloadError, too."""
 

@@ -6,6 +6,5 @@
 -- Returns 1 if no key is stored (of its first partition), else 0.
 -- Lost reply: safe to send again.
 
-local there = redis.call('EXISTS', conf, meta, payload, stats, ready, delayed, invisible, waiting, groups, closed)
-  + redis.call('EXISTS', dead, keys, wake, tick, limits, gates, tracked, workers)
-return there == 0 and 1 or 0
+-- Needs: stored
+return anything_stored() and 0 or 1

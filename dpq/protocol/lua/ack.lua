@@ -43,7 +43,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 then
-  -- Needs: now, record, settle, place, back, anew, recur
+  -- Needs: now, record, open_or_close, place, back, anew, recur
   local left = {} -- one may be named twice
   for n, id in ipairs((awaited or strays) and gone or {}) do
     local raw = raws[gone_at[n]]

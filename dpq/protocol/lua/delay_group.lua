@@ -12,7 +12,7 @@ if #group > 200 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
 end
 
--- Needs: now, gate, settle, place, go_on
+-- Needs: now, gate, open_or_close, place, go_on
 go_on()
 local gate = gate_of(group)
 if ms > 0 then
@@ -26,6 +26,6 @@ end
 for _, window in ipairs(gate) do -- the closing of a 429 ends, and so does what it added
   window.owed = window.paid
 end
-settle(group)
+open_or_close(group)
 admit()
 return 1

@@ -60,7 +60,7 @@ local grouped = there > 2
 if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 }
 end
-local stride, judge, crown, settle_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
+local stride, judge, crown, after_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
 local queue_limited = settings[4] or settings[5]
 if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
@@ -75,10 +75,10 @@ if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
     return group_judge(judge_queue)
   end
   if queue_limited then
-    judge, crown, settle_all = limit()
+    judge, crown, after_all = limit()
   else
     -- Needs: limited
-    judge, crown, settle_all = free_judge(limit, noted)
+    judge, crown, after_all = free_judge(limit, noted)
   end
 elseif grouped then
   -- Needs: groups
@@ -106,8 +106,8 @@ while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
   end
 end
 
-if settle_all then
-  settle_all()
+if after_all then
+  after_all()
 end
 local reply, least
 if #metas > 0 then

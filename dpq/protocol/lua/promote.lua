@@ -1,12 +1,13 @@
 -- promote: do one bounded step of upkeep: make due tasks ready, and remove dead letters over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked workers
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {-7, ...}: the client has a
+-- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {0, -2}: nothing of the queue
+-- is stored. {-7, ...}: the client has a
 -- wrong number of partitions; {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
@@ -16,6 +17,11 @@ local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partitions'))
 local refused = refusal(format, stored, partitions)
 if refused then
   return refused
+elseif not format then
+  -- Needs: stored
+  if not anything_stored() then
+    return { 0, -2 }
+  end
 end
 go_on()
 local moved = upkeep(batch)

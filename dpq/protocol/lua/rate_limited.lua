@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
--- Needs: now, record, fence, pace, gate, settle, place, back
+-- Needs: now, record, fence, pace, gate, open_or_close, place, back
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
 -- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
 -- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
@@ -72,7 +72,7 @@ if gate then
   else
     -- Needs: mark
     mark()
-    settle(gate.scope)
+    open_or_close(gate.scope)
   end
 end
 back(id, task, ms)

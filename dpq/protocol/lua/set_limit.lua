@@ -56,7 +56,7 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- Needs: record, gate, settle, place
+-- Needs: record, gate, open_or_close, place
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do
@@ -71,12 +71,12 @@ end
 if walk == 'closed' and field == 'groups' then
   local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')
   for i = 1, #page[2], 2 do
-    settle(page[2][i])
+    open_or_close(page[2][i])
   end
   walk, cursor = page[1] == '0' and 'done' or walk, page[1]
 elseif walk == 'closed' then
   if field ~= 'queue' then
-    settle(string.sub(field, 7))
+    open_or_close(string.sub(field, 7))
   else
     gate_of('') -- bound the grants of a tighter limit from now on, not from the next look
   end

@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, keep, settle
+-- Needs: now, notice, groups, keep, open_or_close
 -- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
 --        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit lets no
 --        task run before `shut_until`.
@@ -54,7 +54,7 @@ local function admit(quiet)
   local freed = stirred['']
   stirred[''] = nil
   for group in pairs(stirred) do
-    settle(group)
+    open_or_close(group)
     stirred[group] = nil
   end
   keep()

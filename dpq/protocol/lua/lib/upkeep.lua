@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
 -- Keys: delayed invisible closed meta conf stats tracked
--- Needs: now, record, groups, settle, place, bury, next, prune
+-- Needs: now, record, groups, open_or_close, place, bury, next, prune
 -- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
 local function upkeep(most, quiet)
   local before, records = most, {}

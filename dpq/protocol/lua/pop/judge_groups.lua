@@ -1,9 +1,9 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
--- Needs: now, notice, groups, gate, keep, settle, prune, judge, opens
+-- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group): as judge; false if the group lets no task run, which closes it.
---        crown(group): give a group without a head its next head. settle_all(): to be called after all of them.
+--        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
 
@@ -36,7 +36,7 @@ local function group_judge(judge_queue)
     end
   end
 
-  local function settle_all()
+  local function after_all()
     if #gone > 0 then
       redis.call('HDEL', groups, unpack(gone))
       redis.call('ZADD', closed, unpack(closing))
@@ -48,5 +48,5 @@ local function group_judge(judge_queue)
     end
   end
 
-  return judge, crown, settle_all
+  return judge, crown, after_all
 end

@@ -37,7 +37,7 @@ local function free_judge(limit, noted)
     end
   end
 
-  local function settle_all() -- as prune: removes gates of limits that were cleared
+  local function after_all() -- as prune: removes gates of limits that were cleared
     if limited then
       return limited[3]()
     end
@@ -52,5 +52,5 @@ local function free_judge(limit, noted)
     end
   end
 
-  return judge, crown, settle_all
+  return judge, crown, after_all
 end

@@ -1,6 +1,6 @@
 -- gather: the pushed tasks of groups come in together: of each group the best stands in ready, the others in waiting.
 -- Keys: waiting groups closed conf
--- Needs: groups, place, settle
+-- Needs: groups, place, open_or_close
 -- Gives: gather(tasks), of ids, as `others` of fresh.
 local function gather(tasks)
   local names, best_of, behind_it, rise, heads_now = {}, {}, {}, {}, {}

@@ -1,6 +1,6 @@
 -- mend_rules: restore settings and rules that are lost or unreadable from their copies.
 -- Keys: conf stats wake limits
--- Needs: now, problem, rules, settle, lost, restore, settings
+-- Needs: now, problem, rules, open_or_close, lost, restore, settings
 -- Gives: mend_settings(), mend_limit(field, text), rules_back(field), true if there was a copy.
 
 -- The rules of a field come back from their copy, if there is one that can be read; who waits is to look.

@@ -1,8 +1,8 @@
--- settle: open a group, with its best task as its head in ready, or close it until a moment.
+-- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
 -- Needs: now, notice, groups, gate, opens
--- Gives: next_at(group, headed), settle(group), ended(id, group, lapsed); stirred, the groups that
---        admit (place) still has to settle; heavy(), true if tasks need different amounts.
+-- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed); stirred, the groups that
+--        admit (place) still has to open or close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()
@@ -26,7 +26,7 @@ local function next_at(group, headed)
   return opens_at(gate, tonumber(cost), rank)
 end
 
-local function settle(group)
+local function open_or_close(group)
   local at = next_at(group, redis.call('HEXISTS', groups, group) == 1)
   if at > instant then
     shut(group)
