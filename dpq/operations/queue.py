@@ -34,7 +34,7 @@ PUSHED_AT_ONCE = 16 * PUSH_BATCH
 """Tasks in one round trip of push_many over all partitions: the client holds them in memory."""
 
 SHARED_SETTINGS = (
-    *("order", "aging", "aging_since", "fairness"),
+    *("order", "aging", "aging_since", "fairness", "payloads"),
     *("dead_max_tasks", "dead_max_age", "partitions"),
 )
 """The settings of the queue that the first partition shares with all others."""

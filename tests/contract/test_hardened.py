@@ -131,12 +131,14 @@ def test_aging_named_late_turns_nothing_round(redis: Redis, queue_name: str, clo
     q.drop()
 
 
-def test_check_does_not_read_payloads(q: DPQ[Any], redis: Redis) -> None:
-    """A check of tasks with large payloads asks for none of them."""
+def test_check_reads_few_payloads_at_once(q: DPQ[Any], redis: Redis) -> None:
+    """A call of check looks at 1 MiB of payloads or a little more: others are served between."""
     q.push_many(Push(payload="x" * 100_000) for _ in range(300))
     redis.config_resetstat()
     assert q.check() == []
-    assert redis.info("commandstats")["cmdstat_hscan"]["calls"] <= 12
+    calls = redis.info("commandstats")
+    assert calls["cmdstat_evalsha"]["calls"] >= 300 * 100_000 // (1024 * 1024 + 100_000)
+    assert calls["cmdstat_hscan"]["calls"] <= 300 + 12
 
 
 def test_one_daemon_has_few_connections(redis: Redis, queue_name: str) -> None:
@@ -179,6 +181,7 @@ ANOTHER: dict[str, Any] = {
     "order": "lifo",
     "aging": 0.5,
     "fairness": "round_robin",
+    "payloads": "apart",
     "backoff": Backoff(base=1),
     "max_payload_bytes": 99,
     "dead_max_tasks": 17,

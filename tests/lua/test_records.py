@@ -469,3 +469,63 @@ def test_too_long_a_record_is_found_by_pop(q, probe, kind):
             probe.redis.hset(probe.key("meta"), task_id, b" ".join(words) + tab + rest)
     assert q.dead.list()[0].payload == "x"
     assert q.check() == []
+
+
+# A queue that keeps all payloads apart
+
+PUSHED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "group": {"group": "g"},
+    "key": {"key": "k"},
+    "cost": {"cost": 2},
+    "delayed": {"delay": 5},
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", PUSHED)
+def test_all_payloads_apart(q, probe, clock, name, size):
+    """No record has a payload behind it, from push to ack, whatever the task meets."""
+    payload = "x" * size
+    queue = DPQ(q.redis, q.queue_name, clock=clock, payloads="apart")
+    task_id = q.push(payload, **PUSHED[name])  # a client that follows the queue
+    assert stands(probe, task_id) == "f+"
+    if name == "key":
+        q.push(payload, key="k", on_duplicate="update")
+    clock.advance(5)
+    q.fail(probe.pop(), "broke", delay=1)
+    clock.advance(1)
+    q.release(probe.pop(), delay=1)
+    clock.advance(1)
+    q.bury(probe.pop(), "no")
+    q.dead.replay()
+    assert stands(probe, task_id).endswith("+")
+    assert queue.get(task_id).payload == payload
+    assert q.check() == []
+    assert queue.ack(probe.pop())
+    assert not {"meta", "payload", "keys"} & set(probe.stored())
+
+
+def test_payloads_that_were_inline_go_apart(q, probe, clock):
+    """Those of a queue that was told so later stay where they are until an upgrade."""
+    held_id, *ids = [q.push(str(n), cost=1 + n % 2, group="g" if n % 3 else None) for n in range(9)]
+    held = probe.pop()
+    assert held.id == held_id
+    DPQ(q.redis, q.queue_name, payloads="apart")
+    assert not any(stands(probe, task_id).endswith("+") for task_id in ids)
+    assert q.upgrade() == 0
+    assert all(stands(probe, task_id).endswith("+") for task_id in [held_id, *ids])
+    assert q.check() == []
+    assert q.upgrade() == 0
+    assert q.ack(held)
+    assert sorted(probe.drain()) == [str(n) for n in range(1, 9)]
+
+
+def test_an_unreadable_setting_keeps_payloads_apart(q, probe):
+    """Until a repair has restored it, nothing is shown that was to be hidden."""
+    DPQ(q.redis, q.queue_name, payloads="apart")
+    q.push("first")
+    probe.redis.hset(probe.key("conf"), "payloads", "somewhere")
+    assert stands(probe, q.push("x")) == "f+"
+    assert q.repair()
+    assert probe.stored()["conf"][b"payloads"] == b"apart"

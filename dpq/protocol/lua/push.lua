@@ -30,7 +30,7 @@ if wrong then
   return wrong
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions')
+  'partitions', 'payloads')
 if not settings[1] then
   return { 1 }
 end
@@ -70,7 +70,7 @@ if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[
 end
 local plain, delays, others = {}, {}, {}
 local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
-  old = settings[1] == '3' }
+  setting = settings[8], old = settings[1] == '3' }
 if fresh > 0 then
   -- Needs: draw, fresh
   local place = draw(stats, 'pushed', fresh)

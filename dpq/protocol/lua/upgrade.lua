@@ -1,5 +1,6 @@
 -- upgrade: one step on the way of a queue from format 3 to format 4: its number, then a page of its records. From the
--- number on programs that know only format 3 are refused (refusal).
+-- number on programs that know only format 3 are refused (refusal). In a queue of format 4 it puts payloads apart whose
+-- records were written before the queue was set so.
 --
 -- Keys: conf stats meta payload invisible
 -- ARGV[1]  cursor     of HSCAN, "0" at first
@@ -11,7 +12,7 @@
 local cursor, count = ARGV[1], ARGV[2]
 
 -- Needs: refusal, record, inline
-local stored = redis.call('HGET', conf, 'format')
+local stored, payloads = unpack(redis.call('HMGET', conf, 'format', 'payloads'))
 local refused = refusal(stored, nil, '0')
 if refused then
   return refused
@@ -29,12 +30,16 @@ for i = 1, #page[2], 2 do
     local body = not held and redis.call('HGET', payload, id)
     left = left + (held and 1 or 0)
     if body then
-      task.inline = inline(body)
+      task.inline = inline(body, payloads)
       redis.call('HSET', meta, id, write(task))
       if task.inline ~= '' then
         redis.call('HDEL', payload, id)
       end
     end
+  elseif task and task.inline ~= '' and (payloads or 'inline') ~= 'inline' then
+    redis.call('HSET', payload, id, string.sub(task.inline, 2))
+    task.inline = ''
+    redis.call('HSET', meta, id, write(task))
   end
 end
 return { page[1], left }

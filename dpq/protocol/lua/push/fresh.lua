@@ -3,9 +3,9 @@
 -- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
 --        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
 --        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
---        records; `old`, whether the queue is of format 3.
+--        records; `setting`, the queue's `payloads`; `old`, whether it is of format 3.
 local function add_full(id, spec, body, place, batch)
-  local behind_it, aging, n = not batch.old and inline(body), batch.aging, #batch.payloads
+  local behind_it, aging, n = not batch.old and inline(body, batch.setting), batch.aging, #batch.payloads
   local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
     '^f(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
   local order = residual .. string.format('%015d', place)
@@ -47,7 +47,7 @@ end
 local function add(id, spec, body, place, group, batch)
   if not group then
     return add_full(id, spec, body, place, batch)
-  elseif batch.old or batch.aging ~= '0' then
+  elseif batch.old or (batch.setting or 'inline') ~= 'inline' or batch.aging ~= '0' then
     local max, priority, text = string.match(body, '^ (%d+) (%S+)\t[^\n]*\n(.*)$')
     spec = 'f' .. table.concat({ max, 1, 0, priority, 0, 1, 'k' }, ' ') .. '\t' .. group .. '\t'
     return add_full(id, spec, text, place, batch)

@@ -25,16 +25,17 @@ local function gather(tasks)
   end
 
   local heads = names[1] and redis.call('HMGET', groups, unpack(names))
-  local closed_until = names[1] and redis.call('ZMSCORE', closed, unpack(names))
+  local some_closed = names[1] and redis.call('ZRANGE', closed, '0', '0')[1]
   for i, group in ipairs(names) do
     local score, member = best_of[group][1], best_of[group][2]
     local head_score, shown, first = string.match(heads[i] or '', '^(%S+) (%S+) ?(%S*)$')
     first, head_score = first == '' and shown or first, tonumber(head_score)
-    if not (head_score or closed_until[i] or in_turn) then -- as lead, but all at once
+    local shut_now = not head_score and some_closed and redis.call('ZSCORE', closed, group)
+    if not (head_score or shut_now or in_turn) then -- as lead, but all at once
       local n = #rise
       rise[n + 1], rise[n + 2] = string.format('%.17g', score), member
       heads_now[n + 1], heads_now[n + 2] = group, rise[n + 1] .. ' ' .. member
-    elseif not head_score and not closed_until[i] then
+    elseif not head_score and not shut_now then
       lead(group, score, member)
     elseif head_score and (score < head_score or score == head_score and member < first) then
       lead(group, score, member, shut(group))

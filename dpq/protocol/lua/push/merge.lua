@@ -17,7 +17,7 @@ local function merge(id, spec, body)
       revise(id, task, priority, residual)
     end
   elseif mode ~= 'k' then
-    task.inline = task.inline and inline(body)
+    task.inline = task.inline and inline(body, redis.call('HGET', conf, 'payloads'))
     if (task.inline or '') == '' then
       redis.call('HSET', payload, id, body)
     else
