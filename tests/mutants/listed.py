@@ -1512,7 +1512,7 @@ RECORDS = [
     ),
     _lua(
         "the cost of a head is read from its payload",
-        "lib/settle",
+        "lib/open_or_close",
         "'^[^\\t\\n]*f%d+",
         "'f%d+",
         f"{LUA}records.py",
