@@ -134,15 +134,8 @@ FENCING = [
     _lua(
         "tokens go back with the clock",
         "pop",
-        "last and last >= token and last < 9e15 and last + 1 or token",
+        "last and last > token and last < 9e15 and last or token",
         "token",
-        f"{LUA}pop.py",
-    ),
-    _lua(
-        "two pops of one microsecond have one token",
-        "pop",
-        "and last + 1 or token",
-        "and last or token",
         f"{LUA}pop.py",
     ),
 ]

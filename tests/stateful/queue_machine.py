@@ -242,10 +242,8 @@ class QueueMachine(RuleBasedStateMachine):
     def take(self, tasks: list[Task[Any]], entries: list[Entry]) -> None:
         """These tasks, and no others, were popped in this order."""
         assert [task.id for task in tasks] == [entry.id for entry in entries]
-        older = self.newest_token
         for task, entry in zip(tasks, entries, strict=True):
-            assert task.token > older, "a token grows from pop to pop"
-            assert task.token >= self.newest_token
+            assert task.token > self.newest_token, "a token grows with every delivery"
             self.newest_token = entry.token = task.token
             self.see(task, entry)
             self.handed.append(task)
@@ -303,8 +301,7 @@ class QueueMachine(RuleBasedStateMachine):
         if holders:
             drawn = {**drawn, "priority": (0, 0)} if finish else drawn
             self.push({**drawn, "key": holders[-1].key, "on_duplicate": mode}, False, twice)
-            held = holders[-1]
-            live = [t for t in self.handed if (t.id, t.token) == (held.id, held.token)]
+            live = [task for task in self.handed if task.token == holders[-1].token]
             if finish and live and live[-1].token:
                 self.settle(live[-1], False)
 

@@ -91,10 +91,10 @@ if most < 0 then
     return first
   end
 end
--- A token is the time in microseconds, but larger than the last one, whatever the clock says: so tokens grow on, too,
+-- Tokens are microseconds, but each is larger than the last one, whatever the clock says: so they grow on, too,
 -- where a failover, or a restart without the newest data, has taken back what this queue has counted.
-local token, last = math.floor(instant * 1000) + 1, tonumber(settings[7] or '')
-token = string.format('%d', last and last >= token and last < 9e15 and last + 1 or token) -- more is not exact: damage
+local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
+token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take
 local metas, rotten = {}, {}
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',

@@ -4,7 +4,7 @@
 -- Gives: lease(taken, visibility), for what take has taken: the reply of pop, and the shortest lease, ms.
 local function lease(taken, visibility)
   local metas, long = taken.metas, taken.long
-  redis.call('HSET', conf, 'token', taken.token)
+  redis.call('HSET', conf, 'token', string.format('%d', taken.token))
   redis.pcall('HINCRBY', stats, 'popped', #metas / 2)
   local reply, leases, lease_end, least = { now + visibility }, {}, string.format('%d', now + visibility), visibility
   for i = 1, #metas, 2 do

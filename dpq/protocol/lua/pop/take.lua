@@ -5,7 +5,7 @@
 -- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
 --        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
 --        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
---        come. In `taken`, token is that of these deliveries; priority and aging are the last ones that could be read.
+--        come. In `taken`, token is the newest of all deliveries so far; priority and aging are the last ones that could be read.
 local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
@@ -50,7 +50,7 @@ local function apart(raw, taken)
 end
 
 local function take(popped, taken, max_bytes, judge, crown)
-  local metas, rotten, head = taken.metas, taken.rotten, taken.token .. ' '
+  local metas, rotten = taken.metas, taken.rotten
   local ids, enough = {}, false
   for i = 1, #popped, 2 do
     local member = popped[i]
@@ -85,7 +85,9 @@ local function take(popped, taken, max_bytes, judge, crown)
         may = not judge or judge(tonumber(score), member, id, tonumber(cost), group)
         if may then
           local n = #metas
-          metas[n + 1], metas[n + 2] = id, head .. counted .. (at == 1 and raw or string.sub(raw, at))
+          taken.token = taken.token + 1
+          metas[n + 1] = id
+          metas[n + 2] = string.format('%d ', taken.token) .. counted .. (at == 1 and raw or string.sub(raw, at))
           taken.long[id] = body
           taken.bytes = taken.bytes + size
         elseif may == false then
