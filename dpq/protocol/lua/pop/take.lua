@@ -5,7 +5,7 @@
 -- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
 --        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
 --        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
---        come. In `taken`, token is the newest of all deliveries so far; priority and aging are the last ones that could be read.
+--        come. In `taken`, token is the newest so far; priority and aging are the last ones that could be read.
 local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
