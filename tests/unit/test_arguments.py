@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, ConfigurationError, Push, Task, TaskState
+from dpq import DPQ, ConfigurationError, Push, TaskState
 from dpq.model.validation import label, milliseconds, one_line, task_state, whole_number
 
 
@@ -28,22 +28,7 @@ def q() -> DPQ:
     return queue
 
 
-TASK = Task[Any](
-    id="some-id",
-    payload=1,
-    priority=0,
-    group=None,
-    key=None,
-    attempt=1,
-    max_attempts=3,
-    deliveries=1,
-    deferrals=0,
-    enqueued_at=datetime.now(UTC),
-    visible_until=None,
-    last_error=None,
-    state=TaskState.INVISIBLE,
-    token=7,
-)
+TASK = a_task(1, "some-id")
 
 NOT_NUMBERS = [math.nan, True, "1", None, [1]]
 NO_DURATION = [-0.001, 315_360_001, math.inf, *NOT_NUMBERS]
