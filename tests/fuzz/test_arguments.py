@@ -109,8 +109,8 @@ calls = st.one_of(
 
 
 @pytest.fixture(scope="module")
-def redis(fuzzed_server: Server) -> Iterator[Redis]:
-    with Redis.from_url(fuzzed_server.url) as client:
+def redis(first_server: Server) -> Iterator[Redis]:
+    with Redis.from_url(first_server.url) as client:
         yield client
         client.flushall()
 
@@ -204,11 +204,11 @@ words = st.lists(
 
 @examples(60)
 @given(words, st.binary(max_size=60))
-def test_any_command_line(fuzzed_server, redis, line, stdin):
+def test_any_command_line(first_server, redis, line, stdin):
     """Any words after `dpq`, with any input: it ends with 0, 1 or 2, and without a traceback."""
     if {"--wait", "--watch", "scheduler", "demo", "--url"} & set(line):
         return
-    where = ["--url", fuzzed_server.url, "--queue", NAME]
+    where = ["--url", first_server.url, "--queue", NAME]
     result = CliRunner().invoke(app, [*where, *line], input=stdin)
     assert result.exit_code in (0, 1, 2), (line, result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), line
