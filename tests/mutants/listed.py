@@ -464,7 +464,7 @@ SETTINGS = [
             verb,
             "partitions)\nif refused then",
             "partitions)\nif refused and refused[1] ~= -8 then",
-            f"{LUA}same.py",
+            f"{LUA}format.py",
             f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
         )
         for verb in ("push", "pop", "promote")
@@ -1463,7 +1463,6 @@ FORMATS = [
         "if format and format ~= '3' then",
         "if format and tonumber(format) > 3 then",
         f"{LUA}format.py::test_another_number_is_another_format",
-        f"{LUA}same.py",
     ),
 ]
 DAEMONS = [
