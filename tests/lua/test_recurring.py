@@ -7,6 +7,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from kit.deliveries import put_back
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push, TaskNotFoundError
 
@@ -158,14 +159,7 @@ def test_late_ack(q, clock, probe, state):
     """A late ack counts from wherever the task is, and it does not run a second time."""
     task_id = q.push("x", every=100, group="g")
     task = probe.pop()
-    if state == "waiting":
-        q.push("better", priority=1, group="g")
-    if state == "delayed":
-        q.set_visibility(task, 50)
-    else:
-        at(clock, 40)
-        q.promote()
-    assert probe.state(task_id) == state
+    put_back(q, clock, task, state)
     assert q.ack(task) is True
     assert due(q, task_id) == 100
 
