@@ -147,16 +147,6 @@ def test_empty_group(q, clock, probe):
     assert not {"closed", "groups", "waiting"} & set(probe.stored())
 
 
-def test_notice_of_a_short_closing(q, probe, group):
-    """A closing under 5 s tells a waiting consumer and a daemon; a longer one does not."""
-    probe.woken()
-    probe.redis.delete(probe.key("tick"))
-    q.delay_group("g", 5)
-    assert not {"wake", "tick"} & set(probe.stored())
-    q.delay_group("g", 4.999)
-    assert {"wake", "tick"} <= set(probe.stored())
-
-
 def test_only_the_head_is_ready(q, probe, group):
     """Of a group one task is ready, and the next one only when it has gone."""
     assert [task.payload for task in q.peek()] == ["g0"]

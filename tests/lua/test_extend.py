@@ -55,14 +55,3 @@ def test_deferred_then_extended_then_crashed(q, clock, probe):
     clock.advance(20)
     again = probe.pop()
     assert (again.attempt, again.deferrals) == (2, 1)
-
-
-def test_notice(q, probe):
-    """A lease that now ends within 5 s is told to a waiting consumer and a daemon."""
-    q.push("x")
-    task = probe.pop()
-    probe.redis.delete(probe.key("wake"), probe.key("tick"))
-    q.extend(task, 10)
-    assert not {"wake", "tick"} & set(probe.stored())
-    q.extend(task, 3)
-    assert {"wake", "tick"} <= set(probe.stored())

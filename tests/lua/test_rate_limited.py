@@ -488,18 +488,7 @@ def test_every_window_is_kept_from_a_burst(q, clock):
     assert exactly_after(q, clock, 10) == [1]
 
 
-# Who is told
-
-
-@pytest.mark.parametrize(("seconds", "told"), [(4.999, True), (5, False)])
-def test_notice(q, probe, tasks, seconds, told):
-    """A closing under 5 s tells a waiter and a daemon of its end; a longer one tells nobody."""
-    task = take(q)
-    probe.redis.delete(probe.key("wake"), probe.key("tick"))
-    q.rate_limited(task, seconds)
-    assert ({"wake", "tick"} <= set(probe.stored())) is told
-    if not told:
-        assert not {"wake", "tick"} & set(probe.stored())
+# When to look again
 
 
 def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, tasks):

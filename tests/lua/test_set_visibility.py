@@ -1,7 +1,5 @@
 """set_visibility: nobody sees the task for a while; this delivery does not count as a failure."""
 
-import pytest
-
 
 def test_counted_once(q, clock, probe):
     """Any number of calls in one delivery is one deferral, and the last time counts."""
@@ -32,13 +30,3 @@ def test_after_the_lease_ran_out_then_fail(q, clock, probe):
     q.fail(task, delay=0)
     again = q.get(task.id)
     assert (again.attempt, again.deferrals) == (2, 1)
-
-
-@pytest.mark.parametrize(("seconds", "notice"), [(4.999, True), (5, False)])
-def test_notice(q, probe, seconds, notice):
-    """A task that is due again within 5 s is told to a waiting consumer and a daemon."""
-    q.push("x")
-    task = probe.pop()
-    probe.redis.delete(probe.key("wake"), probe.key("tick"))
-    q.set_visibility(task, seconds)
-    assert ({"wake", "tick"} <= set(probe.stored())) is notice
