@@ -1,4 +1,4 @@
-"""notice: what comes within 5 s is told to a waiting consumer and a daemon; what is later is not."""
+"""notice: a waiting consumer and a daemon are told of what comes within 5 s, and of nothing later."""
 
 import pytest
 
