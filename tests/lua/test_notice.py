@@ -1,4 +1,4 @@
-"""notice: a waiting consumer and a daemon are told of what comes within 5 s, and of nothing later."""
+"""notice: who waits, and a daemon, are told of what comes within 5 s, and of nothing later."""
 
 import pytest
 
