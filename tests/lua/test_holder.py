@@ -67,7 +67,7 @@ LATE = {
     "fail": (lambda q, task: q.fail(task, "late", delay=45), "delayed"),
     "bury": (lambda q, task: q.bury(task, "late"), "dead"),
 }
-"""What a holder may say, and where the task is then; ack has tests of its own."""
+"""What a holder may say late, and where the task is then; late acks are in test_ack.py."""
 
 
 @pytest.mark.parametrize("verb", LATE)
@@ -91,19 +91,22 @@ def test_late(q, clock, probe, verb, state):
     assert q.ack(task) is True
 
 
-@pytest.mark.parametrize("verb", ["ack", *LATE])
-@pytest.mark.parametrize("last", [False, True], ids=["", "last attempt"])
+LEAVE = {verb: say for verb, (say, _) in LATE.items()} | {"ack": lambda q, task: q.ack(task)}
+
+
+@pytest.mark.parametrize("verb", LEAVE)
+@pytest.mark.parametrize("last", [False, True], ids=["not the last attempt", "the last attempt"])
 def test_of_a_head_late(q, clock, probe, verb, last):
     """When the head of a group goes late, the next one of the group becomes ready, and wakes."""
     q.push("head", group="g", priority=1, max_attempts=1 if last else 10)
     task = probe.pop()
     if last:
-        q.set_visibility(task, 0)
+        q.set_visibility(task, 0)  # the end of its lease would bury it
     else:
         put_back(q, clock, task, "ready")
     q.push("next", group="g")
     assert [ready.payload for ready in q.peek()] == ["head"]
     probe.woken()
-    LATE.get(verb, (lambda q, task: q.ack(task), ""))[0](q, task)
+    LEAVE[verb](q, task)
     assert [ready.payload for ready in q.peek()] == ["next"]
     assert probe.woken()

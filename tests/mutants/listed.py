@@ -1258,7 +1258,7 @@ WAITS = [
         "    redis.call('ZADD', wake, moment, 'e')\n",
         "",
         f"{LUA}push.py",
-        f"{LUA}release.py",
+        f"{LUA}notice.py",
     ),
 ]
 REPAIR = [
