@@ -4,6 +4,7 @@
                  test that names it, or anything below, runs on the first that was found and on one
                  of the others, each in its turn (ids `valkey-9.1`, `redis-7.0`, `redis-6.2`,
                  `redis-8.2`)
+    first_server the one that DPQ itself would choose
     redis        a blocking client on it, `decode_responses=False`
     queue_name   a name that nobody else uses; more queues of one test: `queue_name + "-2"`, ...
     clock        a `dpq.testing.Clock`: `clock.advance(seconds)`; `clock.ms` may be set
@@ -50,7 +51,7 @@ from support import SERVERS
 
 from dpq import DPQ
 from dpq.protocol.keys import PARTS, REGISTRY, REGISTRY_TICK, key_of
-from dpq.server import Server
+from dpq.server import Server, find_binary
 from dpq.testing import Clock, QueueFactory
 
 MANY_CALLS = {
@@ -248,6 +249,13 @@ def start_server() -> Iterator[Callable[[str], Server]]:
     yield start
     for server in running.values():
         server.close()
+
+
+@pytest.fixture(scope="session")
+def first_server(start_server: Callable[[str], Server]) -> Server:
+    """The server that DPQ itself would choose."""
+    first = find_binary()
+    return start_server(f"{first.family}-{first.version.rpartition('.')[0]}")
 
 
 @pytest.fixture(scope="session")

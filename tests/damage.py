@@ -126,10 +126,9 @@ def never_due_in(part: str) -> Callable:
 
 
 def next_event_that_is_no_number(probe, ids) -> set[Found]:
+    found = event_not_noticed(probe, ids)
     probe.redis.hset(probe.key("conf"), "next_event", "nan")
-    return {("event not noticed", ids[state]) for state in ("delayed", "invisible")} | {
-        ("event not noticed", "shut")
-    }
+    return found
 
 
 def no_record_in(part: str) -> Callable:
@@ -185,86 +184,69 @@ DAMAGES = [
 ]
 
 
-def bad_gate(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("gates"), "g", "nonsense")
-    return {("bad gate", "g", "nonsense")}
+Told = tuple[str, str, str]  # kind, subject and detail
 
 
-def gate_with_an_exponent(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("gates"), "g", "- 1e+17 ")
-    return {("bad gate", "g", "- 1e+17 ")}
+def gate(name: str, group: str, text: str, kind: str = "bad gate", detail: str = "") -> Callable:
+    """A text in the place of what a group's limit has granted, or the queue's."""
+
+    def plant(probe, ids) -> set[Told]:
+        part, field = ("gates", group) if group else ("conf", "queue_gate")
+        probe.redis.hset(probe.key(part), field, text)
+        return {(kind, group, detail or text)}
+
+    plant.__name__ = name
+    return plant
 
 
-def bad_gate_of_the_queue(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("conf"), "queue_gate", "5 x")
-    return {("bad gate", "", "5 x")}
-
-
-def gate_closed_for_ever(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("gates"), "g", "9e15 h - 0 0 0 ")
-    return {("bad gate", "g", "9e15 h - 0 0 0 ")}
-
-
-def probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("gates"), "g", "0 - nobody 0 0 0 ")
-    return {("probe without a lease", "g", "nobody")}
-
-
-def queues_probe_without_a_lease(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.hset(probe.key("conf"), "queue_gate", "0 l nobody 0 0 0 7.25 ")
-    return {("probe without a lease", "", "nobody")}
-
-
-def stray_gate(probe, ids) -> set[tuple[str, str, str]]:
+def stray_gate(probe, ids) -> set[Told]:
     probe.redis.hset(probe.key("gates"), "", "nonsense")
     return {("stray gate", "", "nonsense")}
 
 
-def lease_that_has_ended(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.zadd(probe.key("tracked"), {"counted\tgone": 0})
-    return {("lease that has ended", "counted\tgone", "in tracked")}
+def counted(name: str, entry: str) -> Callable:
+    """An entry too many among the leases that are counted; `{counted}` is one that runs."""
+
+    def plant(probe, ids) -> set[Told]:
+        member = entry.format(**ids)
+        probe.redis.zadd(probe.key("tracked"), {member: 0})
+        return {("lease that has ended", member, "in tracked")}
+
+    plant.__name__ = name
+    return plant
 
 
-def counted_but_not_running(probe, ids) -> set[tuple[str, str, str]]:
+def counted_but_not_running(probe, ids) -> set[Told]:
     task_id = probe.q.push("delayed", group="counted", delay=60)
-    probe.redis.zadd(probe.key("tracked"), {f"counted\t{task_id}": 0})
-    return {("lease that has ended", f"counted\t{task_id}", "in tracked")}
+    return counted("", f"counted\t{task_id}")(probe, ids)
 
 
-def counted_for_another_group(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.zadd(probe.key("tracked"), {f"other\t{ids['counted']}": 0})
-    return {("lease that has ended", f"other\t{ids['counted']}", "in tracked")}
-
-
-def no_member_at_all(probe, ids) -> set[tuple[str, str, str]]:
-    probe.redis.zadd(probe.key("tracked"), {"nonsense": 0})
-    return {("lease that has ended", "nonsense", "in tracked")}
-
-
-def lease_not_counted(probe, ids) -> set[tuple[str, str, str]]:
+def lease_not_counted(probe, ids) -> set[Told]:
     probe.redis.zrem(probe.key("tracked"), f"counted\t{ids['counted']}")
     return {("lease not counted", ids["counted"], "counted")}
 
 
-def lease_with_a_score(probe, ids) -> set[tuple[str, str, str]]:
+def lease_with_a_score(probe, ids) -> set[Told]:
     member = f"counted\t{ids['counted']}"
     probe.redis.zadd(probe.key("tracked"), {member: 1})
     return {("lease not counted", member, "in tracked")}
 
 
+NO_LEASE = ("probe without a lease", "nobody")
+
 LIMIT_DAMAGES = [
     lease_with_a_score,
-    bad_gate,
-    gate_with_an_exponent,
-    bad_gate_of_the_queue,
-    gate_closed_for_ever,
-    probe_without_a_lease,
-    queues_probe_without_a_lease,
+    gate("bad_gate", "g", "nonsense"),
+    gate("gate_with_an_exponent", "g", "- 1e+17 "),
+    gate("bad_gate_of_the_queue", "", "5 x"),
+    gate("gate_closed_for_ever", "g", "9e15 h - 0 0 0 "),
+    gate("probe_without_a_lease", "g", "0 - nobody 0 0 0 ", *NO_LEASE),
+    gate("queues_probe_without_a_lease", "", "0 l nobody 0 0 0 7.25 ", *NO_LEASE),
     stray_gate,
-    lease_that_has_ended,
+    counted("lease_that_has_ended", "counted\tgone"),
     counted_but_not_running,
-    counted_for_another_group,
-    no_member_at_all,
+    counted("counted_for_another_group", "other\t{counted}"),
+    counted("no_member_at_all", "nonsense"),
     lease_not_counted,
 ]
 

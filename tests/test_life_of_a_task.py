@@ -84,37 +84,36 @@ def test_a_renamed_function_is_noticed():
     assert not is_there(Arrow("transport", "server", "pop", "protocol/lua/push.lua"))
 
 
-def calls_of(run: Callable[[], Any]) -> tuple[Any, list[tuple[str, str]]]:
-    """What `run` returns, and the functions of DPQ that this thread has called or resumed."""
-    calls: list[tuple[str, str]] = []
+Calls = list[tuple[str, str]]  # functions, and their files below dpq/
+
+
+def noting(calls: Calls, thread: str | None = None) -> Callable[[FrameType, str, Any], None]:
+    """A profiler that notes the functions of DPQ that are called, or by the thread of a name."""
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
+        ours = event == "call" and code.co_filename.startswith(f"{PACKAGE}/")
+        if ours and thread in (None, threading.current_thread().name):
             calls.append((code.co_qualname, code.co_filename.removeprefix(f"{PACKAGE}/")))
 
+    return note
+
+
+def calls_of(run: Callable[[], Any]) -> tuple[Any, Calls]:
+    """What `run` returns, and the functions of DPQ that this thread has called or resumed."""
+    calls: Calls = []
     before = sys.getprofile()
-    sys.setprofile(note)
+    sys.setprofile(noting(calls))
     try:
         return run(), calls
     finally:
         sys.setprofile(before)
 
 
-def calls_of_thread(name: str, run: Callable[[], Any]) -> list[tuple[str, str]]:
+def calls_of_thread(name: str, run: Callable[[], Any]) -> Calls:
     """The functions of DPQ that the thread of a name has called, which `run` starts."""
-    calls: list[tuple[str, str]] = []
-
-    def note(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if (
-            event == "call"
-            and code.co_filename.startswith(f"{PACKAGE}/")
-            and threading.current_thread().name == name
-        ):
-            calls.append((code.co_qualname, code.co_filename.removeprefix(f"{PACKAGE}/")))
-
-    threading.setprofile(note)
+    calls: Calls = []
+    threading.setprofile(noting(calls, name))
     try:
         run()
     finally:

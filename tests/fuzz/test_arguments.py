@@ -71,46 +71,34 @@ def arguments_of(function: Any, *but: str) -> str:
 
 PUSHES = arguments_of(DPQ.push, "self", "payload")
 
-# A method, its positional arguments, its keyword arguments. A wait is never long.
+TASK = st.just("TASK")
+
+
+def call(names: str, *plain: Any, named: str = "") -> st.SearchStrategy[Any]:
+    """One of these methods, its positional arguments, and some of its keyword arguments."""
+    return st.tuples(st.sampled_from(names.split()), st.tuples(*plain), some(named))
+
+
 calls = st.one_of(
-    st.tuples(st.just("push"), st.tuples(json_like | anything), some(PUSHES)),
-    st.tuples(st.just("pop"), st.tuples(), some("visibility")),
-    st.tuples(st.just("pop_many"), st.tuples(anything), some("visibility")),
-    *(
-        st.tuples(st.just(name), st.tuples(st.just("TASK") | anything, anything), st.just({}))
-        for name in ("extend", "set_visibility", "release", "fail", "bury")
-    ),
-    st.tuples(st.just("rate_limited"), st.tuples(st.just("TASK"), anything), some("scope")),
-    st.tuples(st.just("release"), st.tuples(st.just("TASK")), some("delay priority")),
-    st.tuples(st.just("fail"), st.tuples(st.just("TASK")), some("error delay")),
-    *(
-        st.tuples(st.just(name), st.tuples(anything), st.just({}))
-        for name in (
-            "ack",
-            "get",
-            "peek",
-            "cancel",
-            "pause",
-            "group",
-            "why",
-            "clear_limit",
-            "purge",
-        )
-    ),
-    st.tuples(st.just("peek"), st.tuples(anything, anything), st.just({})),
-    st.tuples(st.just("update"), st.tuples(st.just("ID") | anything), some("priority delay")),
-    st.tuples(st.just("delay_group"), st.tuples(anything, anything), st.just({})),
-    st.tuples(
-        st.just("set_limit"),
-        st.tuples(),
-        some("rate per burst group concurrency adaptive reserve"),
-    ),
+    call("push", json_like | anything, named=PUSHES),
+    call("pop", named="visibility"),
+    call("pop_many", anything, named="visibility"),
+    call("extend set_visibility release fail bury", TASK | anything, anything),
+    call("rate_limited", TASK, anything, named="scope"),
+    call("release", TASK, named="delay priority"),
+    call("fail", TASK, named="error delay"),
+    call("ack get peek cancel", anything),
+    call("pause group why clear_limit purge", anything),
+    call("peek delay_group", anything, anything),
+    call("update", st.just("ID") | anything, named="priority delay"),
+    call("set_limit", named="rate per burst group concurrency adaptive reserve"),
 )
+"""A wait is never long."""
 
 
 @pytest.fixture(scope="module")
-def redis(fuzzed_server: Server) -> Iterator[Redis]:
-    with Redis.from_url(fuzzed_server.url) as client:
+def redis(first_server: Server) -> Iterator[Redis]:
+    with Redis.from_url(first_server.url) as client:
         yield client
         client.flushall()
 
@@ -204,11 +192,11 @@ words = st.lists(
 
 @examples(60)
 @given(words, st.binary(max_size=60))
-def test_any_command_line(fuzzed_server, redis, line, stdin):
+def test_any_command_line(first_server, redis, line, stdin):
     """Any words after `dpq`, with any input: it ends with 0, 1 or 2, and without a traceback."""
     if {"--wait", "--watch", "scheduler", "demo", "--url"} & set(line):
         return
-    where = ["--url", fuzzed_server.url, "--queue", NAME]
+    where = ["--url", first_server.url, "--queue", NAME]
     result = CliRunner().invoke(app, [*where, *line], input=stdin)
     assert result.exit_code in (0, 1, 2), (line, result.exception)
     assert result.exception is None or isinstance(result.exception, SystemExit), line

@@ -45,8 +45,8 @@ ALLOWED = (DPQError, RedisError)
 
 
 @pytest.fixture(scope="module")
-def redis(fuzzed_server: Server) -> Iterator[Redis]:
-    with Redis.from_url(fuzzed_server.url) as client:
+def redis(first_server: Server) -> Iterator[Redis]:
+    with Redis.from_url(first_server.url) as client:
         yield client
         client.flushall()
 

@@ -1,36 +1,17 @@
 """ack: finished work leaves the queue, from whatever state it is in while its token is live."""
 
 import pytest
+from kit.deliveries import STATES, put_back
 
 from dpq import LeaseLostError
 
 
-def lease_ran_out(q, clock, task):
-    clock.advance(30)
-    q.promote()
-
-
-def behind_a_better_one(q, clock, task):
-    q.push("better", priority=9, group=task.group)
-    lease_ran_out(q, clock, task)
-
-
-LEAVING = {
-    "invisible": lambda q, clock, task: None,
-    "ready": lease_ran_out,
-    "waiting": behind_a_better_one,
-    "delayed": lambda q, clock, task: q.set_visibility(task, 60),
-    "dead": lambda q, clock, task: q.bury(task, "gave up"),
-}
-
-
-@pytest.mark.parametrize("state", LEAVING)
+@pytest.mark.parametrize("state", STATES)
 def test_from_every_state(q, clock, probe, state):
     """While its token is live, an ack removes a task whole, wherever it is."""
     task_id = q.push("done", group="g", key="k")
     task = probe.pop()
-    LEAVING[state](q, clock, task)
-    assert probe.state(task_id) == state
+    put_back(q, clock, task, state)
 
     assert q.ack(task) is True
 
@@ -56,34 +37,11 @@ def test_of_an_expired_last_attempt(q, clock, probe):
     """An ack after the lease of the last attempt ran out takes the task out of the dead letters."""
     q.push("x", max_attempts=1)
     task = probe.pop()
-    lease_ran_out(q, clock, task)
+    clock.advance(30)
+    q.promote()
     assert q.stats().dead == 1
     assert q.ack(task) is True
     assert q.stats().dead == 0
-
-
-def test_twice(q, probe):
-    """A retried ack answers False and changes nothing."""
-    q.push("x")
-    task = probe.pop()
-    q.ack(task)
-    before = probe.stored()
-    assert q.ack(task) is False
-    assert probe.stored() == before
-
-
-def test_of_a_head_late(q, clock, probe):
-    """A late ack of the head of a group makes the next of the group ready."""
-    q.push("head", priority=2, group="g")
-    head = probe.pop()
-    q.pop()
-    q.push("next", priority=1, group="g")
-    lease_ran_out(q, clock, head)
-    assert [task.payload for task in q.peek()] == ["head"]
-    probe.woken()
-    q.ack(head)
-    assert [task.payload for task in q.peek()] == ["next"]
-    assert probe.woken()
 
 
 def test_many(q, clock, probe):
@@ -120,7 +78,7 @@ def test_of_a_task_that_runs_again(q, clock, probe, state):
     task = probe.pop()
     q.push("new", group="g", key="k", on_duplicate="rerun", max_attempts=5)
     q.push("equal", group="other")
-    LEAVING[state](q, clock, task)
+    put_back(q, clock, task, state)
     clock.advance(1)
     probe.woken()
 
@@ -177,14 +135,14 @@ def test_of_a_task_that_runs_again_in_lifo(q, clock, probe):
     assert probe.drain() == ["newest", "new", "equal"]
 
 
-@pytest.mark.parametrize("state", LEAVING)
+@pytest.mark.parametrize("state", STATES)
 def test_in_a_group_of_one_at_a_time(q, clock, probe, state):
     """From whatever state a task is acked, what counts as running in its group is right."""
     q.set_limit(concurrency=1, group="g")
     q.push("done", group="g", priority=1)
     q.push("next", group="g")
     task = probe.pop()
-    LEAVING[state](q, clock, task)
+    put_back(q, clock, task, state)
     assert q.ack(task) is True
     best = "better" if state == "waiting" else "next"
     assert probe.pop().payload == best

@@ -1,7 +1,8 @@
 """A limit that learns: up after each window that was used and clean, halved at a 429."""
 
 import pytest
-from kit.limits import LONG, SCOPES
+from kit.limits import LONG, SCOPES, take
+from kit.moments import task_after
 
 from dpq import DPQ, Adaptive, Push, RateLimit
 
@@ -186,13 +187,9 @@ def test_pace(q, clock, learn):
     q.push_many(Push(payload=i, group="g") for i in range(9))
     hit(q, 1)
     clock.advance(1)
+    q.ack(take(q))
     for _ in range(3):
-        task = q.pop(visibility=LONG).task
-        assert task is not None
-        q.ack(task)
-        clock.advance(0.249)
-        assert q.pop().task is None
-        clock.advance(0.001)
+        q.ack(task_after(q, clock, 0.25))
 
 
 def test_pace_after_a_step(q, clock):
@@ -201,10 +198,7 @@ def test_pace_after_a_step(q, clock):
     q.push_many(Push(payload=i, group="g") for i in range(9))
     q.pop(visibility=LONG)
     for interval in (0.5, 0.5, 0.25, 0.25, 0.25):
-        clock.advance(interval - 0.001)
-        assert q.pop().task is None
-        clock.advance(0.001)
-        assert q.pop(visibility=LONG).task is not None
+        task_after(q, clock, interval, LONG)
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -15,29 +15,6 @@ def test_running(q, clock, probe):
     assert q.size() == 0
 
 
-def test_twice(q, probe):
-    """The same burial again succeeds and changes nothing, the first reason included."""
-    q.push("x")
-    task = probe.pop()
-    q.bury(task, "first")
-    before = probe.stored()
-    q.bury(task, "second")
-    assert probe.stored() == before
-
-
-def test_late_from_ready(q, clock, probe):
-    """A burial after the lease ran out takes the head from ready and makes the next one ready."""
-    q.push("head", group="g", priority=1)
-    task = probe.pop()
-    clock.advance(30)
-    q.promote()
-    q.push("next", group="g")
-    probe.woken()
-    q.bury(task, "r")
-    assert [ready.payload for ready in q.peek()] == ["next"]
-    assert probe.woken()
-
-
 def test_reason_is_one_bounded_line(q, probe):
     """A reason is kept without control characters, up to 1000 characters."""
     task_id = q.push("x")

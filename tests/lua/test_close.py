@@ -1,5 +1,7 @@
 """close: a partition closes because its queue met a limit in another one."""
 
+from kit.moments import task_after
+
 
 def close(q, seconds):
     q._session.run(q._operations.partitions[0].close, seconds)
@@ -33,17 +35,11 @@ def test_never_shortened(q, clock, probe):
     q.push("x")
     close(q, 5)
     close(q, 1)
-    clock.advance(4.999)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    task = probe.pop()
+    task = task_after(q, clock, 5)
     q.push("y")
     close(q, 3)
     q.ack(task)
-    clock.advance(2.999)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    assert probe.pop().payload == "y"
+    assert task_after(q, clock, 3).payload == "y"
 
 
 def test_resume(q, probe):

@@ -158,18 +158,6 @@ def test_aging_that_cannot_be_read(q, probe):
     assert len(q.pop_many(9)) == 6
 
 
-def test_other_format(q, probe):
-    """A queue in another storage format is refused with both numbers and left alone."""
-    probe.redis.hset(probe.key("conf"), "format", 99)
-    before = probe.stored()
-    with pytest.raises(ConfigurationError, match=r"format 99.*format 4"):
-        open_queue(q, order="lifo")
-    with pytest.raises(ConfigurationError, match="format 99"):
-        open_queue(q).push("x")
-    assert probe.stored() == before
-    probe.redis.delete(probe.key("conf"))
-
-
 def test_reply(q, probe):
     """The script answers all that is stored."""
     probe.call("configure", "", STORAGE_FORMAT, 0, "order", "fifo")

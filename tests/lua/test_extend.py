@@ -1,6 +1,8 @@
 """extend: a lease now ends later, or earlier."""
 
 import pytest
+from kit.deliveries import put_back
+from kit.moments import task_after
 
 
 @pytest.mark.parametrize("seconds", [0.001, 5, 300, 315_360_000])
@@ -12,56 +14,21 @@ def test_running(q, clock, probe, seconds):
     end = q.extend(task, seconds)
     assert end.timestamp() * 1000 == pytest.approx(clock.ms + seconds * 1000, abs=0.1)
     assert q.get(task.id).visible_until == end
-    clock.advance(seconds - 0.001)
-    assert q.pop().task is None
-    clock.advance(0.001)
-    assert probe.pop().attempt == 2
-
-
-def put_back(q, clock, probe, state):
-    """A popped task that has gone to `state` while its token is live."""
-    task_id = q.push("x", group="g")
-    task = probe.pop()
-    if state == "waiting":
-        q.push("better", priority=1, group="g")
-    if state == "delayed":
-        q.set_visibility(task, 60)
-    else:
-        clock.advance(30)
-        q.promote()
-    assert probe.state(task_id) == state
-    return task
-
-
-@pytest.mark.parametrize("state", ["ready", "waiting", "delayed"])
-def test_takes_the_lease_again(q, clock, probe, state):
-    """While nobody else has popped the task, its holder takes the lease again from any state."""
-    task = put_back(q, clock, probe, state)
-    q.extend(task, 45)
-    assert probe.state(task.id) == "invisible"
-    clock.advance(44.999)
-    assert q.get(task.id).state == "invisible"
-    assert q.ack(task) is True
+    assert task_after(q, clock, seconds).attempt == 2
 
 
 @pytest.mark.parametrize("state", ["ready", "waiting", "delayed"])
 def test_taken_back_in_a_group_of_one_at_a_time(q, clock, probe, state):
     """A lease that is taken back from any state counts in its group until it ends."""
     q.set_limit(concurrency=1, group="g")
-    task = put_back(q, clock, probe, state)
+    q.push("x", group="g")
+    task = probe.pop()
+    put_back(q, clock, task, state)
     q.extend(task, 45)
-    q.push("next", group="g", priority=9)
+    q.push("next", group="g", priority=10)
     assert q.pop().task is None
     q.ack(task)
     assert probe.pop().payload == "next"
-
-
-def test_head_taken_back(q, clock, probe):
-    """When the head of a group is taken back, the next of the group becomes ready."""
-    task = put_back(q, clock, probe, "ready")
-    q.push("next", group="g")
-    q.extend(task, 45)
-    assert [ready.payload for ready in q.peek()] == ["next"]
 
 
 def test_one_delivery_counts_once(q, clock, probe):
@@ -88,14 +55,3 @@ def test_deferred_then_extended_then_crashed(q, clock, probe):
     clock.advance(20)
     again = probe.pop()
     assert (again.attempt, again.deferrals) == (2, 1)
-
-
-def test_notice(q, probe):
-    """A lease that now ends within 5 s is told to a waiting consumer and a daemon."""
-    q.push("x")
-    task = probe.pop()
-    probe.redis.delete(probe.key("wake"), probe.key("tick"))
-    q.extend(task, 10)
-    assert not {"wake", "tick"} & set(probe.stored())
-    q.extend(task, 3)
-    assert {"wake", "tick"} <= set(probe.stored())

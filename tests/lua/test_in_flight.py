@@ -3,10 +3,9 @@
 from collections import Counter
 
 import pytest
+from kit.limits import LONG
 
 from dpq import Push
-
-LONG = 10**8  # seconds of a lease that does not end by itself
 
 
 def test_nothing(q, probe):

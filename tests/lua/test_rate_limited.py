@@ -1,13 +1,14 @@
 """rate_limited: a task met a limit; it goes back uncounted, and its group or the queue closes."""
 
 import pytest
-from kit.limits import payloads, take
+from kit.limits import fill, payloads, take
+from kit.moments import exactly_after, first_after_429, task_after
 
 from dpq import Push, RateLimit, RateLimited
 
 
 @pytest.fixture
-def fill(q):
+def tasks(q):
     """Six tasks of group g, and two of none that are worse."""
     q.push_many(Push(payload=f"g{i}", priority=9 - i, group="g") for i in range(6))
     q.push_many(Push(payload=f"free{i}") for i in range(2))
@@ -22,19 +23,16 @@ def spot(probe, task_id):
 # What closes
 
 
-def test_group(q, clock, probe, fill):
+def test_group(q, clock, probe, tasks):
     """The task's group is closed for everybody until just then; others run."""
     task = take(q)
     q.rate_limited(task, 5)
     assert probe.state(task.id) == "waiting"
     assert payloads(q) == ["free0", "free1"]
-    clock.advance(4.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 5) == ["g0"]
 
 
-def test_queue(q, clock, probe, fill):
+def test_queue(q, clock, probe, tasks):
     """With scope "queue" nothing of the queue runs until just then; the best task is first."""
     q.push("other", group="h", priority=100)
     other, task = take(q), take(q)
@@ -49,30 +47,24 @@ def test_queue(q, clock, probe, fill):
     assert payloads(q) == ["best"]
 
 
-def test_without_a_group(q, clock, fill):
+def test_without_a_group(q, clock, tasks):
     """A task without a group closes the queue."""
     q.push("alone", priority=50)
     q.rate_limited(take(q), 5)
-    clock.advance(4.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == ["alone"]
+    assert exactly_after(q, clock, 5) == ["alone"]
 
 
-def test_task(q, clock, probe, fill):
+def test_task(q, clock, probe, tasks):
     """With scope "task" only the task itself waits, delayed."""
     task = take(q)
     q.rate_limited(task, 5, "task")
     assert probe.state(task.id) == "delayed"
     assert payloads(q) == ["g1", "g2", "g3", "g4", "g5", "free0", "free1"]
-    clock.advance(4.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 5) == ["g0"]
     assert q.groups() == []
 
 
-def test_for_consumers_that_hold_tasks(q, clock, fill):
+def test_for_consumers_that_hold_tasks(q, clock, tasks):
     """Leases that are out stay, and their ends open nothing."""
     first, second = take(q), take(q)
     q.rate_limited(first, 5)
@@ -83,13 +75,13 @@ def test_for_consumers_that_hold_tasks(q, clock, fill):
     assert payloads(q) == ["better"]
 
 
-def test_of_zero_seconds(q, fill):
+def test_of_zero_seconds(q, tasks):
     """A retry_after of 0 opens at once, with a probe."""
     q.rate_limited(take(q), 0)
     assert payloads(q) == ["g0", "free0", "free1"]
 
 
-def test_of_both_scopes(q, clock, fill):
+def test_of_both_scopes(q, clock, tasks):
     """A group that is closed for longer than the queue stays closed when the queue opens."""
     q.rate_limited(take(q), 9)
     q.rate_limited(take(q), 4, "queue")
@@ -97,43 +89,37 @@ def test_of_both_scopes(q, clock, fill):
     probe = take(q)
     assert probe.payload == "free0"
     q.ack(probe)
-    clock.advance(4.999)
     assert payloads(q) == ["free1"]
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 5) == ["g0"]
 
 
 # How long
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])
-def test_a_longer_closing_is_never_shortened(q, clock, fill, scope):
+def test_a_longer_closing_is_never_shortened(q, clock, tasks, scope):
     """Of several 429s the one that closes longest decides, in whatever order they come."""
     tasks = [take(q) for _ in range(3)]
     q.rate_limited(tasks[0], 10, scope)
     q.rate_limited(tasks[1], 2, scope)
     q.rate_limited(tasks[2], 20, scope)
-    clock.advance(19.999)
     assert "g0" not in payloads(q)
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 20) == ["g0"]
 
 
-def test_a_closing_by_hand_is_not_shortened_either(q, clock, fill):
+def test_a_closing_by_hand_is_not_shortened_either(q, clock, tasks):
     """A 429 leaves the longer closing by hand; and a hand may shorten that of a 429."""
     tasks = [take(q) for _ in range(2)]
     q.delay_group("g", 60)
     q.rate_limited(tasks[0], 5)
     assert q.next_event() == 60
     q.delay_group("g", 1)
-    clock.advance(0.999)
     assert "g0" not in payloads(q)
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 1) == ["g0"]
 
 
 @pytest.mark.parametrize(("again", "seconds"), [(10, 14), (1, 10)])
-def test_the_same_call_again(q, clock, probe, fill, again, seconds):
+def test_the_same_call_again(q, clock, probe, tasks, again, seconds):
     """A second call in one delivery counts its time from itself, and the deferral only once."""
     task = take(q)
     q.rate_limited(task, 10)
@@ -141,10 +127,8 @@ def test_the_same_call_again(q, clock, probe, fill, again, seconds):
     q.rate_limited(task, again)
     assert q.get(task.id).deferrals == 1
     assert q.stats().deferred == 1
-    clock.advance(seconds - 4 - 0.001)
     assert "g0" not in payloads(q)
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, seconds - 4) == ["g0"]
 
 
 # The task
@@ -183,7 +167,7 @@ def test_after_its_lease(q, clock, probe):
     assert (again.attempt, again.deferrals, again.deliveries) == (2, 1, 2)
 
 
-def test_then_extended(q, clock, probe, fill):
+def test_then_extended(q, clock, probe, tasks):
     """The holder may take its task back while nobody else has it; the group stays closed."""
     task = take(q)
     q.rate_limited(task, 5)
@@ -195,7 +179,7 @@ def test_then_extended(q, clock, probe, fill):
     assert payloads(q) == ["g1"]
 
 
-def test_acked_afterwards(q, clock, fill):
+def test_acked_afterwards(q, clock, tasks):
     """An ack after all takes the task out of the closed group."""
     task = take(q)
     q.rate_limited(task, 5)
@@ -213,7 +197,7 @@ def test_acked_afterwards(q, clock, fill):
     ],
     ids=["group", "queue", "task"],
 )
-def test_raised_in_a_lease(q, probe, fill, signal, state, open_):
+def test_raised_in_a_lease(q, probe, tasks, signal, state, open_):
     """Raised in the body of `lease`, the signal does the same, and goes no further."""
     with q.lease() as task:
         raise signal
@@ -226,10 +210,8 @@ def test_raised_in_a_lease(q, probe, fill, signal, state, open_):
 
 
 def close(q, scope="group"):
-    """g, or the queue, closed by a 429 for 10 s; the task that met it."""
-    task = take(q)
-    q.rate_limited(task, 10, scope)
-    return task
+    """Close g, or the queue, by a 429 for 10 s."""
+    q.rate_limited(take(q), 10, scope)
 
 
 OPENING = {
@@ -247,10 +229,8 @@ OPENING = {
 @pytest.mark.parametrize("way", OPENING)
 def test_probe(q, clock, probe, scope, way):
     """After the closing one task runs alone; when it is over, without a 429, all others may."""
-    q.push_many(Push(payload=i, group="g") for i in range(4))
-    close(q, scope)
-    clock.advance(10)
-    task = take(q)
+    fill(q, 4)
+    task = first_after_429(q, clock, scope)
     assert task.payload == 0
     assert payloads(q) == []
     clock.advance(25)
@@ -266,34 +246,25 @@ def test_probe(q, clock, probe, scope, way):
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])
-def test_probe_that_meets_another(q, clock, fill, scope):
+def test_probe_that_meets_another(q, clock, tasks, scope):
     """A probe that meets a 429 itself closes again, for its own time, and one probe is next."""
-    close(q, scope)
-    clock.advance(10)
+    probe = first_after_429(q, clock, scope)
     for seconds in (3, 4):
-        probe = take(q)
         assert probe.payload == "g0"
         q.rate_limited(probe, seconds, scope)
-        clock.advance(seconds - 0.001)
         assert "g0" not in payloads(q)
-        clock.advance(0.001)
-    task = take(q)
+        probe = task_after(q, clock, seconds)
     assert payloads(q) == []
-    q.ack(task)
+    q.ack(probe)
     assert payloads(q)[0] == "g1"
 
 
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_whose_lease_is_lost(q, clock, scope):
     """A probe that came to nothing because its lease ran out is followed by another probe."""
-    q.push_many(Push(payload=i, group="g") for i in range(3))
-    close(q, scope)
-    clock.advance(10)
-    lost = take(q, 20)
-    clock.advance(19.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    probe = take(q)
+    fill(q, 3)
+    lost = first_after_429(q, clock, scope, visibility=20)
+    probe = task_after(q, clock, 20)
     assert (probe.payload, probe.attempt) == (0, 2)
     assert probe.token > lost.token
     assert payloads(q) == []
@@ -317,10 +288,8 @@ def test_a_lapsed_probe_is_kept_beside_groups_that_empty(q, clock):
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
     """A probe that is gone without a word holds nobody up."""
-    q.push_many(Push(payload=i, group="g") for i in range(3))
-    close(q, scope)
-    clock.advance(10)
-    task = take(q)
+    fill(q, 3)
+    task = first_after_429(q, clock, scope)
     assert payloads(q) == []
     probe.redis.zrem(probe.key("invisible"), task.id)
     clock.advance(30)
@@ -330,10 +299,8 @@ def test_probe_whose_lease_is_destroyed(q, clock, probe, scope):
 @pytest.mark.parametrize("scope", ["group", "queue"])
 def test_probe_that_is_extended(q, clock, scope):
     """A probe is one for as long as its lease is kept alive."""
-    q.push_many(Push(payload=i, group="g") for i in range(3))
-    close(q, scope)
-    clock.advance(10)
-    probe = take(q, 20)
+    fill(q, 3)
+    probe = first_after_429(q, clock, scope, visibility=20)
     for _ in range(3):
         clock.advance(15)
         q.extend(probe, 20)
@@ -342,7 +309,7 @@ def test_probe_that_is_extended(q, clock, scope):
     assert payloads(q) == [1, 2]
 
 
-def test_the_first_task_is_the_probe(q, clock, fill):
+def test_the_first_task_is_the_probe(q, clock, tasks):
     """The probe is the best task at that moment, not the one that met the 429."""
     close(q)
     q.push("better", priority=99, group="g")
@@ -351,24 +318,20 @@ def test_the_first_task_is_the_probe(q, clock, fill):
     assert payloads(q) == ["free0", "free1"]
 
 
-def test_the_end_of_another_lease_is_no_probe(q, clock, fill):
+def test_the_end_of_another_lease_is_no_probe(q, clock, tasks):
     """What was popped before the closing, and ends while the probe runs, opens nothing."""
     early = take(q)
-    close(q)
-    clock.advance(10)
-    probe = take(q)
+    probe = first_after_429(q, clock)
     q.ack(early)
     assert payloads(q) == ["free0", "free1"]
     q.ack(probe)
     assert payloads(q) == ["g2", "g3", "g4", "g5"]
 
 
-def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, fill):
+def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, tasks):
     """A 429 of an early delivery closes again: no second probe beside the first, but one after."""
     early = take(q)
-    close(q)
-    clock.advance(10)
-    probe = take(q)
+    probe = first_after_429(q, clock)
     q.rate_limited(early, 5)
     clock.advance(5)
     assert payloads(q) == ["free0", "free1"]
@@ -380,45 +343,35 @@ def test_an_early_delivery_that_meets_one_while_the_probe_runs(q, clock, fill):
     assert payloads(q) == ["g2", "g3", "g4", "g5"]
 
 
-def test_a_closing_that_outlasts_the_probe(q, clock, fill):
+def test_a_closing_that_outlasts_the_probe(q, clock, tasks):
     """When the probe ends first, the closing still holds to its time."""
     early = take(q)
-    close(q)
-    clock.advance(10)
-    probe = take(q)
+    probe = first_after_429(q, clock)
     q.rate_limited(early, 5)
     q.ack(probe)
-    clock.advance(4.999)
     assert payloads(q) == ["free0", "free1"]
-    clock.advance(0.001)
-    assert payloads(q) == ["g0"]
+    assert exactly_after(q, clock, 5) == ["g0"]
 
 
-def test_closed_by_hand_while_the_probe_runs(q, clock, fill):
+def test_closed_by_hand_while_the_probe_runs(q, clock, tasks):
     """A closing by hand holds after the probe, for its time."""
-    close(q)
-    clock.advance(10)
-    probe = take(q)
+    probe = first_after_429(q, clock)
     q.delay_group("g", 5)
     q.ack(probe)
-    clock.advance(4.999)
     assert payloads(q) == ["free0", "free1"]
-    clock.advance(0.001)
-    assert payloads(q) == ["g1", "g2", "g3", "g4", "g5"]
+    assert exactly_after(q, clock, 5) == ["g1", "g2", "g3", "g4", "g5"]
 
 
-def test_opened_by_hand(q, fill):
+def test_opened_by_hand(q, tasks):
     """Opened by hand before its time, the group needs no probe."""
     close(q)
     q.delay_group("g", 0)
     assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1"]
 
 
-def test_opened_by_hand_while_the_probe_runs(q, clock, fill):
+def test_opened_by_hand_while_the_probe_runs(q, clock, tasks):
     """A probe that is out goes on being one: its end opens the group."""
-    close(q)
-    clock.advance(10)
-    probe = take(q)
+    probe = first_after_429(q, clock)
     q.delay_group("g", 0)
     assert payloads(q) == ["free0", "free1"]
     q.ack(probe)
@@ -426,7 +379,7 @@ def test_opened_by_hand_while_the_probe_runs(q, clock, fill):
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_resume_opens_the_queue(q, clock, probe, fill, paused):
+def test_resume_opens_the_queue(q, clock, probe, tasks, paused):
     """`resume` opens a queue that a 429 has closed, without a probe, and wakes."""
     close(q, "queue")
     if paused:
@@ -442,7 +395,7 @@ def test_resume_opens_the_queue(q, clock, probe, fill, paused):
     assert payloads(q) == ["g0", "g1", "g2", "g3", "g4", "g5", "free0", "free1", "worst"]
 
 
-def test_resume_leaves_groups_closed(q, clock, fill):
+def test_resume_leaves_groups_closed(q, clock, tasks):
     """What closed a group is no business of the queue's."""
     close(q)
     q.resume()
@@ -451,7 +404,7 @@ def test_resume_leaves_groups_closed(q, clock, fill):
 
 def test_the_probes_of_queue_and_group(q, clock):
     """A task may be the probe of both: its end opens both."""
-    q.push_many(Push(payload=i, group="g") for i in range(3))
+    fill(q, 3)
     q.push_many(Push(payload=f"h{i}", group="h") for i in range(2))
     first, second = take(q), take(q)
     q.rate_limited(first, 10)
@@ -464,11 +417,9 @@ def test_the_probes_of_queue_and_group(q, clock):
     assert payloads(q) == [1, 2, "h0", "h1"]
 
 
-def test_a_probe_that_meets_a_limit_of_its_own(q, clock, fill):
+def test_a_probe_that_meets_a_limit_of_its_own(q, clock, tasks):
     """A probe that meets a 429 for itself alone has found nothing open: another one is next."""
-    close(q)
-    clock.advance(10)
-    q.rate_limited(take(q), 60, "task")
+    q.rate_limited(first_after_429(q, clock), 60, "task")
     probe = take(q)
     assert probe.payload == "g1"
     assert payloads(q) == ["free0", "free1"]
@@ -493,29 +444,23 @@ def test_groups_probe_by_themselves(q, clock):
 def test_no_burst_after_opening(q, clock, scope):
     """When it opens the limit's own pace holds: no burst of everything that has waited."""
     q.set_limit(4, 1, burst=5, group="g" if scope == "group" else None, slack=0)
-    q.push_many(Push(payload=i, group="g") for i in range(9))
+    fill(q, 9)
     close(q, scope)
     clock.advance(2)
     assert payloads(q) == []
     q.push(9, group="g")
     clock.advance(8)
-    task = take(q)
-    q.ack(task)
+    q.ack(take(q))
     for i in range(1, 4):
         assert payloads(q) == []
-        clock.advance(0.249)
-        assert payloads(q) == []
-        clock.advance(0.001)
-        assert payloads(q) == [i]
+        assert exactly_after(q, clock, 0.25) == [i]
 
 
 def test_a_rest_after_opening(q, clock):
     """The burst is earned again by resting, unit by unit."""
     q.set_limit(4, 1, burst=3, group="g", slack=0)
-    q.push_many(Push(payload=i, group="g") for i in range(9))
-    close(q)
-    clock.advance(10)
-    q.ack(take(q))
+    fill(q, 9)
+    q.ack(first_after_429(q, clock))
     clock.advance(0.5)
     assert payloads(q) == [1, 2]
     clock.advance(0.75)
@@ -525,45 +470,28 @@ def test_a_rest_after_opening(q, clock):
 def test_the_bound_over_a_closing(q, clock):
     """What was granted before a short closing still counts after it."""
     q.set_limit(1, 100, burst=3, group="g", slack=0)
-    q.push_many(Push(payload=i, group="g") for i in range(9))
+    fill(q, 9)
     tasks = [take(q) for _ in range(3)]
     q.rate_limited(tasks[0], 5)
-    clock.advance(99.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [0]
+    assert exactly_after(q, clock, 100) == [0]
 
 
 def test_every_window_is_kept_from_a_burst(q, clock):
     """With several windows each begins with one unit after the closing."""
     windows = [RateLimit(10, per, burst=5, slack=0) for per in (1, 100)]
     q.set_limit(windows, group="g")
-    q.push_many(Push(payload=i, group="g") for i in range(9))
+    fill(q, 9)
     close(q)
     clock.advance(10)
     assert q.group("g").units_left == (1, 1)
     q.ack(take(q))
-    clock.advance(9.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [1]
+    assert exactly_after(q, clock, 10) == [1]
 
 
-# Who is told
+# When to look again
 
 
-@pytest.mark.parametrize(("seconds", "told"), [(4.999, True), (5, False)])
-def test_notice(q, probe, fill, seconds, told):
-    """A closing under 5 s tells a waiter and a daemon of its end; a longer one tells nobody."""
-    task = take(q)
-    probe.redis.delete(probe.key("wake"), probe.key("tick"))
-    q.rate_limited(task, seconds)
-    assert ({"wake", "tick"} <= set(probe.stored())) is told
-    if not told:
-        assert not {"wake", "tick"} & set(probe.stored())
-
-
-def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, fill):
+def test_who_waits_for_the_end_of_a_closing_knows_it(q, clock, tasks):
     """A pop of a closed queue says when it opens."""
     q.rate_limited(take(q), 3, "queue")
     clock.advance(1)

@@ -7,6 +7,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from kit.deliveries import put_back
+from kit.limits import take
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push, TaskNotFoundError
 
@@ -26,11 +28,23 @@ def at(clock, seconds):
     clock.ms = round((START.timestamp() + seconds) * 1000)
 
 
-def run(q, probe):
+def pop_at(q, clock, seconds, visibility=30):
+    """The task that is due so many seconds after the start."""
+    at(clock, seconds)
+    return take(q, visibility)
+
+
+def run(q):
     """One run, acked."""
-    task = probe.pop()
+    task = take(q)
     assert q.ack(task) is True
     return task
+
+
+def run_at(q, clock, seconds):
+    """One run, acked, so many seconds after the start."""
+    at(clock, seconds)
+    return run(q)
 
 
 # every
@@ -52,16 +66,14 @@ def test_every_comes_back(q, clock, probe):
     assert again.scheduled_at == START + timedelta(seconds=60)
     assert (q.stats().acked, q.size()) == (1, 1)
     assert q.pop().task is None
-    at(clock, 60)
-    assert probe.pop().token > task.token
+    assert pop_at(q, clock, 60).token > task.token
 
 
 def test_every_does_not_drift(q, clock, probe):
     """However late a run is popped and acked, its times are those of the first grid."""
     task_id = q.push("x", every=60, delay=7)
     for k, (popped, acked) in enumerate([(7, 20), (80, 126.999), (127.001, 150)]):
-        at(clock, popped)
-        task = probe.pop()
+        task = pop_at(q, clock, popped)
         assert task.scheduled_at == START + timedelta(seconds=7 + 60 * k)
         at(clock, acked)
         q.ack(task)
@@ -81,31 +93,18 @@ def test_every_is_later_than_now(q, clock, probe, acked, following):
 def test_every_does_not_pile_up(q, clock, probe):
     """After an outage the task runs once for all that was missed, and then at its times."""
     task_id = q.push("x", every=60)
-    run(q, probe)
-    at(clock, 100_000)
-    task = run(q, probe)
+    run(q)
+    task = run_at(q, clock, 100_000)
     assert task.scheduled_at == START + timedelta(seconds=60)
     assert q.pop().task is None
     assert due(q, task_id) == 100_020
-
-
-def test_every_when_the_clock_steps_back(q, clock, probe):
-    """A time that has had its run has no other one when the clock steps back."""
-    task_id = q.push("x", every=60)
-    run(q, probe)
-    at(clock, 60)
-    task = probe.pop()
-    at(clock, -500)
-    q.ack(task)
-    assert due(q, task_id) == 120
 
 
 @pytest.mark.parametrize("every", [0.001, 0.0019, 315_360_000])
 def test_every_from_a_millisecond_to_ten_years(q, clock, probe, every):
     """The shortest and the longest are exact."""
     task_id = q.push("x", every=every)
-    at(clock, 12.345)
-    run(q, probe)
+    run_at(q, clock, 12.345)
     ms = max(1, round(every * 1000))
     assert due(q, task_id) * 1000 == 12345 - 12345 % ms + ms
 
@@ -146,8 +145,7 @@ def test_old_token(q, clock, probe):
         with pytest.raises(LeaseLostError):
             verb(task)
     assert probe.stored() == before
-    at(clock, 60)
-    second = probe.pop()
+    second = pop_at(q, clock, 60)
     with pytest.raises(LeaseLostError):
         q.ack(task)
     assert q.ack(second) is True
@@ -158,14 +156,7 @@ def test_late_ack(q, clock, probe, state):
     """A late ack counts from wherever the task is, and it does not run a second time."""
     task_id = q.push("x", every=100, group="g")
     task = probe.pop()
-    if state == "waiting":
-        q.push("better", priority=1, group="g")
-    if state == "delayed":
-        q.set_visibility(task, 50)
-    else:
-        at(clock, 40)
-        q.promote()
-    assert probe.state(task_id) == state
+    put_back(q, clock, task, state)
     assert q.ack(task) is True
     assert due(q, task_id) == 100
 
@@ -177,8 +168,7 @@ def test_cron(q, clock, probe):
     """A cron task is first due at its next time, and then at each following one."""
     task_id = q.push("x", cron="*/5 * * * *")
     assert due(q, task_id) == 100  # 22:15:00
-    at(clock, 103)
-    task = probe.pop()
+    task = pop_at(q, clock, 103)
     assert (task.cron, task.every) == (LINE, None)
     assert task.scheduled_at == START + timedelta(seconds=100)
     q.ack(task)
@@ -212,8 +202,7 @@ def calls(q, monkeypatch):
 def test_cron_round_trips(q, clock, probe, monkeypatch, acked, following, trips):
     """An ack within the period is one round trip; a later one is two, and nothing piles up."""
     task_id = q.push("x", cron="*/5 * * * *")
-    at(clock, 100)
-    task = probe.pop(visibility=10_000)
+    task = pop_at(q, clock, 100, visibility=10_000)
     at(clock, acked)
     sent = calls(q, monkeypatch)
     assert q.ack(task) is True
@@ -224,8 +213,7 @@ def test_cron_round_trips(q, clock, probe, monkeypatch, acked, following, trips)
 def test_cron_without_a_time(q, clock, probe):
     """An ack that brings no time for a cron task changes nothing, and says what is wanted."""
     task_id = q.push("x", cron="*/5 * * * *")
-    at(clock, 100)
-    task = probe.pop()
+    task = pop_at(q, clock, 100)
     before = probe.stored()
     first = round(START.timestamp() * 1000) + 100_000
     wanted = f"{clock.ms}\tc 0 {first} {LINE}".encode()
@@ -246,21 +234,23 @@ def test_cron_that_changed_while_it_ran(q, clock, probe):
     q.push("x", cron="0 * * * *", key="k", on_duplicate="update")
     q.ack(task)
     assert due(q, task_id) == 2800  # 23:00
-    at(clock, 2800)
-    task = probe.pop()
+    task = pop_at(q, clock, 2800)
     q.push("x", cron="30 * * * *", key="k", on_duplicate="update")
     q.ack(task)
     assert due(q, task_id) == 4600  # 23:30
 
 
-def test_cron_when_the_clock_steps_back(q, clock, probe):
+@pytest.mark.parametrize(
+    ("how", "due_at", "back_to", "following"),
+    [({"every": 60, "delay": 60}, 60, -500, 120), ({"cron": "*/5 * * * *"}, 100, 50, 400)],
+)
+def test_the_clock_steps_back(q, clock, how, due_at, back_to, following):
     """A time that has had its run has no other one when the clock steps back."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    at(clock, 100)
-    task = probe.pop()
-    at(clock, 50)
+    task_id = q.push("x", **how)
+    task = pop_at(q, clock, due_at)
+    at(clock, back_to)
     q.ack(task)
-    assert due(q, task_id) == 400
+    assert due(q, task_id) == following
 
 
 def test_the_clock_of_the_server(redis, q, probe):
@@ -341,8 +331,7 @@ def test_spent_attempts(q, clock, probe):
     """A run whose attempts are spent is given up: the task waits for its next time, all new."""
     task_id = q.push("x", every=60, max_attempts=2, priority=5)
     q.fail(probe.pop(), "first", delay=1)
-    at(clock, 1)
-    task = probe.pop()
+    task = pop_at(q, clock, 1)
     q.fail(task, "second", delay=1)
     assert due(q, task_id) == 60
     again = q.get(task_id)
@@ -357,8 +346,7 @@ def test_spent_attempts(q, clock, probe):
     with pytest.raises(LeaseLostError):
         q.extend(task, 5)
     assert probe.stored() == before
-    at(clock, 60)
-    assert run(q, probe).last_error == "second"
+    assert run_at(q, clock, 60).last_error == "second"
     assert q.get(task_id).last_error is None
 
 
@@ -366,8 +354,7 @@ def test_spent_attempts(q, clock, probe):
 def test_spent_attempts_of_cron(q, clock, probe, failed, following):
     """With cron too, in two round trips when the run took longer than its period."""
     task_id = q.push("x", cron="*/5 * * * *", max_attempts=1)
-    at(clock, 100)
-    task = probe.pop(visibility=1000)
+    task = pop_at(q, clock, 100, visibility=1000)
     at(clock, failed)
     q.fail(task, "broken", delay=1)
     assert due(q, task_id) == following
@@ -377,8 +364,8 @@ def test_spent_attempts_of_cron(q, clock, probe, failed, following):
 def test_fail_of_cron_without_a_time(q, clock, probe):
     """The last failure of a cron task without a time changes nothing; an earlier needs none."""
     task_id = q.push("x", cron="*/5 * * * *", max_attempts=2)
-    at(clock, 100)
-    assert probe.call("fail", clock.ms, task_id, probe.pop().token, 0, "e") == 1
+    task = pop_at(q, clock, 100)
+    assert probe.call("fail", clock.ms, task_id, task.token, 0, "e") == 1
     task = probe.pop()
     before = probe.stored()
     assert probe.call("fail", clock.ms, task_id, task.token, 0, "e").endswith(LINE.encode())
@@ -412,7 +399,7 @@ def test_dead(q, clock, probe):
     assert q.get(task_id).reason == "bad"
     at(clock, 1000)
     q.dead.replay()
-    run(q, probe)
+    run(q)
     assert due(q, task_id) == 1020
 
 
@@ -433,16 +420,15 @@ def test_expires(q, clock, probe, how):
     task_id = q.push("x", expires_in=50, **how)
     if "cron" in how:
         at(clock, 149)
-    run(q, probe)
+    run(q)
     following = due(q, task_id)
-    at(clock, following + 49)
-    run(q, probe)
+    run_at(q, clock, following + 49)
     following = due(q, task_id)
     at(clock, following + 50)
     assert q.pop().task is None
     assert q.get(task_id).reason == "expired"
     q.dead.replay()
-    run(q, probe)
+    run(q)
     assert due(q, task_id) > following
 
 
@@ -455,8 +441,7 @@ def test_given_back(q, clock, probe, verb):
         q.fail(task, "e", delay=30)
     else:
         getattr(q, verb)(task, 30)
-    at(clock, 30)
-    again = probe.pop()
+    again = pop_at(q, clock, 30)
     assert (again.id, again.scheduled_at) == (task_id, START)
     q.ack(again)
     assert due(q, task_id) == 60
@@ -480,15 +465,13 @@ def test_another_schedule(q, clock, probe):
     task_id = q.push("x", every=60, delay=5, key="k")
     q.push("y", every=7, delay=1, key="k", on_duplicate="update")
     assert (due(q, task_id), q.get(task_id).every) == (1, 7)
-    at(clock, 1)
-    run(q, probe)
+    run_at(q, clock, 1)
     assert due(q, task_id) == 8
     q.push("y", cron="*/5 * * * *", key="k", on_duplicate="update")
     assert (due(q, task_id), q.get(task_id).cron, q.get(task_id).every) == (100, LINE, None)
     q.push("z", every=50, delay=9, key="k", on_duplicate="update")
     assert (due(q, task_id), q.get(task_id).cron) == (10, None)
-    at(clock, 10)
-    assert run(q, probe).payload == "z"
+    assert run_at(q, clock, 10).payload == "z"
     assert due(q, task_id) == 60
 
 
@@ -496,8 +479,7 @@ def test_another_schedule(q, clock, probe):
 def test_the_same_schedule_again(q, clock, probe, how):
     """An update that names the same schedule, and no delay, changes the payload and no time."""
     task_id = q.push("x", **how, key="k")
-    at(clock, 120)
-    run(q, probe)
+    run_at(q, clock, 120)
     following = due(q, task_id)
     at(clock, 130)
     q.push("y", 4, **how, key="k", on_duplicate="update")
@@ -505,7 +487,7 @@ def test_the_same_schedule_again(q, clock, probe, how):
     at(clock, 1000)
     q.promote()
     q.push("z", 5, **how, key="k", on_duplicate="update")  # it is overdue, and stays so
-    task = run(q, probe)
+    task = run(q)
     assert (task.payload, task.priority) == ("z", 5)
 
 
@@ -513,8 +495,7 @@ def test_the_same_every_with_a_delay(q, clock, probe):
     """With a delay the same period begins anew."""
     task_id = q.push("x", every=60, delay=30, key="k", expires_in=5)
     q.push("x", every=60, delay=100, key="k", on_duplicate="update", expires_in=5)
-    at(clock, 104)
-    run(q, probe)
+    run_at(q, clock, 104)
     assert due(q, task_id) == 160
 
 
@@ -534,8 +515,7 @@ def test_no_schedule_any_more(q, clock, probe):
 def test_no_cron_any_more(q, clock, probe):
     """So it is when the ack brings a time that is no longer wanted."""
     q.push("x", cron="*/5 * * * *", key="k")
-    at(clock, 100)
-    task = probe.pop()
+    task = pop_at(q, clock, 100)
     q.push("y", key="k", on_duplicate="update")
     assert q.ack(task) is True
     assert q.size() == 0
@@ -560,8 +540,7 @@ def test_rerun(q, clock, probe, delay):
     at(clock, 10)
     q.push("y", key="k", delay=delay, on_duplicate="rerun")
     q.ack(task)
-    at(clock, 10 + delay)
-    task = probe.pop()
+    task = pop_at(q, clock, 10 + delay)
     assert (task.payload, task.every) == ("y", 60)
     assert task.scheduled_at == START + timedelta(seconds=10 + delay)
     q.ack(task)
@@ -585,7 +564,7 @@ def test_rerun_of_one_that_waits(q, clock, probe):
     task_id = q.push("x", every=60, delay=60, key="k")
     at(clock, 10)
     q.push("y", key="k", on_duplicate="rerun")
-    run(q, probe)
+    run(q)
     assert due(q, task_id) == 60
 
 
@@ -595,7 +574,7 @@ def test_rerun_with_a_schedule(q, clock, probe):
     task = probe.pop()
     q.push("y", every=7, key="k", on_duplicate="rerun")
     q.ack(task)
-    run(q, probe)
+    run(q)
     assert due(q, task_id) == 7
 
 
@@ -605,8 +584,7 @@ def test_update_of_a_dead_one(q, clock, probe):
     q.bury(probe.pop(), "bad")
     q.push("y", every=60, delay=9, key="k", on_duplicate="update")
     assert due(q, task_id) == 9
-    at(clock, 9)
-    run(q, probe)
+    run_at(q, clock, 9)
     assert due(q, task_id) == 69
 
 
@@ -626,34 +604,27 @@ def test_twice_in_one_batch(q, clock, probe):
 def test_update_moves_the_next_run(q, clock, probe, by):
     """`update(delay=)` moves the next run, and the times of `every` count from there."""
     task_id = q.push("x", every=60, key="k", expires_in=5)
-    run(q, probe)
+    run(q)
     at(clock, 10)
     name = {"key": "k"} if by == "key" else {"task_id": task_id}
     q.update(**name, priority=3)
     assert due(q, task_id) == 60
     q.update(**name, delay=15)
     assert (due(q, task_id), q.get(task_id).priority) == (25, 3)
-    at(clock, 29)
-    assert run(q, probe).scheduled_at == START + timedelta(seconds=25)
+    assert run_at(q, clock, 29).scheduled_at == START + timedelta(seconds=25)
     assert due(q, task_id) == 85
 
 
-def test_update_of_one_that_is_due(q, clock, probe):
-    """So it does for a run that is due already."""
-    task_id = q.push("x", every=60)
-    q.update(task_id, delay=15)
-    at(clock, 20)
-    run(q, probe)
-    assert due(q, task_id) == 75
-
-
-def test_update_of_cron(q, clock, probe):
-    """With cron, the run that was moved is followed by the next time after it."""
-    task_id = q.push("x", cron="*/5 * * * *")
-    q.update(task_id, delay=130)
-    at(clock, 130)
-    run(q, probe)
-    assert due(q, task_id) == 400
+@pytest.mark.parametrize(
+    ("how", "delay", "run_after", "following"),
+    [({"every": 60}, 15, 20, 75), ({"cron": "*/5 * * * *"}, 130, 130, 400)],
+)
+def test_update_of_the_first_run(q, clock, how, delay, run_after, following):
+    """So it does for a run that is due already; with cron, the next time after it follows."""
+    task_id = q.push("x", **how)
+    q.update(task_id, delay=delay)
+    run_at(q, clock, run_after)
+    assert due(q, task_id) == following
 
 
 @pytest.mark.parametrize("running", [False, True])

@@ -117,17 +117,6 @@ def test_consumers_that_were_there_before(q, clock, scope):
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_replaced_whole(q, scope):
-    """A limit replaces what was there: a rate is gone when only a concurrency is said."""
-    q.set_limit(1, 1000, group=scope)
-    fill(q, 5)
-    assert payloads(q) == [0]
-    q.set_limit(concurrency=3, group=scope)
-    assert payloads(q) == [1, 2]
-    assert payloads(q) == []
-
-
-@pytest.mark.parametrize("scope", SCOPES)
 def test_said_again(q, clock, scope):
     """A limit that each process says at its start gives nothing away: what was granted counts."""
     fill(q, 4)
@@ -142,84 +131,60 @@ def test_said_again(q, clock, scope):
     assert payloads(q) == [2]
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_tighter(q, clock, scope):
-    """A tighter limit holds from the next unit on."""
-    q.set_limit(10, 1, group=scope)
-    fill(q, 4)
-    assert payloads(q) == [0]
-    q.set_limit(1, 10, group=scope)
-    clock.advance(0.1)
-    assert payloads(q) == [1]
-    clock.advance(9.999)
-    assert payloads(q) == []
-    clock.advance(0.001)
-    assert payloads(q) == [2]
+HOUR = RateLimit(100, 3600, burst=100)
+
+CHANGES = {
+    "a tighter one holds from the next unit on": (
+        RateLimit(10, 1),
+        {"rate": RateLimit(1, 10)},
+        [(0.1, [1]), (9.999, []), (0.001, [2])],
+    ),
+    "a larger burst may be used at once, less what was granted": (
+        RateLimit(1, 10),
+        {"rate": RateLimit(1, 10, burst=3)},
+        [(0, [1, 2]), (10, [3])],
+    ),
+    "a looser one waits no longer than for a window and a unit": (
+        RateLimit(1, 600),
+        {"rate": RateLimit(10, 600)},
+        [(0, []), (660, [1]), (60, [2])],
+    ),
+    "a window of another length begins with its whole burst": (
+        RateLimit(1, 3600),
+        {"rate": RateLimit(10, 1, burst=2)},
+        [(0, [1, 2]), (0.1, [3])],
+    ),
+    "so does a longer one beside the old one": (
+        RateLimit(1, 1),
+        {"rate": [RateLimit(1, 1), RateLimit(2, 1000, burst=2)]},
+        [(1, [1]), (1, [2]), (1, [])],
+    ),
+    "a window that stays keeps what it has granted beside a shorter one": (
+        HOUR,
+        {"rate": [RateLimit(50, 1, burst=50), HOUR]},
+        [(0, []), (36, [100])],
+    ),
+    "a rate is gone when only a concurrency is said": (
+        RateLimit(1, 1000),
+        {"concurrency": 3},
+        [(0, [1, 2]), (0, [])],
+    ),
+}
+"""The window before, the limit that takes their place, and what may run so many seconds on."""
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_larger_burst(q, clock, scope):
-    """A larger burst may be used at once, less what was granted."""
-    q.set_limit(1, 10, group=scope)
-    fill(q, 5)
-    assert payloads(q) == [0]
-    q.set_limit(1, 10, burst=3, group=scope)
-    assert payloads(q) == [1, 2]
-    clock.advance(10)
-    assert payloads(q) == [3]
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_looser(q, clock, scope):
-    """After one in ten minutes, ten in ten minutes waits no longer than for a window and a unit."""
-    q.set_limit(1, 600, group=scope)
-    fill(q, 4)
-    assert payloads(q) == [0]
-    q.set_limit(10, 600, group=scope)
-    assert payloads(q) == []
-    clock.advance(660)
-    assert payloads(q) == [1]
-    clock.advance(60)
-    assert payloads(q) == [2]
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_another_length(q, clock, scope):
-    """A window of another length begins with its whole burst, however long the old one was."""
-    q.set_limit(1, 3600, group=scope)
-    fill(q, 5)
-    assert payloads(q) == [0]
-    q.set_limit(10, 1, burst=2, group=scope)
-    assert payloads(q) == [1, 2]
-    clock.advance(0.1)
-    assert payloads(q) == [3]
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_shorter_window_beside_the_old_one(q, clock, scope):
-    """A window that stays keeps what it has granted when a shorter one is put beside it."""
-    hour = RateLimit(100, 3600, burst=100)
-    q.set_limit([hour], group=scope)
-    fill(q, 150)
-    assert len(payloads(q)) == 100
-    q.set_limit([RateLimit(50, 1, burst=50), hour], group=scope)
-    assert payloads(q) == []
-    clock.advance(36)
-    assert payloads(q) == [100]
-
-
-def test_a_longer_window_beside_the_old_one(q, clock):
-    """A new, longer window beside the old one begins with its whole burst."""
-    q.set_limit(1, 1)
-    fill(q, 5)
-    assert payloads(q) == [0]
-    q.set_limit([RateLimit(1, 1), RateLimit(2, 1000, burst=2)])
-    clock.advance(1)
-    assert payloads(q) == [1]
-    clock.advance(1)
-    assert payloads(q) == [2]
-    clock.advance(1)
-    assert payloads(q) == []
+@pytest.mark.parametrize("change", CHANGES)
+def test_replaced(q, clock, scope, change):
+    """A limit takes the place of the whole one before; what that has granted counts."""
+    before, after, follows = CHANGES[change]
+    q.set_limit(before, group=scope)
+    fill(q, before.burst + 9)
+    assert payloads(q) == list(range(before.burst))
+    q.set_limit(**after, group=scope)
+    for seconds, run in follows:
+        clock.advance(seconds)
+        assert payloads(q) == run
 
 
 # Groups that are closed already, and heads that are ready

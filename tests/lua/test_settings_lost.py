@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dpq import DPQ, Adaptive, ConfigurationError, Push, RateLimit, Worker
+from dpq import DPQ, ConfigurationError, Push, RateLimit, Worker
 from dpq.model.limits import read_rules
 from dpq.protocol.keys import key_of
 from dpq.protocol.placement import tags_of
@@ -164,21 +164,6 @@ def test_what_was_granted_outlives_the_rules(server, q, clock, probe, scope, met
         assert after == []
         q.repair()
         assert q.pop_many(MANY) == []
-
-
-def test_a_learned_rate_outlives_the_rules(server, q, clock, probe):
-    """A limit that comes back goes on with the rate that it has learned."""
-    q.set_limit(8, 60, adaptive=Adaptive(1, 16), group="g")
-    q.push_many(Push(n, group="g") for n in range(MANY))
-    q.rate_limited(q.pop().task, 0.001)
-    clock.advance(20)
-    q.pop().on_success()
-    assert q.group("g").rate == 4
-    probe.redis.delete(probe.key("limits"))
-    q.delay_group("g", 60)
-    q.delay_group("g", 0)
-    q.pop()
-    assert q.group("g").rate == 4
 
 
 def test_a_repair_marks_limits_that_come_back(server, q, probe):

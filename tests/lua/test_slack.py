@@ -2,6 +2,7 @@
 
 import pytest
 from kit.limits import LONG, SCOPES
+from kit.moments import first_after_429
 
 from dpq import Adaptive, ConfigurationError, Push, RateLimit, Reserve
 
@@ -32,13 +33,7 @@ def interval(q, clock):
 def refuse(q, clock, scope="g", seconds=1.0, pause=0.2):
     """A 429 of a task that is popped after a pause, its closing, and the probe after that."""
     clock.advance(pause)
-    task = take(q)
-    assert task is not None
-    q.rate_limited(task, seconds, "group" if scope else "queue")
-    clock.advance(seconds)
-    probe = take(q)
-    assert probe is not None
-    q.ack(probe)
+    q.ack(first_after_429(q, clock, "group" if scope else "queue", seconds))
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -155,6 +150,48 @@ def test_it_outlives_the_tasks(q, clock, fill):
         q.promote()
         clock.advance(10)
     assert learned(q) > 0.04
+
+
+def test_said_after_learned(q, clock, fill):
+    """A slack that is said takes the place of what was learned, also in what is shown."""
+    q.set_limit(10, 1, group="g")
+    refuse(q, clock)
+    assert q.group("g").slack == 0.05
+    q.set_limit(10, 1, group="g", slack=0)
+    assert q.group("g").slack == 0
+
+
+@pytest.mark.many_calls
+def test_a_rate_is_learned_after_a_slack(q, clock):
+    """A limit that learns its rate takes no slack for a rate at which it met a 429."""
+    seen = []
+    for group in ("fresh", "g"):
+        q.push_many(Push(n, group=group) for n in range(200))
+        if group == "g":
+            q.set_limit(10, 1, group=group)
+            refuse(q, clock)
+        q.set_limit(2, 1, group=group, adaptive=Adaptive(1, 500))
+        clock.advance(1000)
+        rates = []
+        for _ in range(60):
+            q.ack_many(q.pop_many(9, visibility=LONG))
+            clock.advance(0.25)
+            rates.append(q.group(group).rate)
+        q.purge()
+        seen.append(rates)
+    assert seen[0] == seen[1]
+
+
+def test_a_clock_that_steps_back(q, clock, fill):
+    """A moment of learning that is still to come is taken for now: it is forgotten from then on."""
+    q.set_limit(10, 1, group="g")
+    refuse(q, clock)
+    clock.advance(-86400)
+    q.delay_group("g", 0)
+    clock.advance(2)
+    q.ack(q.pop().task)
+    clock.advance(2 * 3600)
+    assert q.group("g").slack < 0.005
 
 
 # What teaches nothing

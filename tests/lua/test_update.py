@@ -147,12 +147,3 @@ def test_aging(q, clock, probe):
     queue.update(old, delay=5)
     clock.advance(5)
     assert probe.drain() == ["old", "new"]
-
-
-@pytest.mark.parametrize(("delay", "notice"), [(4.999, True), (5, False)])
-def test_notice(q, probe, delay, notice):
-    """A task that is now due within 5 s is told to a waiting consumer."""
-    task_id = q.push("x", delay=60)
-    probe.woken()
-    q.update(task_id, delay=delay)
-    assert probe.woken() is notice

@@ -1,10 +1,9 @@
 """why: what keeps a task from running, in one sentence."""
 
 import pytest
+from kit.limits import LONG
 
 from dpq import Push, Reserve, TaskNotFoundError
-
-LONG = 10**8  # seconds of a lease that does not end by itself
 
 
 def test_next(q):

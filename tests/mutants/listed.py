@@ -464,7 +464,7 @@ SETTINGS = [
             verb,
             "partitions)\nif refused then",
             "partitions)\nif refused and refused[1] ~= -8 then",
-            f"{LUA}same.py",
+            f"{LUA}format.py",
             f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
         )
         for verb in ("push", "pop", "promote")
@@ -495,7 +495,7 @@ SETTINGS = [
         "lib/gate",
         "or string.match(gated or '', '^(q?%d+)=$')",
         "",
-        f"{LUA}lost_and_learned.py",
+        f"{LUA}limits_lost.py",
     ),
     _lua(
         "a closed group hides the second note of the limits",
@@ -1258,7 +1258,7 @@ WAITS = [
         "    redis.call('ZADD', wake, moment, 'e')\n",
         "",
         f"{LUA}push.py",
-        f"{LUA}release.py",
+        f"{LUA}notice.py",
     ),
 ]
 REPAIR = [
@@ -1409,14 +1409,14 @@ WINDOWS = [
         "lib/pace",
         "gate.rules.ceiling > 0 and beside <= MOST then",
         "gate.rules.ceiling > 0 then",
-        f"{LUA}lost_and_learned.py",
+        f"{LUA}slack.py",
     ),
     _lua(
         "a clock that steps back keeps a learned slack for ever",
         "lib/pace",
         "    beside = math.min(beside, math.max(instant, gate.opens))",
         "    beside = beside",
-        f"{LUA}lost_and_learned.py",
+        f"{LUA}slack.py",
     ),
     _lua(
         "a slack that was said gives way to a learned one",
@@ -1424,7 +1424,6 @@ WINDOWS = [
         "(rule.slack or learned_slack or 0)",
         "(learned_slack or rule.slack or 0)",
         f"{LUA}slack.py",
-        f"{LUA}lost_and_learned.py",
     ),
     _lua(
         "a closed group of a queue without limits runs",
@@ -1456,15 +1455,14 @@ FORMATS = [
         "lib/refusal",
         "    format = format and string.match(format, '^%d+$') or false\n",
         "",
-        f"{LUA}lost_and_learned.py::test_a_format_that_is_no_number_is_lost",
+        f"{LUA}format.py::test_a_format_that_is_no_number_is_lost",
     ),
     _lua(
         "an older format is known",
         "lib/refusal",
         "if format and format ~= '4' and format ~= '3' then",
         "if format and tonumber(format) > 4 then",
-        f"{LUA}lost_and_learned.py::test_another_number_is_another_format",
-        f"{LUA}same.py",
+        f"{LUA}format.py::test_another_number_is_another_format",
     ),
 ]
 RECORDS = [

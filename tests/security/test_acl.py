@@ -1,6 +1,5 @@
 """The users of docs/security.md: each may do all that its role needs, and no more."""
 
-import asyncio
 import functools
 import re
 import socket
@@ -21,7 +20,7 @@ from roles import CALLS, LINES, LOADS, MORE, PAGE, ROLES, Stage, furnished, in_w
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker, known_queues
+from dpq import DPQ, Scheduler, Task, known_queues
 from dpq.cli import app
 from dpq.model.errors import NotConfirmedError
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK, key_of
@@ -395,10 +394,7 @@ def test_who_reads_no_payload(server, login, role):
 
 
 @pytest.mark.parametrize("durability", ["async", "replica"])
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
-def test_scripts_that_the_server_has_forgotten(
-    server, redis, login, shell, durability, monkeypatch
-):
+def test_scripts_that_the_server_has_forgotten(server, redis, login, face, durability, monkeypatch):
     """Calls are refused with an error that says what to do, until somebody has loaded them.
 
     A user without EVAL runs no script of its own.
@@ -408,16 +404,9 @@ def test_scripts_that_the_server_has_forgotten(
     stage.owner().push(1)
     redis.script_flush()
 
-    async def push() -> None:
-        async with AsyncDPQ.from_url(stage.url, stage.name, durability=durability) as q:
-            await q.push(2)
-
     def call() -> None:
-        if shell == "asyncio":
-            asyncio.run(push())
-        else:
-            with DPQ.from_url(stage.url, stage.name, durability=durability) as q:
-                q.push(2)
+        with face.queue.from_url(stage.url, stage.name, durability=durability) as q:
+            q.push(2)
 
     with pytest.raises(ResponseError, match=NOT_ALLOWED):
         stage.user.eval("return 1", 0)
@@ -488,9 +477,8 @@ def test_who_registers_queues(server, login, redis):
     stage.owner().drop()
 
 
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
-def test_a_moment_is_handed_on(login, redis, shell, more, monkeypatch):
+def test_a_moment_is_handed_on(login, redis, face, more, monkeypatch):
     """A consumer whose patience ends hands on what it was to watch, also without CLIENT UNBLOCK.
 
     It is refused that right once, and asks no more.
@@ -502,32 +490,15 @@ def test_a_moment_is_handed_on(login, redis, shell, more, monkeypatch):
     def blocked(count: int) -> Callable[[], bool]:
         return lambda: redis.info("clients")["blocked_clients"] == count
 
-    async def waits(q: AsyncDPQ[Any], seconds: float) -> Any:
-        return (await q.pop(timeout=seconds)).task
-
-    async def scene() -> Any:
-        async with AsyncDPQ.from_url(stage.url, stage.name) as q:
-            for _ in range(3):
-                assert await waits(q, 0.01) is None
-            first = asyncio.create_task(waits(q, 0.5))
-            await asyncio.to_thread(wait_for, blocked(1), redis.acl_log)
-            second = asyncio.create_task(waits(q, PATIENCE_S))
-            await asyncio.to_thread(wait_for, blocked(2), redis.acl_log)
-            stage.owner().push("late", delay=1.5)
-            return await first, await second
-
-    def in_threads() -> Any:
-        with stage.queue() as q, ThreadPoolExecutor() as pool:
-            for _ in range(3):
-                assert q.pop(timeout=0.01).task is None
-            first = pool.submit(q.pop, 0.5)
-            wait_for(blocked(1), redis.acl_log)
-            second = pool.submit(q.pop, PATIENCE_S)
-            wait_for(blocked(2), redis.acl_log)
-            stage.owner().push("late", delay=1.5)
-            return first.result().task, second.result().task
-
-    first, second = asyncio.run(scene()) if shell == "asyncio" else in_threads()
+    with face.queue.from_url(stage.url, stage.name) as q, ThreadPoolExecutor() as pool:
+        for _ in range(3):
+            assert q.pop(timeout=0.01).task is None
+        waiting = pool.submit(q.pop, 0.5)
+        wait_for(blocked(1), redis.acl_log)
+        other = pool.submit(q.pop, PATIENCE_S)
+        wait_for(blocked(2), redis.acl_log)
+        stage.owner().push("late", delay=1.5)
+        first, second = waiting.result().task, other.result().task
     assert first is None
     assert second.payload == "late"
     refused = [entry for entry in redis.acl_log() if "client|id" in str(entry["object"])]
@@ -535,24 +506,16 @@ def test_a_moment_is_handed_on(login, redis, shell, more, monkeypatch):
     stage.owner().drop()
 
 
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
 @pytest.mark.parametrize("more", ["", UNBLOCKS])
-def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, shell, more, monkeypatch):
+def test_a_wake_up_that_may_be_lost_is_handed_on(login, redis, face, more, monkeypatch):
     """Who has ended a connection without an answer lets another look; none after CLIENT UNBLOCK."""
     block_command = waiter.block_command
     for module in (waiter, waiter_async):  # the server does not end the block before
         monkeypatch.setattr(module, "block_command", lambda keys, _: block_command(keys, 60.0))
     stage = login("dpq-consumer", *more.split())
     stage.owner().register()
-
-    async def waits() -> None:
-        async with AsyncDPQ.from_url(stage.url, stage.name) as q:
-            assert (await q.pop(timeout=0.05)).task is None
-
-    if shell == "asyncio":
-        asyncio.run(waits())
-    else:
-        assert stage.queue().pop(timeout=0.05).task is None
+    with face.queue.from_url(stage.url, stage.name) as q:
+        assert q.pop(timeout=0.05).task is None
     handed_on = redis.zrange(key_of(stage.name, "wake"), 0, -1)
     assert handed_on == ([] if more else [b"w"])
     stage.owner().drop()
@@ -566,33 +529,23 @@ def test_names_with_blanks(redis):
     redis.execute_command("ACL", "DELUSER", "blank")
 
 
-def run_worker(shell: str, stage: Stage, handler: Any, **how: Any) -> None:
-    """Run a worker of one shell or the other; the handler gets it as well."""
-
-    async def main() -> None:
-        async with AsyncDPQ.from_url(stage.url, stage.name) as q:
-            worker = AsyncWorker(q, lambda task: handler(task, worker))
-            await worker.run(signals=False, **how)
-
-    if shell == "asyncio":
-        asyncio.run(main())
-    else:
-        worker = Worker(stage.queue(), lambda task: handler(task, worker))
+def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
+    """Run a worker; the handler gets it as well."""
+    with face.queue.from_url(stage.url, stage.name) as q:
+        worker = face.worker(q, lambda task: handler(task, worker))
         worker.run(signals=False, **how)
 
 
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
-def test_a_worker_that_may_not_pop(login, shell):
+def test_a_worker_that_may_not_pop(login, face):
     """It ends at its start with what the server says, and takes nothing."""
     stage = login("dpq-scheduler")
     stage.owner().push(1)
     with pytest.raises(ResponseError, match=NOT_ALLOWED):
-        run_worker(shell, stage, print)
+        run_worker(face, stage, print)
     assert stage.owner().stats().ready == 1
 
 
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
-def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
+def test_a_worker_that_may_pop_no_more(login, face, monkeypatch, caplog):
     """It goes on as if the server were away, and says why once; until it is empty, it ends."""
     stage = login("dpq-consumer")
     tries: list[float] = []
@@ -619,14 +572,14 @@ def test_a_worker_that_may_pop_no_more(login, shell, monkeypatch, caplog):
 
     monkeypatch.setattr(fetch_plan, "longer_pause", pause)
     stage.owner().push("first")
-    run_worker(shell, stage, handler)
+    run_worker(face, stage, handler)
     assert seen == ["first", "last"]
     [told] = [text for text in caplog.messages if "again in" in text]
     assert re.search(NOT_ALLOWED, told)
     assert len(tries) >= 5
     stage.owner().push("first")
     with pytest.raises(NoPermissionError):
-        run_worker(shell, stage, handler, until_empty=True)
+        run_worker(face, stage, handler, until_empty=True)
 
 
 def test_a_wrong_password_is_told_without_it(server, login, queue_name):

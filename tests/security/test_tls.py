@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from support import SERVERS, wait_for
 from typer.testing import CliRunner
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, ConfigurationError, Push, Scheduler, Worker
+from dpq import DPQ, AsyncDPQ, ConfigurationError, Push, Scheduler, Worker
 from dpq.cli import app
 from dpq.model.masking import mask
 from dpq.server import Server
@@ -139,47 +139,26 @@ def test_a_queue_works_over_tls(tls, queue_name):
         q.drop()
 
 
-def test_a_waiting_pop_wakes_over_tls(tls, queue_name):
+def test_a_waiting_pop_wakes_over_tls(tls, queue_name, face):
     """A pop that blocks over TLS wakes at a push, and at the exact moment of a delay."""
-    with DPQ.from_url(tls.url(), queue_name) as q, DPQ.from_url(tls.url(), queue_name) as other:
+    with (
+        face.queue.from_url(tls.url(), queue_name) as q,
+        DPQ.from_url(tls.url(), queue_name) as other,
+    ):
         got: list[Any] = []
-        thread = threading.Thread(target=lambda: got.append(q.pop(timeout=30).task))
+        thread = threading.Thread(target=lambda: got.append(q.pop(timeout=30)))
         thread.start()
         wait_for(blocked(tls), lambda: got)
         other.push("now")
         thread.join(30)
-        assert [task.payload for task in got] == ["now"]
+        assert [popped.task.payload for popped in got] == ["now"]
+        got[0].on_success()
         other.push("soon", delay=0.2)
         assert q.pop(timeout=30).task.payload == "soon"
         q.drop()
 
 
-def test_asyncio_works_over_tls(tls, queue_name):
-    """AsyncDPQ sends, waits and settles over TLS."""
-
-    async def scene() -> Any:
-        async with AsyncDPQ.from_url(tls.url(), queue_name) as q:
-            waiting = asyncio.create_task(q.pop(timeout=30))
-            await asyncio.to_thread(wait_for, blocked(tls), waiting.done)
-            await q.push({"n": 1})
-            popped = await waiting
-            await popped.on_success()
-            for n in range(20):
-                await q.push(n)
-            seen: list[int] = []
-
-            async def handle(task: Any) -> None:
-                seen.append(task.payload)
-
-            await AsyncWorker(q, handle, concurrency=4).run(until_empty=True, signals=False)
-            await q.drop()
-            return popped.task.payload, sorted(seen)
-
-    assert asyncio.run(scene()) == ({"n": 1}, list(range(20)))
-
-
-@pytest.mark.parametrize("shell", ["threads", "asyncio"])
-def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, shell, monkeypatch):
+def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, face, monkeypatch):
     """Without CLIENT UNBLOCK one side ends the connection, and sees the server end the other."""
     monkeypatch.setattr(waiter, "HUNG_UP_SECONDS", 60.0)
     monkeypatch.setattr(waiter_async, "HUNG_UP_SECONDS", 60.0)
@@ -189,16 +168,7 @@ def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, shell, monkeypatch):
             "ACL", "SETUSER", "waits", "on", f">{SECRET}", "~*", "+@all", "-client"
         )
     url = tls.url().replace("rediss://", f"rediss://waits:{SECRET}@")
-
-    async def main() -> None:
-        async with AsyncDPQ.from_url(url, queue_name) as q:
-            for n in range(3):
-                await q.push(n, delay=0.1)
-                assert (await q.pop(timeout=20)).task.payload == n
-
-    if shell == "asyncio":
-        asyncio.run(main())
-    with DPQ.from_url(url, queue_name) as q:
+    with face.queue.from_url(url, queue_name) as q:
         for n in range(3):
             q.push(n, delay=0.1)
             assert q.pop(timeout=20).task.payload == n
@@ -206,13 +176,13 @@ def test_a_wait_ends_in_its_order_over_tls(tls, queue_name, shell, monkeypatch):
     assert time.monotonic() < began + 60  # else nobody has seen an end
 
 
-def test_a_worker_works_over_tls(tls, queue_name):
-    """Worker threads, with acks that travel with the next pop, work over TLS."""
-    with DPQ.from_url(tls.url(), queue_name) as q:
+def test_a_worker_works_over_tls(tls, queue_name, face):
+    """Workers, with acks that travel with the next pop, work over TLS."""
+    with face.queue.from_url(tls.url(), queue_name) as q:
         for n in range(30):
             q.push(n)
         seen: list[int] = []
-        worker = Worker(q, lambda task: seen.append(task.payload), concurrency=3, prefetch=4)
+        worker = face.worker(q, lambda task: seen.append(task.payload), concurrency=3, prefetch=4)
         assert worker.run(until_empty=True, signals=False) == 30
         assert (sorted(seen), q.size()) == (list(range(30)), 0)
         q.drop()
@@ -336,7 +306,7 @@ def sentinel(tls: Tls, tmp_path: Path) -> Iterator[int]:
         process.terminate()
 
 
-def test_sentinels(tls, sentinel, queue_name):
+def test_sentinels(tls, sentinel, queue_name, face):
     """`rediss+sentinel://` works in both shells; and what is wrong is told, without a password."""
     base = f"rediss+sentinel://localhost:{sentinel}/tasks"
     url = f"{base}?{tls.certificates.query(sentinel_password=SECRET)}"
@@ -346,29 +316,20 @@ def test_sentinels(tls, sentinel, queue_name):
             return bool(q.push(1))
         return False
 
-    async def pop(url: str) -> Any:
-        async with AsyncDPQ.from_url(url, queue_name) as q:
-            popped = await q.pop(timeout=30)
-            await q.drop()
-            return popped.task.payload
-
-    def look(url: str) -> None:
-        with DPQ.from_url(url, queue_name) as q:
-            q.size()
-
     wait_for(works, lambda: base)
-    assert asyncio.run(pop(url)) == 1
+    with face.queue.from_url(url, queue_name) as q:
+        assert q.pop(timeout=30).task.payload == 1
+        q.drop()
     strange = tls.certificates.query(ssl_ca_certs=tls.certificates.path("strange.pem"))
-    for call, query, why in (
-        (look, f"{strange}&sentinel_password={SECRET}", "CERTIFICATE_VERIFY_FAILED"),
-        (
-            lambda url: asyncio.run(pop(url)),
-            f"{tls.certificates.query()}&sentinel_password=not-for-{SECRET}",
-            "invalid",
-        ),
+    for query, why in (
+        (f"{strange}&sentinel_password={SECRET}", "CERTIFICATE_VERIFY_FAILED"),
+        (f"{tls.certificates.query()}&sentinel_password=not-for-{SECRET}", "invalid"),
     ):
-        with pytest.raises(RedisConnectionError, match=why) as refused:
-            call(f"{base}?{query}")
+        with (
+            face.queue.from_url(f"{base}?{query}", queue_name) as q,
+            pytest.raises(RedisConnectionError, match=why) as refused,
+        ):
+            q.size()
         told = str(refused.value)
         assert f"no Sentinel names a master 'tasks' that is up (localhost:{sentinel}" in told
         assert SECRET not in told

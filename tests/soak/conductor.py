@@ -21,27 +21,10 @@ from typing import Any, NoReturn
 
 from redis import Redis
 from redis.exceptions import RedisError
+from soak import plan
 from soak.actors import ROLES, note_starving
 from soak.ledger import Books, Ledger
-from soak.plan import (
-    CREW,
-    CREW_SIZE,
-    GROUP_LIMITS,
-    LANE,
-    LANE_LIMIT,
-    LIMITED,
-    NARROW,
-    NARROW_SIZE,
-    PARTED,
-    PARTITIONS,
-    QUEUE_LIMIT,
-    QUEUES,
-    STEPPED,
-    STEPPED_LIMIT,
-    STRICT,
-    Plan,
-    scope_of,
-)
+from soak.plan import Plan
 from soak.servers import FENCE, Pair, die_with_parent, wait_for
 
 from dpq import DPQ, DeadTask, Problem, Push, TaskState
@@ -158,7 +141,7 @@ class Conductor:
         try:
             self._pair.start()
             self._client = Redis.from_url(self.plan.url)
-            self._queues = {q: DPQ(self._client, q, **self.plan.settings(q)) for q in QUEUES}
+            self._queues = {q: DPQ(self._client, q, **self.plan.settings(q)) for q in plan.QUEUES}
             self._set_up()
             outcome.memory.append(self._used_memory())
             for role in ROLES:
@@ -390,27 +373,27 @@ class Conductor:
     # Before, meanwhile and after
 
     def _set_up(self) -> None:
-        limited = self._queues[LIMITED]
-        limited.set_limit([QUEUE_LIMIT])
-        for group, limits in GROUP_LIMITS.items():
+        limited = self._queues[plan.LIMITED]
+        limited.set_limit([plan.QUEUE_LIMIT])
+        for group, limits in plan.GROUP_LIMITS.items():
             limited.set_limit(limits, group=group)
-        limited.set_limit(concurrency=CREW_SIZE, group=CREW)
-        self._queues[STEPPED].set_limit([STEPPED_LIMIT])
+        limited.set_limit(concurrency=plan.CREW_SIZE, group=plan.CREW)
+        self._queues[plan.STEPPED].set_limit([plan.STEPPED_LIMIT])
         for queue in self._queues.values():  # so that all is there that stays
             queue.push({"p": "conductor", "n": 0})
             queue.ack(queue.pop().task)
-        parted = self._queues[PARTED]
-        parted.set_limit([LANE_LIMIT], group=LANE)
-        parted.set_limit(concurrency=NARROW_SIZE, group=NARROW)
-        for queue, number in ((self._queues[STRICT], 1000), (parted, 60)):
+        parted = self._queues[plan.PARTED]
+        parted.set_limit([plan.LANE_LIMIT], group=plan.LANE)
+        parted.set_limit(concurrency=plan.NARROW_SIZE, group=plan.NARROW)
+        for queue, number in ((self._queues[plan.STRICT], 1000), (parted, 60)):
             queue.push_many([Push({"p": "conductor", "n": 0})] * number)
             queue.ack_many(queue.pop_many(number))
 
     def _look_at_limits(self) -> None:
         with suppress(RedisError):
-            for queue in (LIMITED, STEPPED, PARTED):
+            for queue in (plan.LIMITED, plan.STEPPED, plan.PARTED):
                 for state in self._queues[queue].limits():
-                    scope = scope_of(queue, state.group)
+                    scope = plan.scope_of(queue, state.group)
                     self.outcome.looks[scope] += 1
                     if state.waiting and state.reason in ("spent", "concurrency"):
                         self.outcome.held_back[scope] += 1
@@ -467,7 +450,7 @@ class Conductor:
             outcome.problems[name] = queue.check()
             outcome.totals[name] = queue.stats().model_dump()
             queue.dead.purge()
-        tags = [*QUEUES, *tags_of(PARTED, PARTITIONS)]
+        tags = [*plan.QUEUES, *tags_of(plan.PARTED, plan.PARTITIONS)]
         allowed = {key_of(tag, part) for tag in tags for part in LEFT_BY_DESIGN}
         every = {key.decode() for key in self._pair.master.client.keys("*")}
         shared = {REGISTRY, REGISTRY_TICK, FENCE}

@@ -13,27 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
 from typing import Any, NamedTuple
 
+from soak import plan
 from soak.ledger import Books, End, Fault, Given, Held, Pushed
-from soak.plan import (
-    CONFIRMED,
-    CREW,
-    CREW_SIZE,
-    GROUP_LIMITS,
-    LANE,
-    LANE_LIMIT,
-    LIMITED,
-    NARROW,
-    NARROW_SIZE,
-    PARTED,
-    PARTITIONS,
-    QUEUE_LIMIT,
-    QUIET,
-    QUIET_ATTEMPTS,
-    STEPPED,
-    STEPPED_LIMIT,
-    STRICT,
-    scope_of,
-)
 
 from dpq import DeadTask, RateLimit
 from dpq.protocol.placement import partition_of
@@ -229,7 +210,7 @@ class Judge:
 
     def _delivery(self, held: Held, end: End | None) -> Delivery:
         moment = latest = held.granted / 1000
-        if held.queue == STEPPED:  # its clock is read before the call is sent
+        if held.queue == plan.STEPPED:  # its clock is read before the call is sent
             moment -= self._offset(held.at) / 1000
             latest = held.at
         life = sum(fault.finish <= moment for fault in self._lossy)
@@ -259,7 +240,7 @@ class Judge:
         verdict = self.verdict
         for key, push in self._pushes.items():
             verdict.checked["lost"] += 1
-            confirmed = push.producer.startswith(CONFIRMED)
+            confirmed = push.producer.startswith(plan.CONFIRMED)
             exposed = self._risky(push.sent, push.back)
             verdict.lossy["acknowledged pushes exposed"] += exposed and not confirmed
             verdict.checked["lost though confirmed"] += exposed and confirmed
@@ -375,7 +356,7 @@ class Judge:
             return "its holder took too long"
         if why := self._disturbed(held.actor, begin, until):
             return why
-        if held.queue == STEPPED and any(
+        if held.queue == plan.STEPPED and any(
             step.begin <= until and begin <= step.finish for step in self._steps
         ):
             return "the clock stepped"
@@ -455,7 +436,7 @@ class Judge:
 
     def _clock_at_most(self, before: Delivery | None, each: Delivery) -> float:
         """The latest second that the queue's clock may have shown until this delivery."""
-        if each.held.queue != STEPPED:
+        if each.held.queue != plan.STEPPED:
             return each.moment
         push = self._pushes.get((each.held.queue, each.held.id))
         since = before.held.at if before else push.sent if push else each.held.at
@@ -463,7 +444,7 @@ class Judge:
 
     def _offsets(self, each: Delivery, begin: float, finish: float) -> tuple[int, int]:
         """The least and the most ms that the clock of a delivery's queue was ahead meanwhile."""
-        if each.held.queue != STEPPED:
+        if each.held.queue != plan.STEPPED:
             return 0, 0
         seen = [self._offset(begin)]
         for step in self._steps:
@@ -477,13 +458,13 @@ class Judge:
         The machine may be busy: what any process has seen of that is allowed for. Where a fault may
         have cost a wake-up, or kept consumers away, nothing is said.
         """
-        quiet = [each.held.at for each in self._deliveries if each.held.queue == QUIET]
+        quiet = [each.held.at for each in self._deliveries if each.held.queue == plan.QUIET]
         begun = min(quiet, default=0.0) + LATE_S
         stalls = sorted((f.begin, f.finish) for f in self._books.faults if f.kind == "slow")
         longest = max((finish - begin for begin, finish in stalls), default=0.0)
         excuses = self._excuses()
         for before, each in self._followed():
-            if each.held.queue != QUIET:
+            if each.held.queue != plan.QUIET:
                 continue
             due = self._due_at_last(before, each)
             if due is None or due < begun or excuses.meet(due - LATE_S, each.moment):
@@ -514,7 +495,7 @@ class Judge:
         for fault in self._books.faults:
             if fault.kind in OUTAGES:
                 excuses.append(fault._replace(finish=fault.finish + AFTER_OUTAGE_S))
-            elif fault.kind in ("kill", "pause") and QUIET in fault.detail:
+            elif fault.kind in ("kill", "pause") and plan.QUIET in fault.detail:
                 excuses.append(fault._replace(finish=fault.finish + AFTER_DEATH_S))
             elif fault.kind in ("late", "starved"):
                 excuses.append(fault._replace(finish=fault.finish + LATE_S))
@@ -530,7 +511,7 @@ class Judge:
                 expected: tuple[Sequence[int], Sequence[int]] | None = ((1,), (0,))
             else:
                 expected = self._counted(before, held.deliveries)
-            if held.queue == QUIET and held.attempt > QUIET_ATTEMPTS:
+            if held.queue == plan.QUIET and held.attempt > plan.QUIET_ATTEMPTS:
                 self.verdict.found("tried too often", each)
             if expected is None:
                 continue
@@ -573,7 +554,7 @@ class Judge:
 
     def _may_have_run_out(self, each: Delivery, end: End) -> bool:
         """Whether the end of its lease may have been counted before it was given back."""
-        if each.held.queue == STEPPED and any(
+        if each.held.queue == plan.STEPPED and any(
             step.begin <= end.back and each.moment - SLACK_S <= step.finish for step in self._steps
         ):
             return True
@@ -583,10 +564,10 @@ class Judge:
 
     def _dead_too_soon(self) -> None:
         """A task of the quiet queue dies of its attempts when they are spent, and not before."""
-        for task in self._dead[QUIET].values() if QUIET in self._dead else ():
+        for task in self._dead[plan.QUIET].values() if plan.QUIET in self._dead else ():
             if task.reason in ("attempts spent", "lease expired"):
                 self.verdict.checked["dead too soon"] += 1
-                if task.attempts != QUIET_ATTEMPTS:
+                if task.attempts != plan.QUIET_ATTEMPTS:
                     self.verdict.found("dead too soon", task)
 
     # Order
@@ -601,7 +582,7 @@ class Judge:
         """
         lives: dict[tuple[Any, int], list[Delivery]] = defaultdict(list)
         for each in self._deliveries:
-            if each.held.queue in (STRICT, PARTED) and not each.exposed:
+            if each.held.queue in (plan.STRICT, plan.PARTED) and not each.exposed:
                 lives[shelf(each.held), each.life].append(each)
         since = self._ready_since()
         for deliveries in lives.values():
@@ -611,8 +592,8 @@ class Judge:
         """By delivery (its identity), from which ms on the task was ready for sure."""
         since: dict[int, float] = {}
         for (queue, id_), deliveries in self._of_task.items():
-            limited = queue == PARTED and deliveries[0].held.group in (LANE, NARROW)
-            if queue not in (STRICT, PARTED) or limited:
+            limited = queue == plan.PARTED and deliveries[0].held.group in (plan.LANE, plan.NARROW)
+            if queue not in (plan.STRICT, plan.PARTED) or limited:
                 continue
             push = self._pushes.get((queue, id_))
             before: Delivery | None = None
@@ -653,16 +634,17 @@ class Judge:
 
     def _limits(self) -> None:
         """Never more than ceil(rate) + burst - 1 units in a window, by the clock that grants."""
-        limited = [each for each in self._deliveries if each.held.queue == LIMITED]
+        limited = [each for each in self._deliveries if each.held.queue == plan.LIMITED]
         scopes: list[tuple[str, Sequence[RateLimit], list[tuple[float, int, bool]]]] = [
-            (scope_of(LIMITED), [QUEUE_LIMIT], [_grant(each) for each in limited]),
-            (scope_of(STEPPED), [STEPPED_LIMIT], list(self._stepped_grants())),
+            (plan.scope_of(plan.LIMITED), [plan.QUEUE_LIMIT], [_grant(each) for each in limited]),
+            (plan.scope_of(plan.STEPPED), [plan.STEPPED_LIMIT], list(self._stepped_grants())),
         ]
-        laned = [each for each in self._deliveries if each.held.queue == PARTED]
-        groups = [(limited, *pair) for pair in GROUP_LIMITS.items()] + [(laned, LANE, [LANE_LIMIT])]
+        laned = [each for each in self._deliveries if each.held.queue == plan.PARTED]
+        groups = [(limited, group, limits) for group, limits in plan.GROUP_LIMITS.items()]
+        groups.append((laned, plan.LANE, [plan.LANE_LIMIT]))
         for deliveries, group, limits in groups:
             grants = [_grant(each) for each in deliveries if each.held.group == group]
-            scopes.append((scope_of(LIMITED, group), limits, grants))
+            scopes.append((plan.scope_of(plan.LIMITED, group), limits, grants))
         for scope, limits, grants in scopes:
             for limit in limits:
                 known = [(ms, units) for ms, units, exposed in grants if not exposed]
@@ -688,7 +670,7 @@ class Judge:
         of a call that was under way during a step is left out: which clock it had is not known.
         """
         for each in self._deliveries:
-            if each.held.queue != STEPPED or not (
+            if each.held.queue != plan.STEPPED or not (
                 each.held.at - 1 <= each.moment <= each.held.at + SLACK_S
             ):
                 continue
@@ -702,7 +684,7 @@ class Judge:
         """Nothing of a group (or the queue) is handed out from a 429's answer to its end."""
         grants: dict[str, list[float]] = defaultdict(list)
         for each in self._deliveries:
-            if each.held.queue == LIMITED and not each.exposed:
+            if each.held.queue == plan.LIMITED and not each.exposed:
                 grants[each.held.group].append(each.moment)
                 grants[""].append(each.moment)
         for each in self._deliveries:
@@ -721,8 +703,8 @@ class Judge:
 
     def _concurrency(self) -> None:
         """No more leases of a group at once than it may have, as far as they are sure."""
-        self._concurrency_of(LIMITED, CREW, CREW_SIZE)
-        self._concurrency_of(PARTED, NARROW, NARROW_SIZE)
+        self._concurrency_of(plan.LIMITED, plan.CREW, plan.CREW_SIZE)
+        self._concurrency_of(plan.PARTED, plan.NARROW, plan.NARROW_SIZE)
 
     def _concurrency_of(self, queue: str, group: str, size: int) -> None:
         events: list[tuple[float, int]] = []
@@ -736,7 +718,7 @@ class Judge:
                     events += [(each.moment + SLACK_S, 1), (until, -1)]
         running = 0
         reached = Reached(size)
-        self.verdict.reached[scope_of(queue, group), f"{size} leases"] = reached
+        self.verdict.reached[plan.scope_of(queue, group), f"{size} leases"] = reached
         for moment, change in sorted(events):
             running += change
             reached.most = max(reached.most, running)
@@ -759,7 +741,7 @@ class Judge:
 
 def shelf(held: Held) -> tuple[str, int]:
     """The queue of a delivery, and its partition there."""
-    return held.queue, partition_of(held.id, PARTITIONS) if held.queue == PARTED else 0
+    return held.queue, partition_of(held.id, plan.PARTITIONS) if held.queue == plan.PARTED else 0
 
 
 def _back(end: End) -> float:

@@ -104,6 +104,15 @@ class Made:
     ) -> None:  # fmt: skip
         self.line(actor, "end", queue, id_, token, how, T + at, T + at + 0.001, seconds, scope)
 
+    def ran(
+        self, id_: str, token: int, at: float, until: float, *, pushed: float = 0,
+        queue: str = STRICT, delay: float = 0, took: float = 0, **held: Any,
+    ) -> None:  # fmt: skip
+        """A task that is pushed, delivered at a moment and acknowledged at another."""
+        self.push(id_, pushed, queue, delay, took=took)
+        self.held(id_, token, at, queue=queue, pushed=pushed, **held)
+        self.end(id_, token, until, queue=queue)
+
     def dies(self, id_: str, attempts: int) -> None:
         task = SimpleNamespace(id=id_, attempts=attempts, reason="attempts spent")
         self.dead[QUIET][id_] = task
@@ -129,9 +138,7 @@ class Made:
 def made(tmp_path: Path) -> Made:
     """A run of one task, pushed, delivered and acknowledged."""
     made = Made(tmp_path)
-    made.push("t1", 0)
-    made.held("t1", 1, 1)
-    made.end("t1", 1, 2)
+    made.ran("t1", 1, 1, 2)
     return made
 
 
@@ -215,9 +222,7 @@ def finished_twice(made: Made) -> None:
 
 
 def token_twice(made: Made) -> None:
-    made.push("t2", 0)
-    made.held("t2", 1, 3)
-    made.end("t2", 1, 4)
+    made.ran("t2", 1, 3, 4)
 
 
 def without_a_reason(made: Made) -> None:
@@ -228,35 +233,27 @@ def without_a_reason(made: Made) -> None:
 
 def out_of_order(made: Made) -> None:
     for number, (token, priority) in enumerate(((2, 5), (3, 2**62), (4, 2**62 + 1)), start=2):
-        made.push(f"t{number}", 2)
-        made.held(f"t{number}", token, 3 + token, priority=priority, pushed=2)
-        made.end(f"t{number}", token, 4 + token)
+        made.ran(f"t{number}", token, 3 + token, 4 + token, pushed=2, priority=priority)
 
 
 def given_back_and_passed_over(made: Made) -> None:
     made.push("t2", 2)
     made.held("t2", 2, 3, priority=9, pushed=2)
     made.end("t2", 2, 3.5, "release", seconds=1)
-    made.push("t3", 2)
-    made.held("t3", 3, 5, priority=1, pushed=2)
-    made.end("t3", 3, 6)
+    made.ran("t3", 3, 5, 6, pushed=2, priority=1)
     made.held("t2", 4, 7, priority=9, pushed=2, deliveries=2)
     made.end("t2", 4, 8)
 
 
 def over_a_limit(made: Made) -> None:
     for number in range(2, 8):  # 2 a second, and 6 of them in 0.9 s
-        made.push(f"t{number}", 0, queue=LIMITED)
         at = 1 + 0.18 * (number - 2)
-        made.held(f"t{number}", number, at, queue=LIMITED, group="slow")
-        made.end(f"t{number}", number, at + 0.01, queue=LIMITED)
+        made.ran(f"t{number}", number, at, at + 0.01, queue=LIMITED, group="slow")
 
 
 def over_a_limit_by_cost(made: Made) -> None:
     for number in (2, 3):
-        made.push(f"t{number}", 0, queue=LIMITED)
-        made.held(f"t{number}", number, 1 + number / 10, queue=LIMITED, group="slow", cost=3)
-        made.end(f"t{number}", number, 4, queue=LIMITED)
+        made.ran(f"t{number}", number, 1 + number / 10, 4, queue=LIMITED, group="slow", cost=3)
 
 
 def out_though_closed(made: Made) -> None:
@@ -271,15 +268,11 @@ def out_though_closed(made: Made) -> None:
 
 def too_many_leases(made: Made) -> None:
     for number in (2, 3, 4):
-        made.push(f"t{number}", 0, queue=LIMITED)
-        made.held(f"t{number}", number, 1 + number / 10, queue=LIMITED, group=CREW)
-        made.end(f"t{number}", number, 3, queue=LIMITED)
+        made.ran(f"t{number}", number, 1 + number / 10, 3, queue=LIMITED, group=CREW)
 
 
 def before_its_delay(made: Made) -> None:
-    made.push("t2", 1, delay=3)
-    made.held("t2", 2, 3.9, pushed=1)
-    made.end("t2", 2, 4)
+    made.ran("t2", 2, 3.9, 4, pushed=1, delay=3)
 
 
 def returned(
@@ -314,9 +307,7 @@ def before_its_lease_was_over(made: Made) -> None:
 
 def before_its_time_by_any_clock(made: Made) -> None:
     made.fault("step", 20, 20, 4000)
-    made.push("t2", 19, queue=STEPPED, delay=8)
-    made.held("t2", 2, 22.9, queue=STEPPED, pushed=19, clock=4)
-    made.end("t2", 2, 24, queue=STEPPED)
+    made.ran("t2", 2, 22.9, 24, pushed=19, delay=8, queue=STEPPED, clock=4)
 
 
 def failure_not_counted(made: Made) -> None:
@@ -351,12 +342,8 @@ def release_deferred(made: Made) -> None:
 
 def quiet(made: Made, at: float, *, delay: float = 0, number: int = 3) -> None:
     """The quiet queue has begun; then a task is pushed at 10, and delivered then."""
-    made.push("t2", 1, queue=QUIET)
-    made.held("t2", 2, 1, queue=QUIET, pushed=1)
-    made.end("t2", 2, 1.1, queue=QUIET)
-    made.push(f"t{number}", 10, queue=QUIET, delay=delay)
-    made.held(f"t{number}", 3, at, queue=QUIET, pushed=10)
-    made.end(f"t{number}", 3, at + 0.1, queue=QUIET)
+    made.ran("t2", 2, 1, 1.1, pushed=1, queue=QUIET)
+    made.ran(f"t{number}", 3, at, at + 0.1, pushed=10, delay=delay, queue=QUIET)
 
 
 def nobody_woken(made: Made) -> None:
@@ -393,31 +380,23 @@ def id_in(partition: int, number: int) -> str:
 
 def out_of_order_in_a_partition(made: Made) -> None:
     for number, (token, priority) in enumerate(((2, 5), (3, 2**62), (4, 2**62 + 1)), start=2):
-        made.push(id_in(1, number), 2, queue=PARTED)
         at = 3 + token
-        made.held(id_in(1, number), token, at, queue=PARTED, priority=priority, pushed=2)
-        made.end(id_in(1, number), token, at + 0.1, queue=PARTED)
+        made.ran(id_in(1, number), token, at, at + 0.1, pushed=2, queue=PARTED, priority=priority)
 
 
 def token_twice_in_a_partition(made: Made) -> None:
     for number in (2, 3):
-        made.push(id_in(1, number), 2, queue=PARTED)
-        made.held(id_in(1, number), 5, 3 + number, queue=PARTED, pushed=2)
-        made.end(id_in(1, number), 5, 4 + number, queue=PARTED)
+        made.ran(id_in(1, number), 5, 3 + number, 4 + number, pushed=2, queue=PARTED)
 
 
 def too_many_leases_of_a_partitioned_group(made: Made) -> None:
     for number in (2, 3):
-        made.push(id_in(number - 2, number), 2, queue=PARTED)
-        made.held(id_in(number - 2, number), number, 3, queue=PARTED, group=NARROW)
-        made.end(id_in(number - 2, number), number, 4, queue=PARTED)
+        made.ran(id_in(number - 2, number), number, 3, 4, pushed=2, queue=PARTED, group=NARROW)
 
 
 def over_the_limit_of_a_partitioned_group(made: Made) -> None:
     for number in range(2, 9):
-        made.push(id_in(0, number), 0, queue=PARTED)
-        made.held(id_in(0, number), number, 1 + number / 10, queue=PARTED, group=LANE)
-        made.end(id_in(0, number), number, 4, queue=PARTED)
+        made.ran(id_in(0, number), number, 1 + number / 10, 4, queue=PARTED, group=LANE)
 
 
 @pytest.mark.parametrize(
@@ -484,9 +463,7 @@ def test_a_lease_may_end_where_its_ack_was_asked_for(made: Made) -> None:
     made.line("worker.1", "asks", LIMITED, "t5", 5, T + 4.1)
     before = sum(each.what == "over the concurrency" for each in made.judged().findings)
     for number in (6, 7):
-        made.push(f"t{number}", 0, queue=LIMITED)
-        made.held(f"t{number}", number, 4 + number / 10, queue=LIMITED, group=CREW)
-        made.end(f"t{number}", number, 6, queue=LIMITED)
+        made.ran(f"t{number}", number, 4 + number / 10, 6, queue=LIMITED, group=CREW)
     after = sum(each.what == "over the concurrency" for each in made.judged().findings)
     assert after == before > 0
 
@@ -507,9 +484,8 @@ def test_what_a_fault_explains_is_no_finding(made: Made) -> None:
     made.fault("step", 12, 12, 5000)
     made.held("t4", 2, 13, queue=STEPPED, deliveries=2, clock=5)
     made.end("t4", 2, 14, queue=STEPPED)
-    made.push("t5", 5, took=1.5)  # its first answer was lost: sent again when that copy was done
-    made.held("t5", 5, 5.5, pushed=5)
-    made.end("t5", 5, 6)
+    # Its first answer was lost: it was sent again when that copy was done.
+    made.ran("t5", 5, 5.5, 6, pushed=5, took=1.5)
     made.held("t5", 6, 7, pushed=6.5)
     made.end("t5", 6, 8)
     made.push("t6", 7)  # killed when it had asked for its ack
@@ -533,9 +509,7 @@ def test_a_step_back_repeats_no_window(made: Made) -> None:
     made.fault("step", 20, 20, -6000)
 
     def grant(number: int, at: float, clock: float) -> None:
-        made.push(f"t{number}", 0, queue=STEPPED)
-        made.held(f"t{number}", number, at, queue=STEPPED, clock=clock)
-        made.end(f"t{number}", number, at + 0.01, queue=STEPPED)
+        made.ran(f"t{number}", number, at, at + 0.01, queue=STEPPED, clock=clock)
 
     most = int(STEPPED_LIMIT.rate) + STEPPED_LIMIT.burst - 1
     for number in range(2, 2 + most):
@@ -592,9 +566,7 @@ def test_a_call_that_nobody_heard_of_may_have_been_executed(made: Made) -> None:
 
 def test_what_comes_in_time_is_sound(made: Made) -> None:
     """To the millisecond: delays, returns, failures, ends of leases, and what nobody has seen."""
-    made.push("t3", 1, queue=LIMITED, delay=3)
-    made.held("t3", 5, 4, queue=LIMITED, pushed=1)
-    made.end("t3", 5, 5, queue=LIMITED)
+    made.ran("t3", 5, 4, 5, pushed=1, delay=3, queue=LIMITED)
     returned(made, "fail", 2, 5.2, attempt=2)
     made.push("t4", 0)
     made.held("t4", 6, 6)

@@ -1,9 +1,8 @@
 """The machine bites: faults planted in the scripts on purpose, each of which it must find."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import Phase, settings
@@ -34,6 +33,45 @@ class Fault:
     scripts: tuple[str, ...] = ()  # none: every script that has the text
     always: dict[str, Any] = field(default_factory=lambda: {"limited": False})  # where it is sought
 
+    def changed(self) -> dict[str, Script]:
+        """The scripts that have the fault's text, with the fault in them."""
+        changed = {}
+        for name in self.scripts or script_names():
+            sound = script(name)
+            if self.text in sound.text:
+                text = sound.text.replace(self.text, self.instead)
+                changed[name] = Script(name, text, sound.parts)
+            else:
+                assert not self.scripts, f"{name}.lua no longer says {self.text!r}"
+        assert changed, f"no script says {self.text!r} any more"
+        return changed
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        changed = self.changed()
+        monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
+
+
+class RareFault(Fault):
+    """One that takes the machine 1 to 60 s to find: with `make test-all` only."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A fault of the client."""
+
+    name: str
+    where: Any
+    attribute: str
+    instead: Any
+    always: ClassVar = {"limited": False}
+
+    def plant(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(self.where, self.attribute, self.instead)
+
+
+class RarePatch(Patch):
+    """One that takes as long as a `RareFault`."""
+
 
 LIMITED = {"limited": True}
 RESERVES = {"limited": True, "windows": RESERVED, "kind": {}}
@@ -45,66 +83,66 @@ RECURRING = {**PLAIN, "recurring": True}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
-    Fault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
-    Fault(
+    RareFault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
+    RareFault(
         "a better newcomer waits behind its group's head",
         "best and (score < best or score == best and member < first)",
         "false",
     ),
-    Fault("among equals of a group the newcomer leads", "member < first", "member > first"),
-    Fault(
+    RareFault("among equals of a group the newcomer leads", "member < first", "member > first"),
+    RareFault(
         "a release takes a new place",
         "task.delivery = 'r'\nif priority",
         "task.delivery = 'r'\n"
         "task.order = string.sub(task.order, 1, -16) .. '999999999999990'\nif priority",
         ("release",),
     ),
-    Fault(
+    RareFault(
         "fail counts what the end of the lease has counted",
         "local counts = task.delivery == '-' or task.delivery == 'd'",
         "local counts = true",
         ("fail",),
     ),
-    Fault("any token will do", "task.token ~= token", "false"),
-    Fault(
+    RareFault("any token will do", "task.token ~= token", "false"),
+    RareFault(
         "any token acks",
         "token ~= claim and token ~= string.match(claim, '^%d+')",
         "not token",
         ("ack",),
     ),
-    Fault(
+    RareFault(
         "a missed time is not passed over",
         "math.max(now, task.enqueued + task.wait)",
         "task.enqueued + task.wait",
         always=RECURRING,
     ),
-    Fault(
+    RareFault(
         "times drift",
         "math.max(first + math.floor((after - first) / period + 1) * period, first)",
         "after + period",
         always=RECURRING,
     ),
-    Fault(
+    RareFault(
         "a run that fails for good has no next one",
         "if spent and task.schedule ~= '' then",
         "if false then",
         ("fail",),
         RECURRING,
     ),
-    Fault(
+    RareFault(
         "a lease of its own counts for nothing",
         "own > 0 and own <=",
         "own < 0 and own <=",
         ("pop",),
     ),
-    Fault(
+    RareFault(
         "an update leaves the options as they were",
         "task.cost, task.options = cost, options",
         "task.cost = cost",
         ("push",),
     ),
-    Fault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
-    Fault(
+    RareFault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
+    RareFault(
         "a closed group keeps its head in ready",
         "    shut(group)\n    redis.call('ZADD', closed",
         "    redis.call('ZADD', closed",
@@ -113,7 +151,7 @@ FAULTS = [
     Fault(
         "a closed group lets newcomers lead", "best or redis.call('ZSCORE', closed, group)", "best"
     ),
-    Fault(
+    RareFault(
         "a purged task keeps its key",
         "    if task.key ~= '' then\n      redis.call('HDEL', keys, task.key)\n    end\n",
         "",
@@ -131,19 +169,19 @@ FAULTS = [
         "task.attempts = task.attempts + 1\n        task",
         "task",
     ),
-    Fault(
+    RareFault(
         "negative scores wait in the wrong order",
         "'7', 4095 - high, 2 ^ 53 - low",
         "'7', high, low",
     ),
-    Fault(
+    RareFault(
         "what a double loses is lost",
         "local order = residual ..",
         "local order = '1' ..",
         ("push",),
         always=PLAIN,
     ),
-    Fault(
+    RareFault(
         "a due task waits one millisecond more",
         "string.format('%.17g', instant) or stamp",
         "string.format('%.17g', instant) or '(' .. stamp",
@@ -153,19 +191,19 @@ FAULTS = [
         "redis.call('ZREM', ready, shown)\n      succeed(group)",
         "redis.call('ZREM', ready, shown)",
     ),
-    Fault(
+    RareFault(
         "each deferral of a delivery counts",
         "task.delivery == '-' or task.delivery == 'x' then",
         "true then",
         ("set_visibility",),
     ),
-    Fault(
+    RareFault(
         "a replay keeps the spent attempts",
         "task.attempts, task.expires, task.reason, task.again = 0",
         "task.attempts, task.expires, task.reason, task.again = task.attempts",
         ("replay",),
     ),
-    Fault(
+    RareFault(
         "a rerun keeps its old place",
         "string.format('%015.0f', place)\n",
         "string.sub(task.order, -15)\n",
@@ -176,7 +214,7 @@ FAULTS = [
         "if not known or not (now + ms >= known) then",
         "if not known then",
     ),
-    Fault(
+    RareFault(
         "the end of a lease ignores the bound on attempts",
         "tonumber(task.attempts) >= tonumber(task.max)",
         "false",
@@ -198,7 +236,7 @@ FAULTS += [
         always=LIMITED,
     ),
     Fault("the group is not paid", "    charge(gate, cost, id)\n", "", always=LIMITED),
-    Fault(
+    RareFault(
         "a task of any cost pays for one",
         "math.min(cost, window.most) * window",
         "window",
@@ -210,20 +248,20 @@ FAULTS += [
         "in ipairs({ gate.rules[1] }) do",
         always=LIMITED,
     ),
-    Fault(
+    RareFault(
         "an interval is rounded down",
         "math.ceil((rule.per + (rule.slack or learned_slack or 0)) / rate",
         "math.floor((rule.per + (rule.slack or learned_slack or 0)) / rate",
         always={"limited": True, "windows": [[RateLimit(3, 1, 3, slack=0)]], "kind": {}},
     ),
-    Fault(
+    RareFault(
         "a group opens one millisecond late",
         "closed and string.format('%.17g', instant)",
         "closed and string.format('%.17g', instant - 1)",
         always=LIMITED,
     ),
-    Fault("a reserve is for all", "missing > 0", "false", always=RESERVES),
-    Fault(
+    RareFault("a reserve is for all", "missing > 0", "false", always=RESERVES),
+    RareFault(
         "aging does not count for a reserve",
         "rule.rank - rank - aged.rate * (instant - aged.since) / 1000",
         "rule.rank - rank",
@@ -236,31 +274,31 @@ FAULTS += [
         always=LIMITED,
     ),
     Fault("one lease too many", "most <= (gate.out or", "most < (gate.out or", always=LIMITED),
-    Fault(
+    RareFault(
         "who runs already does not count",
         "redis.call('ZADD', tracked, '0', task.group .. '\\t' .. id)",
         "",
         ("set_limit",),
         always=LIMITED,
     ),
-    Fault(
+    RareFault(
         "a failed task stays among those that run",
         "redis.call('ZREM', tracked, group .. '\\t' .. id) > 0",
         "true",
         ("fail",),
         always=FULL,
     ),
-    Fault(
+    RareFault(
         "the end of a lease opens nothing",
         "    stirred[scope] = held or stirred[scope]\n",
         "",
         always=FULL,
     ),
     Fault("a 429 shortens a longer closing", "math.max(gate.opens, now + ms)", "now + ms"),
-    Fault("nobody is a probe", "gate.probe == '-' and 'p' or gate.probe", "gate.probe"),
-    Fault("one probe follows the other", "again and 'p' or '-'", "'p'"),
-    Fault("a probe whose lease ran out was good", "lapsed or gate.why", "gate.why"),
-    Fault(
+    RareFault("nobody is a probe", "gate.probe == '-' and 'p' or gate.probe", "gate.probe"),
+    RareFault("one probe follows the other", "again and 'p' or '-'", "'p'"),
+    RareFault("a probe whose lease ran out was good", "lapsed or gate.why", "gate.why"),
+    RareFault(
         "a 429 teaches nothing",
         "gate.rate / 2",
         "gate.rate",
@@ -272,13 +310,13 @@ FAULTS += [
         "false",
         always=LEARNS,
     ),
-    Fault(
+    RareFault(
         "who closes by hand cannot shorten",
         "gate.changed = now + ms, 'h'",
         "gate.changed = math.max(gate.opens, now + ms), 'h'",
         always=PLAIN,
     ),
-    Fault(
+    RareFault(
         "opening by hand leaves the probe",
         "gate.probe == 'p' and '-' or gate.probe",
         "gate.probe",
@@ -290,7 +328,7 @@ FAULTS += [
         "turn = turn or string.sub(member, cut + 1, cut + 15)",
         always=IN_TURN,
     ),
-    Fault(
+    RareFault(
         "a better task costs its group the turn",
         "best, turn = nil, shut(group)",
         "best = nil, shut(group)",
@@ -304,126 +342,76 @@ PARTED = [
         "places of one moment are equal",
         "if timed and reached - count < math.floor(instant * 100) then",
         "if timed then",
-        always={"limited": False},
     ),
-    Fault(
+    RareFault(
         "a 429 of the queue closes its own partition only",
         "opens = math.max(now + ms, tonumber(opens or 0) or 0)",
         "opens = tonumber(opens or 0) or 0",
         ("close",),
     ),
-    Fault(
+    RareFault(
         "a look shows nothing",
         "if first then\n    return first",
         "if false then\n    return first",
     ),
-    Fault(
+    RareFault(
         "a better newcomer waits behind its group's head",
         "best and (score < best or score == best and member < first)",
         "false",
-        always={"limited": False},
     ),
-    Fault(
+    RareFault(
         "one lease too many of a group in one partition",
         "most <= (gate.out or",
         "most < (gate.out or",
         always={"limited": True},
     ),
-    Fault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
+    RareFault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
 ]
 """Of a queue with partitions."""
 
-
-RARE = {
-    "a lease of its own counts for nothing",
-    "an update leaves the options as they were",
-    "a rerun keeps its old place",
-    "opening by hand leaves the probe",
-    "who runs already does not count",
-    "a better task costs its group the turn",
-    "a release takes a new place",
-    "a run that fails for good has no next one",
-    "fail counts what the end of the lease has counted",
-    "what a double loses is lost",
-    "among equals of a group the newcomer leads",
-    "each deferral of a delivery counts",
-    "any token acks",
-    "a failed task stays among those that run",
-    "the end of a lease opens nothing",
-    "a missed time is not passed over",
-    "negative scores wait in the wrong order",
-    "an interval is rounded down",
-    "times drift",
-    "a group opens one millisecond late",
-    "aging does not count for a reserve",
-    "any token will do",
-    "a closed group keeps its head in ready",
-    "one probe follows the other",
-    "a replay keeps the spent attempts",
-    "a probe whose lease ran out was good",
-    "a 429 teaches nothing",
-    "a reserve is for all",
-    "the end of a lease ignores the bound on attempts",
-    "a purged task keeps its key",
-    "a settled delivery acts again",
-    "who closes by hand cannot shorten",
-    "a task of any cost pays for one",
-    "nobody is a probe",
-    "a better newcomer waits behind its group's head",
-    "a due task waits one millisecond more",
-    "a popped head has no heir",
-    "a look shows nothing",
-    "a 429 of the queue closes its own partition only",
-    "one lease too many of a group in one partition",
-    "any partition's head will do",
-    "not all are asked",
-}
-"""Takes the machine 1 to 60 s to find: with `make test-all` only."""
-
-
-def plant(fault: Fault) -> dict[str, Script]:
-    """The scripts that have the fault's text, with the fault in them."""
-    changed = {}
-    for name in fault.scripts or script_names():
-        sound = script(name)
-        if fault.text in sound.text:
-            changed[name] = Script(name, sound.text.replace(fault.text, fault.instead), sound.parts)
-        else:
-            assert not fault.scripts, f"{name}.lua no longer says {fault.text!r}"
-    assert changed, f"no script says {fault.text!r} any more"
-    return changed
+CLIENTS = [
+    Patch("a group is in all partitions", queue_module, "home_of", lambda *_: None),
+    RarePatch("any partition's head will do", pop_module, "_best", lambda f, _, n: sorted(f)[:n]),
+    RarePatch("not all are asked", PartitionPop, "_take_all", lambda *_, **__: iter(())),
+]
+"""Of a queue with partitions too."""
 
 
 def test_every_fault_can_be_planted() -> None:
     """What a fault changes stands in the scripts, also of those that are rarely looked for."""
-    names = {fault.name for fault in (*FAULTS, *PARTED) if plant(fault)}
-    assert names | {patch.name for patch in CLIENTS} >= RARE
+    assert all(fault.changed() for fault in (*FAULTS, *PARTED))
 
 
-def sought(faults: list[Any]) -> list[Any]:
-    """Those that are looked for with these settings."""
+def sought(machine: Any, *faults: Any) -> list[Any]:
+    """Those that are looked for with these settings, each with the machine that is to find it."""
     every = settings.get_current_profile_name() == "soak"
-    return [fault for fault in faults if every or fault.name not in RARE]
+    kind = "" if machine is machine_on else "partitions: "
+    return [
+        pytest.param(machine, fault, id=kind + fault.name)
+        for fault in faults
+        if every or not isinstance(fault, RareFault | RarePatch)
+    ]
 
 
-@pytest.mark.parametrize("fault", sought(FAULTS), ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    ("machine", "fault"),
+    [*sought(machine_on, *FAULTS), *sought(parted_on, *PARTED, *CLIENTS)],
+)
 def test_the_machine_finds_a_planted_fault(
-    fault: Fault, first_server: Server, monkeypatch: pytest.MonkeyPatch
+    machine: Any, fault: Fault | Patch, first_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A script with this fault does not survive a bounded number of random sequences."""
-    changed = plant(fault)
-    monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
-    with swept(first_server) as redis:
-        find(machine_on(redis, "planted", **fault.always))
+    """A script, or a client, with this fault does not survive so many random sequences.
 
-
-@contextmanager
-def swept(server: Server) -> Iterator[Redis]:
-    """A client; what a machine with a fault leaves behind is gone afterwards."""
-    with Redis.from_url(server.url) as redis:
-        yield redis
-        if left := list(redis.scan_iter("dpq:{planted-*")):
-            redis.delete(*left)
+    With partitions each has a model of its own; there the client decides as well where a task goes,
+    and which partitions a pop asks.
+    """
+    fault.plant(monkeypatch)
+    with Redis.from_url(first_server.url) as redis:
+        try:
+            find(machine(redis, "planted", **fault.always))
+        finally:
+            if left := list(redis.scan_iter("dpq:{planted-*")):
+                redis.delete(*left)
 
 
 def find(machine: Any) -> None:
@@ -448,40 +436,3 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
         for each in getattr(error, "exceptions", ()):
             yield from causes(each)
         error = error.__cause__ or error.__context__
-
-
-@pytest.mark.parametrize("fault", sought(PARTED), ids=lambda fault: fault.name)
-def test_the_machine_with_partitions_finds_a_planted_fault(
-    fault: Fault, first_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So it is where each partition has a model of its own."""
-    changed = plant(fault)
-    monkeypatch.setattr(command, "script", lambda name: changed.get(name) or script(name))
-    with swept(first_server) as redis:
-        find(parted_on(redis, "planted", **fault.always))
-
-
-class Patch(NamedTuple):
-    """A fault of the client."""
-
-    name: str
-    where: Any
-    attribute: str
-    instead: Any
-
-
-CLIENTS = [
-    Patch("a group is in all partitions", queue_module, "home_of", lambda *_: None),
-    Patch("any partition's head will do", pop_module, "_best", lambda f, _, n: sorted(f)[:n]),
-    Patch("not all are asked", PartitionPop, "_take_all", lambda *_, **__: iter(())),
-]
-
-
-@pytest.mark.parametrize("patch", sought(CLIENTS), ids=lambda patch: patch.name)
-def test_the_machine_with_partitions_finds_a_fault_of_the_client(
-    patch: Patch, first_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So it is with what the client decides: where a task goes, and which partitions a pop asks."""
-    monkeypatch.setattr(patch.where, patch.attribute, patch.instead)
-    with swept(first_server) as redis:
-        find(parted_on(redis, "planted", limited=False))

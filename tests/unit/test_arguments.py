@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime
 from enum import IntEnum
 from typing import Any
 
 import pytest
 from fakeredis import FakeRedis
+from kit.scripted import a_task
 from redis.asyncio import Redis as AsyncRedis
 
-from dpq import DPQ, ConfigurationError, Push, Task, TaskState
+from dpq import DPQ, ConfigurationError, Push, TaskState
 from dpq.model.validation import label, milliseconds, one_line, task_state, whole_number
 
 
@@ -28,27 +28,15 @@ def q() -> DPQ:
     return queue
 
 
-TASK = Task[Any](
-    id="some-id",
-    payload=1,
-    priority=0,
-    group=None,
-    key=None,
-    attempt=1,
-    max_attempts=3,
-    deliveries=1,
-    deferrals=0,
-    enqueued_at=datetime.now(UTC),
-    visible_until=None,
-    last_error=None,
-    state=TaskState.INVISIBLE,
-    token=7,
-)
+TASK = a_task(1, "some-id")
 
-NOT_NUMBERS = [math.nan, True, "1", None, [1]]
-NO_DURATION = [-0.001, 315_360_001, math.inf, *NOT_NUMBERS]
-NO_POSITIVE_DURATION = [0, *NO_DURATION]
-NO_PRIORITY = [2**63, -(2**63) - 1, math.inf, *NOT_NUMBERS]
+NOT_NUMBERS = [math.nan, True, "1", [1]]
+BAD_WAIT = [-0.001, 315_360_001, math.inf, *NOT_NUMBERS]
+BAD_DURATION = [0, *BAD_WAIT]
+BAD_PRIORITY = [2**63, -(2**63) - 1, math.inf, *NOT_NUMBERS]
+NO_WAIT, NO_DURATION, NO_PRIORITY = ([*bad, None] for bad in (BAD_WAIT, BAD_DURATION, BAD_PRIORITY))
+"""Where None is refused too; elsewhere it stands for a default."""
+
 NO_LABEL = ["", 5, "x" * 201, "é" * 101, "a\tb", "a\nb", "\0", "\x7f", "\x85", "\ud800", b"g"]
 NO_ID = ["", None, 5, "é", "x" * 201, b"id"]
 TEN_YEARS = r"to 315360000 \(10 years\)"
@@ -56,7 +44,7 @@ TEN_YEARS = r"to 315360000 \(10 years\)"
 Call = Callable[[DPQ, Any], Any]
 CASES: list[tuple[str, str, Call, list[Any]]] = [
     ("push priority", "from -2", lambda q, v: q.push(1, v), NO_PRIORITY),
-    ("push delay", f"delay .* from 0 {TEN_YEARS}", lambda q, v: q.push(1, 0, v), NO_DURATION),
+    ("push delay", f"delay .* from 0 {TEN_YEARS}", lambda q, v: q.push(1, 0, v), NO_WAIT),
     ("push group", "group is", lambda q, v: q.push(1, group=v), NO_LABEL),
     ("push key", "key is", lambda q, v: q.push(1, key=v), NO_LABEL),
     (
@@ -75,7 +63,7 @@ CASES: list[tuple[str, str, Call, list[Any]]] = [
         "push expires_in",
         f"expires_in .* from 0.001 {TEN_YEARS}",
         lambda q, v: q.push(1, expires_in=v),
-        [v for v in NO_POSITIVE_DURATION if v is not None],
+        BAD_DURATION,
     ),
     (
         "push_many priority",
@@ -83,54 +71,24 @@ CASES: list[tuple[str, str, Call, list[Any]]] = [
         lambda q, v: q.push_many([Push(payload=1), Push(payload=1, priority=v)]),
         NO_PRIORITY,
     ),
-    (
-        "pop timeout",
-        f"timeout .* from 0 {TEN_YEARS}",
-        lambda q, v: q.pop(v),
-        [v for v in NO_DURATION if v is not None],
-    ),
-    (
-        "pop visibility",
-        "visibility .* from 0.001",
-        lambda q, v: q.pop(0, v),
-        [v for v in NO_POSITIVE_DURATION if v is not None],
-    ),
+    ("pop timeout", f"timeout .* from 0 {TEN_YEARS}", lambda q, v: q.pop(v), BAD_WAIT),
+    ("pop visibility", "visibility .* from 0.001", lambda q, v: q.pop(0, v), BAD_DURATION),
     (
         "pop_many max_tasks",
         "max_tasks .* from 1 to 1000",
         lambda q, v: q.pop_many(v),
         [0, -1, 1001, 1.0, True, None, "1"],
     ),
-    ("extend", "seconds .* 0.001", lambda q, v: q.extend(TASK, v), NO_POSITIVE_DURATION),
-    ("set_visibility", "seconds .* 0", lambda q, v: q.set_visibility(TASK, v), NO_DURATION),
-    ("release delay", "delay .* from 0", lambda q, v: q.release(TASK, v), NO_DURATION),
-    (
-        "release priority",
-        "priority is",
-        lambda q, v: q.release(TASK, priority=v),
-        [v for v in NO_PRIORITY if v is not None],
-    ),
-    (
-        "fail delay",
-        "delay .* from 0",
-        lambda q, v: q.fail(TASK, None, v),
-        [v for v in NO_DURATION if v is not None],
-    ),
+    ("extend", "seconds .* 0.001", lambda q, v: q.extend(TASK, v), NO_DURATION),
+    ("set_visibility", "seconds .* 0", lambda q, v: q.set_visibility(TASK, v), NO_WAIT),
+    ("release delay", "delay .* from 0", lambda q, v: q.release(TASK, v), NO_WAIT),
+    ("release priority", "priority is", lambda q, v: q.release(TASK, priority=v), BAD_PRIORITY),
+    ("fail delay", "delay .* from 0", lambda q, v: q.fail(TASK, None, v), BAD_WAIT),
     ("get", "id is", lambda q, v: q.get(v), NO_ID),
     ("cancel", "id is", lambda q, v: q.cancel(v), NO_ID),
     ("update id", "id is", lambda q, v: q.update(v, priority=1), NO_ID),
-    (
-        "update priority",
-        "priority is",
-        lambda q, v: q.update("id", priority=v),
-        [v for v in NO_PRIORITY if v is not None],
-    ),
-    (
-        "update delay",
-        "delay is",
-        lambda q, v: q.update("id", delay=v),
-        [v for v in NO_DURATION if v is not None],
-    ),
+    ("update priority", "priority is", lambda q, v: q.update("id", priority=v), BAD_PRIORITY),
+    ("update delay", "delay is", lambda q, v: q.update("id", delay=v), BAD_WAIT),
     ("peek n", "n is .* from 0 to", lambda q, v: q.peek(v), [-1, 1.0, True, None, 10**9 + 1]),
     (
         "peek state",
@@ -139,14 +97,9 @@ CASES: list[tuple[str, str, Call, list[Any]]] = [
         ["", "READY", None, 1],
     ),
     ("purge state", "state is", lambda q, v: q.purge(v), ["", "all", 1]),
-    (
-        "pause",
-        "seconds .* from 0.001",
-        lambda q, v: q.pause(v),
-        [v for v in NO_POSITIVE_DURATION if v is not None],
-    ),
+    ("pause", "seconds .* from 0.001", lambda q, v: q.pause(v), BAD_DURATION),
     ("delay_group group", "group is", lambda q, v: q.delay_group(v, 1), [*NO_LABEL, None]),
-    ("delay_group", "seconds .* from 0", lambda q, v: q.delay_group("g", v), NO_DURATION),
+    ("delay_group", "seconds .* from 0", lambda q, v: q.delay_group("g", v), NO_WAIT),
     ("dead.list n", "n is", lambda q, v: q.dead.list(v), [-1, True, None]),
     ("dead.replay ids", "id is", lambda q, v: q.dead.replay([v]), NO_ID),
     ("dead.purge ids", "id is", lambda q, v: q.dead.purge(["id", v]), NO_ID),
@@ -183,7 +136,7 @@ def test_update_of_nothing(q):
 
 SETTINGS: list[tuple[str, str, list[Any]]] = [
     ("queue_name", "queue_name is", [*NO_LABEL, None, "a{b", "a}b"]),
-    ("default_visibility", f"from 0.001 {TEN_YEARS}", NO_POSITIVE_DURATION),
+    ("default_visibility", f"from 0.001 {TEN_YEARS}", NO_DURATION),
     ("default_max_attempts", "from 1 to 1000000", [0, 1_000_001, 1.0, True, None]),
     ("order", "'fifo' or 'lifo'", ["", "random", 1]),
     ("aging", "from 0 to 1000000", [-0.1, 10**6 + 1, math.inf, math.nan, True, "1"]),

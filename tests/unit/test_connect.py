@@ -393,6 +393,28 @@ def test_a_second_address_is_tried_when_the_first_swallows_packets(
     silent.accept()[0].close()
 
 
+@pytest.mark.parametrize("listening", [False, True], ids=["refusing", "silent"])
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_many_calls_in_asyncio_are_told_in_time(listening: bool, scheme: str) -> None:
+    """However many calls are made at once, they all know soon; the error names the server only."""
+
+    async def work(port: int) -> list[Any]:
+        async with AsyncDPQ.from_url(f"{scheme}://u:s3cret@127.0.0.1:{port}", "q") as q:
+            began = time.monotonic()
+            answers = await asyncio.gather(*(q.push(n) for n in range(20)), return_exceptions=True)
+            assert time.monotonic() - began < UNREACHABLE_S + SLOW_MACHINE_S
+            return answers
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        if listening:
+            taken.listen(16)
+        for error in asyncio.run(work(taken.getsockname()[1])):
+            assert isinstance(error, (RedisConnectionError, RedisTimeoutError))
+            assert "127.0.0.1" in str(error)
+            assert "s3cret" not in str(error)
+
+
 SEVERAL = ["redis+cluster://u:s3cret@{}", "redis+sentinel://u:s3cret@{}/tasks"]
 """URLs of a cluster and of Sentinels."""
 
@@ -483,3 +505,31 @@ def test_a_wrong_password_is_the_servers_error() -> None:
         with connect(url) as client, pytest.raises(RedisConnectionError) as caught:
             client.ping()
         assert "s3cret" not in str(caught.value)
+
+
+def test_an_asyncio_queue_owns_its_server() -> None:
+    """`AsyncDPQ.from_url("embedded:")` works on it: closing, even twice, ends it."""
+
+    async def work() -> None:
+        q: AsyncDPQ[Any] = AsyncDPQ.from_url("embedded:", "q")
+        assert q._opened
+        assert q._opened.server
+        await q.push("a")
+        assert (await q.pop()).task.payload == "a"
+        await q.close()
+        await q.close()
+        assert not q._opened.server.directory.exists()
+
+    asyncio.run(work())
+
+
+def test_a_wrong_setting_leaves_no_server_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An asyncio queue that cannot be made closes the server that was started for it."""
+    started: list[Any] = []
+    monkeypatch.setattr(
+        "dpq.queue.queue_async.open_url_async",
+        lambda url: started.append(open_url_async(url)) or started[0],
+    )
+    with pytest.raises(ConfigurationError, match="default_visibility"):
+        AsyncDPQ.from_url("embedded:", "q", default_visibility=-1)
+    assert not started[0].server.directory.exists()

@@ -81,10 +81,13 @@ def test_the_default():
         ("p", "probe"),
         ("c", "concurrency"),
         ("s", "spent"),
+        ("u", "unreadable"),
+        ("-", None),  # no letter that is known
     ],
 )
 def test_closed(letter, reason):
-    """Each reason closes; a moment is said only where the clock knows one."""
+    """Each letter of the script view closes and has its words; a moment is said only where the
+    clock knows one."""
     [state] = read_limits(["g"], NOBODY, text(why=letter))
     assert (state.open, state.reason, state.opens_at) == (False, reason, None)
 

@@ -16,12 +16,11 @@ from dpq.model.limits import (
     MAX_WINDOWS,
     limit_rules,
     read_rules,
-    reason_of,
     write_rules,
 )
 
 NO_NUMBER = [math.nan, math.inf, -math.inf, True, "1", None]
-NO_COUNT = [*NO_NUMBER, 1.0, -1]
+NO_COUNT = [1.0, -1]
 
 
 def refused(what, **settings):
@@ -31,73 +30,46 @@ def refused(what, **settings):
     return str(caught.value)
 
 
+UNITS, TO_A_MILLION = "an int from 1 to 1000000", "from 0.001 to 1000000"
+ALL_PRIORITIES = "from -9223372036854775808 to 9223372036854775808"
+FINE = {
+    RateLimit: {"rate": 1, "per": 1, "burst": 1},
+    Reserve: {"units": 1, "priority": 1},
+    Adaptive: {"floor": 2, "ceiling": 5, "step": 1},
+}
+
+
 @pytest.mark.parametrize(
-    ("name", "good", "bad", "bound"),
+    ("kind", "name", "good", "bad", "bound"),
     [
-        (
-            "rate",
-            [0.001, 1, 2.5, 1_000_000],
-            [0, 0.0009, 1_000_001, *NO_NUMBER],
-            "0.001 to 1000000",
-        ),
-        ("per", [0.001, 3600, 315_360_000], [0, 0.0009, 315_360_001, *NO_NUMBER], "10 years"),
-        ("burst", [1, 1_000_000], [0, 1_000_001, *NO_COUNT], "an int from 1 to 1000000"),
+        (RateLimit, "rate", [0.001, 1, 2.5, 1_000_000], [0, 0.0009, 1_000_001], TO_A_MILLION),
+        (RateLimit, "per", [0.001, 3600, 315_360_000], [0, 0.0009, 315_360_001], "10 years"),
+        (RateLimit, "burst", [1, 1_000_000], [0, 1_000_001, *NO_COUNT], UNITS),
+        (Reserve, "units", [1, 999_999], [0, 1_000_000, *NO_COUNT], "an int from 1 to 999999"),
+        (Reserve, "priority", [-(2**63), -1.5, 0, 2**63], [2**64, -(2**64)], ALL_PRIORITIES),
+        (Adaptive, "floor", [0.001, 3, 5], [0, -1], "from 0.001 to"),
+        (Adaptive, "ceiling", [2, 1_000_000], [1.9, 1_000_001], "from 2 to 1000000"),
+        (Adaptive, "step", [0.001, 1_000_000], [0, 1_000_001], TO_A_MILLION),
     ],
 )
-def test_rate_limit_bounds(name, good, bad, bound):
-    """Each number of a window has its bounds, both allowed; beyond them the value is named."""
-    fine = {"rate": 1, "per": 1, "burst": 1}
+def test_bounds(kind, name, good, bad, bound):
+    """Each number of a window, a reserve and of learning has its bounds, both allowed.
+
+    Beyond them the value is named.
+    """
+    shown = name if kind is RateLimit else f"{kind.__name__.lower()}.{name}"
     for value in good:
-        assert getattr(RateLimit(**fine | {name: value}), name) == value
-    for value in bad:
-        told = refused(RateLimit, **fine | {name: value})
-        assert told.startswith(f"{name} is {value!r}: ")
+        assert getattr(kind(**FINE[kind] | {name: value}), name) == value
+    for value in [*bad, *NO_NUMBER]:
+        told = refused(kind, **FINE[kind] | {name: value})
+        assert told.startswith(f"{shown} is {value!r}: ")
         assert bound in told
 
 
-@pytest.mark.parametrize(
-    ("name", "good", "bad", "bound"),
-    [
-        ("units", [1, 999_999], [0, 1_000_000, *NO_COUNT], "an int from 1 to 999999"),
-        (
-            "priority",
-            [-(2**63), -1.5, 0, 2**63],
-            [2**64, -(2**64), *NO_NUMBER],
-            "from -9223372036854775808 to 9223372036854775808",
-        ),
-    ],
-)
-def test_reserve_bounds(name, good, bad, bound):
-    """So have those of a reserve."""
-    fine = {"units": 1, "priority": 1}
-    for value in good:
-        assert getattr(Reserve(**fine | {name: value}), name) == value
-    for value in bad:
-        told = refused(Reserve, **fine | {name: value})
-        assert told.startswith(f"reserve.{name} is {value!r}: ")
-        assert bound in told
-
-
-@pytest.mark.parametrize(
-    ("name", "good", "bad", "bound"),
-    [
-        ("floor", [0.001, 3, 5], [0, 5.1, -1, *NO_NUMBER], "from 0.001 to"),
-        ("ceiling", [2, 1_000_000], [1.9, 1_000_001, *NO_NUMBER], "from 2 to 1000000"),
-        ("step", [0.001, 1_000_000], [0, 1_000_001, *NO_NUMBER], "from 0.001 to 1000000"),
-    ],
-)
-def test_adaptive_bounds(name, good, bad, bound):
-    """So have those of learning; the ceiling is not below the floor."""
-    fine = {"floor": 2, "ceiling": 5, "step": 1}
-    for value in good:
-        assert getattr(Adaptive(**fine | {name: value}), name) == value
-    for value in bad:
-        told = refused(Adaptive, **fine | {name: value})
-        if value == 5.1:
-            assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000"
-        else:
-            assert told.startswith(f"adaptive.{name} is {value!r}: ")
-            assert bound in told
+def test_the_ceiling_is_not_below_the_floor():
+    """The ceiling is named, with the floor as its bound."""
+    told = refused(Adaptive, floor=5.1, ceiling=5)
+    assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000"
 
 
 def test_defaults():
@@ -367,20 +339,3 @@ def test_numbers_of_other_libraries():
     kind = IntEnum("kind", {"three": 3})
     window = RateLimit(kind.three, 1, 9, Reserve(2, Named(5.5)), Adaptive(Named(1.5), 4, Named(1)))
     assert write_rules((window,), None) == "0~1.5 4 1.0|3 1000 9 2 5.5"
-
-
-@pytest.mark.parametrize(
-    ("letter", "reason"),
-    [
-        ("l", "rate limited"),
-        ("h", "closed by hand"),
-        ("p", "probe"),
-        ("c", "concurrency"),
-        ("s", "spent"),
-        ("", None),
-        ("-", None),
-    ],
-)
-def test_reasons(letter, reason):
-    """Each letter of the script view has its words; where it is open there are none."""
-    assert reason_of(letter) == reason

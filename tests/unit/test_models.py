@@ -1,31 +1,15 @@
 """models: frozen data without a connection inside."""
 
-from datetime import UTC, datetime
-
 import pytest
+from kit.scripted import a_task
 from pydantic import ValidationError
 
 from dpq import DeadTask, Popped, Problem, Push, QueueStats, Task, TaskState
 
-FIELDS = {
-    "id": "i",
-    "payload": {"a": [1]},
-    "priority": 3,
-    "group": None,
-    "key": None,
-    "attempt": 1,
-    "max_attempts": 10,
-    "deliveries": 1,
-    "deferrals": 0,
-    "enqueued_at": datetime(2026, 1, 1, tzinfo=UTC),
-    "visible_until": None,
-    "last_error": None,
-    "state": TaskState.READY,
-    "token": 1,
-}
+TASK = a_task({"a": [1]})
 MODELS = [
-    Task(**FIELDS),
-    DeadTask(**FIELDS, reason="r", attempts=1, died_at=FIELDS["enqueued_at"]),
+    TASK,
+    DeadTask(**vars(TASK), reason="r", attempts=1, died_at=TASK.enqueued_at),
     QueueStats(ready=0, delayed=0, invisible=0, waiting=0, dead=0),
     Problem(kind="k", subject="s"),
 ]
@@ -49,14 +33,13 @@ def test_every_field_is_documented(model):
 
 def test_task_travels():
     """A task survives JSON and back, so a holder may pass it to another process."""
-    task = MODELS[0]
-    assert Task.model_validate_json(task.model_dump_json()) == task
+    assert Task.model_validate_json(TASK.model_dump_json()) == TASK
 
 
 @pytest.mark.parametrize("priority", [3, 3.0, 2**62 + 1])
 def test_priority_keeps_its_type(priority):
     """The priority of a task is an int or a float, as it was pushed."""
-    task = Task(**(FIELDS | {"priority": priority}))
+    task = Task(**(vars(TASK) | {"priority": priority}))
     assert type(task.priority) is type(priority)
     assert task.priority == priority
 

@@ -14,10 +14,11 @@ from typing import Annotated, Any, Literal, Optional
 from uuid import UUID
 
 import pytest
+from kit.scripted import a_task
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, Strict, computed_field
 from pydantic_core import from_json, to_json
 
-from dpq import ConfigurationError, PayloadError, Push, Reject, Task, TaskState
+from dpq import ConfigurationError, PayloadError, Push, Reject, Task
 from dpq.tasks import OPTIONS, Tasks
 from dpq.worker.handlers import Context
 
@@ -75,22 +76,7 @@ def tasks(queue: Any) -> Tasks:
 
 def stored(payload: Any) -> Task[Any]:
     """A popped task whose payload has been on a server."""
-    return Task(
-        id="i",
-        payload=from_json(to_json(payload, inf_nan_mode="constants")),
-        priority=0,
-        group=None,
-        key=None,
-        attempt=1,
-        max_attempts=10,
-        deliveries=1,
-        deferrals=0,
-        enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),
-        visible_until=None,
-        last_error=None,
-        state=TaskState.INVISIBLE,
-        token=1,
-    )
+    return a_task(from_json(to_json(payload, inf_nan_mode="constants")))
 
 
 def arguments_of(tasks: Tasks, task: Task[Any], context: Any = None) -> Any:

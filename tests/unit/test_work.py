@@ -4,11 +4,12 @@ import asyncio
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import fakeredis
 import pytest
+from kit.scripted import Kept, a_task
+from kit.workers import Unspeakable
 from redis import Redis
 from redis.exceptions import ConnectionError
 
@@ -25,29 +26,18 @@ from dpq import (
     Reject,
     Release,
     Retry,
-    Task,
     Tasks,
     Worker,
 )
 from dpq.cli.worker import worker as worker_command
 from dpq.model.signals import signal_of
 from dpq.protocol.command import Command, Steps
-from dpq.queue.lease_renewal import Leases
 from dpq.worker.fetch_plan import none_live
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import finder
 from dpq.worker.outcomes import CannotBeEnded, Done, GivenBack, endings, to_send_again
 from dpq.worker.queue_order import AskOrder
 from dpq.worker.run_state import RunState
-
-
-def a_task(payload: Any = None, task_id: str = "id") -> Task[Any]:
-    now = datetime.now(UTC)
-    return Task(
-        id=task_id, payload=payload, priority=0, attempt=1, max_attempts=3, deliveries=1,
-        deferrals=0, enqueued_at=now, visible_until=now, token=1, cost=1, state="invisible",
-        group=None, key=None, due_at=now, expires_at=None, last_error=None,
-    )  # fmt: skip
 
 
 @pytest.fixture
@@ -221,11 +211,6 @@ def test_every_queue_may_be_asked() -> None:
 # Ends of deliveries
 
 
-class Unspeakable(Exception):
-    def __str__(self) -> str:
-        raise RuntimeError("no words")
-
-
 def sends(steps: Steps[Any]) -> Command[Any]:
     """The first command of an operation."""
     command = next(steps)
@@ -365,10 +350,6 @@ def test_queues_have_one_client_and_one_kind(q: DPQ[Any], aq: AsyncDPQ[Any]) -> 
 
 
 # Leases
-
-
-class Kept(Leases):
-    def _wake(self) -> None: ...
 
 
 def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:

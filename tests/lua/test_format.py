@@ -1,0 +1,123 @@
+"""The storage format: another one is refused by every call, and one that is no number is lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from kit.limits import fill
+
+from dpq import DPQ, ConfigurationError, Push, Task
+from dpq.operations.partition import REPAIRED_PARTS
+from dpq.protocol.keys import STORAGE_FORMAT
+
+pytestmark = pytest.mark.damaged
+
+REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
+    "push": lambda q: q.push("y"),
+    "push update": lambda q: q.push("y", key="k", on_duplicate="update"),
+    "push_many": lambda q: q.push_many([Push("y", group="g"), Push("z", delay=1)]),
+    "pop": lambda q: q.pop(),
+    "waiting pop": lambda q: q.pop(timeout=1),
+    "look": lambda q: q._session.run(q._operations.partitions[0].look, 1, "-"),
+    "promote": lambda q: q.promote(),
+    "check": lambda q: q.check(),
+    "repair": lambda q: q.repair(),
+    "upgrade": lambda q: q.upgrade(),
+    "a setting": lambda q: DPQ(q.redis, q.queue_name, order="lifo"),
+}
+
+
+@pytest.mark.parametrize("text", ["2", "5", "03", "04", "0", "99999999999999999999"])
+def test_another_number_is_another_format(server, q, clock, probe, redis, text):
+    """Both numbers are named, by who has the queue open and by who opens it; nothing is changed."""
+    q.set_limit(2, 60, 2, group="g")
+    q.push_many([Push("x", key="k"), Push("due", delay=1)])
+    clock.advance(2)
+    probe.redis.hset(probe.key("conf"), "format", text)
+    before = probe.stored()
+    message = f"in format {text}, and this DPQ knows format {STORAGE_FORMAT}: run"
+    with DPQ(redis, q.queue_name, clock=clock) as late:
+        for client in (q, late):
+            for name, call in REFUSED.items():
+                with pytest.raises(ConfigurationError, match=message):
+                    call(client)
+                assert probe.stored() == before, name
+
+
+def test_each_step_of_a_repair_compares_the_format(q, probe, clock):
+    """Also when the queue is taken over in the middle of a repair."""
+    q.push("x")
+    probe.redis.hset(probe.key("conf"), "format", "5")
+    probe.redis.hset(probe.key("meta"), "new", "a record of another form")
+    before = probe.stored()
+    for name, part in REPAIRED_PARTS:
+        assert probe.call(name, clock(), part, "0", 100)[0] == -8
+    assert probe.call("types", clock(), 1, 1)[0] == -8
+    assert probe.call("upgrade", "0", 100)[0] == -8
+    assert probe.stored() == before
+
+
+def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
+    """What was popped before is extended and ended, and the queue can be paused and dropped."""
+    q.push_many(map(Push, range(6)))
+    held: list[Task[Any]] = q.pop_many(6)
+    probe.redis.hset(probe.key("conf"), "format", "5")
+    q.extend(held[0], 60)
+    q.ack(held[0])
+    q.fail(held[1], "error")
+    q.bury(held[2], "reason")
+    q.release(held[3])
+    q.set_visibility(held[4], 5)
+    q.rate_limited(held[5], 5, "task")
+    q.pause()
+    stats = q.stats()
+    assert (stats.acked, stats.failed, stats.buried, stats.deferred) == (1, 1, 1, 2)
+    q.drop()
+    assert probe.stored() == {}
+
+
+@pytest.mark.parametrize("copy", [True, False])
+@pytest.mark.parametrize("text", ["", "junk", "3.0", " 3", "3 ", "-3", "3\n", "٣", "²", "0x3"])
+def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text, copy):
+    """For every reader: it is named, comes back, and opens no limit; nobody is refused."""
+
+    def damage():
+        probe.redis.hset(probe.key("conf"), "format", text)
+        if not copy:
+            probe.redis.hdel(probe.key("stats"), "kept.format")
+
+    q.set_limit(2, 60, 2, group="g")
+    fill(q, 20)
+    damage()
+    with DPQ(redis, q.queue_name, clock=clock) as late:
+        assert late.stats().ready + late.stats().waiting == 20
+        assert [(p.kind, p.subject) for p in late.check()] == [("settings lost", "format")]
+        q.push("x", group="other")
+        damage()
+        q.promote()
+        assert sorted(task.group for task in late.pop_many(20)) == ["g", "g", "other"]
+        assert late.check() == []
+        damage()
+        assert [(p.kind, p.subject) for p in late.repair()] == [("settings lost", "format")]
+        assert late.check() == []
+    assert probe.redis.hget(probe.key("conf"), "format") == str(STORAGE_FORMAT).encode()
+
+
+@pytest.mark.parametrize("text", ["5", "junk"])
+def test_the_copy_of_another_format(q, clock, probe, redis, text):
+    """A lost format is what its copy says: another number is refused with both, damage is none."""
+    fill(q, 20)
+    probe.redis.hset(probe.key("stats"), "kept.format", text)
+    probe.redis.hdel(probe.key("conf"), "format")
+    with DPQ(redis, q.queue_name, clock=clock) as late:
+        for client in (q, late):
+            if text == "5":
+                told = "format 5, and this DPQ knows format 4"
+                with pytest.raises(ConfigurationError, match=told):
+                    client.pop()
+            else:
+                assert client.pop().task
+                probe.redis.hdel(probe.key("conf"), "format")
+    if text == "junk":
+        q.repair()
+        assert q.check() == []
