@@ -20,10 +20,9 @@ from kit.workers import (
     raising,
 )
 from redis import Redis
-from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
-from dpq import DPQ, ConfigurationError, Context, Push, Task, Tasks, Worker
+from dpq import DPQ, Context, Push, Task, Tasks, Worker
 from dpq.server import Server
 
 engines = pytest.mark.fakeredis
@@ -292,13 +291,6 @@ def test_nothing_is_left_behind(q: DPQ[Any], redis: Redis) -> None:
     assert max(seen) <= 2 + 1 + 5  # ours, the waiter's, and what slots and keeper may use at once
 
 
-def test_a_server_that_is_away_at_the_start_raises(queue_name: str) -> None:
-    """`run` raises when it cannot reach the server at all: nobody has heard of it yet."""
-    q: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock", retry=None), queue_name)
-    with pytest.raises(RedisConnectionError, match="cannot reach"):
-        Worker(q, print).run()
-
-
 def test_a_fault_of_the_loop_is_raised(
     q: DPQ[Any], gate: Gate, monkeypatch: pytest.MonkeyPatch, start: Start
 ) -> None:
@@ -311,28 +303,6 @@ def test_a_fault_of_the_loop_is_raised(
     with pytest.raises(RuntimeError, match="a fault"):
         running.result(PATIENCE)
     assert (q.stats().acked, q.stats().invisible) == (1, 0)
-
-
-def test_a_closed_queue_says_so(server: Server, redis: Redis, queue_name: str) -> None:
-    """One that has opened its client, whatever is called, and also a worker's run; another object
-    goes on."""
-    q = DPQ.from_url(server.url, queue_name)
-    task_id = q.push("a")
-    q.close()
-    for call in (
-        lambda: q.push("b"),
-        lambda: q.pop(),
-        lambda: q.stats(),
-        lambda: q.get(task_id),
-        lambda: next(q.leases()),
-        lambda: Worker(q, print).drain(),
-    ):
-        with pytest.raises(ConfigurationError, match=f"queue '{queue_name}' is closed"):
-            call()
-    q.close()
-    with DPQ[Any](redis, queue_name) as other:
-        assert other.pop().task is not None
-        other.drop()
 
 
 def test_small_acks_are_gathered(q: DPQ[Any]) -> None:

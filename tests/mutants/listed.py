@@ -159,7 +159,7 @@ LEASES = [
         "queue/lease_renewal_async",
         "            await asyncio.shield(self._beat)\n",
         "            pass\n",
-        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing_async",
+        f"{CONTRACT}async.py::test_a_slow_extension_does_not_undo_a_settling",
     ),
     _py(
         "a lease whose work has ended is extended no more",
