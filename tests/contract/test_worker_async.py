@@ -52,13 +52,14 @@ Opened = Callable[..., Queue]
 
 # The contract of `Worker`, awaited
 
-SUITE = Path(__file__).parent / "test_worker.py"
+HERE = Path(__file__).parent
 FACES = {"DPQ": AwaitedOfOneClient}
-shared = over_asyncio(SUITE, Worker=AwaitedWorker, **FACES)
-globals().update(awaited_tests(shared))
+for name in ("heartbeats", "worker_ends", "worker_refused", "worker"):
+    shared = over_asyncio(HERE / f"test_{name}.py", Worker=AwaitedWorker, **FACES)
+    globals().update(awaited_tests(shared, *getattr(shared, "THREADS_ONLY", ())))
 q = shared.q
 
-with_async_hooks = over_asyncio(SUITE, Worker=AwaitedWorkerOfAsyncHooks, **FACES)
+with_async_hooks = over_asyncio(HERE / "test_worker.py", Worker=AwaitedWorkerOfAsyncHooks, **FACES)
 test_async_hooks_see_every_task = with_async_hooks.test_hooks_see_every_task
 test_async_hooks_that_raise_change_nothing = with_async_hooks.test_hooks_that_raise_change_nothing
 

@@ -790,7 +790,7 @@ WORKERS = [
         "worker/fetcher_async",
         "        answered = True\n",
         "        answered = False\n",
-        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
+        ASYNC,
     ),
     _py(
         "children run files of the current directory",
@@ -882,7 +882,7 @@ WORKERS = [
         "worker/fetcher_async",
         "if isinstance(done.error, RateLimited):",
         "if False:",
-        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
+        ASYNC,
     ),
 ]
 SCHEDULER = [
