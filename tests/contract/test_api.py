@@ -620,10 +620,11 @@ def consume(q: DPQ[int], found: list[int], failed: list[BaseException]) -> None:
         raise
 
 
-def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
+@pytest.mark.parametrize("settings", [{}, {"partitions": 5, "ask": 2}], ids=["one", "partitions"])
+def test_threads_share_one_queue_object(redis: Redis, queue_name: str, settings: Any) -> None:
     """Eight threads on one DPQ pop and ack 2000 tasks: each task exactly once."""
-    q: DPQ[int] = DPQ(redis, queue_name)
-    q.push_many(Push(payload=n) for n in range(2000))
+    q: DPQ[int] = DPQ(redis, queue_name, **settings)
+    q.push_many(Push(n, priority=n % 4) for n in range(2000))
     found: list[list[int]] = [[] for _ in range(8)]
     failed: list[BaseException] = []
     threads = [threading.Thread(target=consume, args=(q, mine, failed)) for mine in found]
@@ -634,7 +635,7 @@ def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
 
     assert not failed
     assert sorted(n for mine in found for n in mine) == list(range(2000))
-    assert (len(q), q.stats().acked) == (0, 2000)
+    assert (len(q), q.stats().acked, q.check()) == (0, 2000, [])
     q.close()
 
 
