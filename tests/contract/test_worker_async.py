@@ -5,8 +5,6 @@ The first part runs the tests of test_worker.py once more, over `AwaitedWorker`:
 
 import asyncio
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -31,7 +29,6 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from dpq import (
-    DPQ,
     AsyncDPQ,
     AsyncWorker,
     Backoff,
@@ -41,7 +38,6 @@ from dpq import (
     Tasks,
 )
 from dpq.protocol.keys import key_of
-from dpq.server import Server
 from dpq.worker import runner_async
 
 engines = pytest.mark.fakeredis
@@ -456,55 +452,6 @@ async def test_a_run_that_is_cancelled_at_any_step_loses_nothing(queue: Queue) -
     stats = await queue.stats()
     assert (stats.acked, stats.failed, stats.expired_leases) == (400, 0, 0)
     assert len(handled) == len(set(handled))
-
-
-PROGRAM = """
-import asyncio, sys
-from redis.asyncio import Redis
-from dpq import AsyncDPQ, AsyncWorker
-
-async def handler(task, context):
-    print(task.payload, flush=True)
-    while not (task.payload == "until told" and context.stopping):
-        await asyncio.sleep(0.01)
-
-async def main():
-    q = AsyncDPQ(Redis.from_url(sys.argv[1]), sys.argv[2])
-    worker = AsyncWorker(q, handler, concurrency=2, grace=60)
-    print("ended", await worker.run(), worker.given_back, flush=True)
-    await q.close()
-    await q.redis.aclose()
-
-if sys.argv[3] == "uvloop":
-    import uvloop
-    uvloop.run(main())
-else:
-    asyncio.run(main())
-"""
-
-
-@pytest.mark.parametrize("loop", LOOPS)
-@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
-def test_signals(server: Server, redis: Redis, queue_name: str, loop: str, twice: bool) -> None:
-    """The first signal of a process lets handlers finish; a second one gives back."""
-    q: DPQ[Any] = DPQ(redis, queue_name)
-    payload = "for ever" if twice else "until told"
-    q.push(payload)
-    command = [sys.executable, "-c", PROGRAM, server.url, queue_name, loop]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        try:
-            assert child.stdout
-            assert child.stdout.readline().strip() == payload
-            child.send_signal(signal.SIGINT)
-            if twice:
-                child.send_signal(signal.SIGTERM)
-            said = child.stdout.readline().strip()
-            assert said in (("ended 0 1", "ended 1 1") if twice else ("ended 1 0",))
-            assert child.wait(PATIENCE) == 0
-        finally:
-            child.kill()
-    assert (q.stats().acked, q.stats().ready) == ((0, 1) if twice else (1, 0))
-    q.close()
 
 
 async def test_signals_are_given_back(queue: Queue) -> None:
