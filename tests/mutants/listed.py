@@ -159,7 +159,7 @@ LEASES = [
         "queue/lease_renewal_async",
         "            await asyncio.shield(self._beat)\n",
         "            pass\n",
-        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing_async",
+        f"{CONTRACT}async.py::test_a_slow_extension_does_not_undo_a_settling",
     ),
     _py(
         "a lease whose work has ended is extended no more",
@@ -790,7 +790,7 @@ WORKERS = [
         "worker/fetcher_async",
         "        answered = True\n",
         "        answered = False\n",
-        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
+        ASYNC,
     ),
     _py(
         "children run files of the current directory",
@@ -882,7 +882,7 @@ WORKERS = [
         "worker/fetcher_async",
         "if isinstance(done.error, RateLimited):",
         "if False:",
-        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
+        ASYNC,
     ),
 ]
 SCHEDULER = [
