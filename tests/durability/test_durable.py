@@ -8,7 +8,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -17,6 +17,7 @@ from typing import Any
 import fakeredis
 import pytest
 from kit.faces import FACES, Face, face_of
+from kit.nodes import alone
 from kit.threads import in_a_thread
 from redis import Redis
 from redis import asyncio as aio
@@ -41,7 +42,7 @@ from dpq import (
 )
 from dpq.protocol import durability as durability_module
 from dpq.protocol.scripts import script, script_names
-from dpq.server import Binary, find_all_binaries, find_binary
+from dpq.server import find_all_binaries, find_binary
 from dpq.transport import batches_async
 from dpq.transport.cluster import Node as ServerNode
 from dpq.worker import fetcher, runner_async
@@ -67,14 +68,11 @@ def place() -> Iterator[Path]:
 def pair(place: Path) -> Iterator[Pair]:
     """A master and its replica."""
     (place / "pair").mkdir()
-    pair = Pair(place / "pair", find_binary(), hz=100)  # who waits is let go to 10 ms
-    try:
+    with closing(Pair(place / "pair", find_binary(), hz=100)) as pair:  # waits end to 10 ms
         pair.start()
         for name in script_names():  # else a first call waits twice
             pair.master.client.script_load(script(name).text)
         yield pair
-    finally:
-        pair.close()
 
 
 @pytest.fixture
@@ -104,18 +102,6 @@ def producer(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
     with DPQ.from_url(pair.url, queue_name) as q:
         yield q
         q.drop()
-
-
-@contextmanager
-def alone(directory: Path, binary: Binary, **settings: Any) -> Iterator[Node]:
-    """A server without a replica."""
-    node = Node(directory, binary, **settings)
-    try:
-        node.start()
-        yield node
-    finally:
-        node.kill()
-        node.client.close()
 
 
 @contextmanager
@@ -155,6 +141,14 @@ def user(pair: Pair, queue_name: str, *rules: str) -> Iterator[str]:
         admin.execute_command("ACL", "DELUSER", "p")
         with DPQ.from_url(pair.url, queue_name) as q:
             q.drop()
+
+
+def unconfirmed(call: Callable[[], Any]) -> Any:
+    """The result of a call that says that it was done, and not confirmed."""
+    with pytest.raises(NotConfirmedError) as told:
+        call()
+    assert told.value.confirmed == 0
+    return told.value.result
 
 
 def waits(pair: Pair) -> int:
@@ -232,11 +226,9 @@ def test_each_verb_says_when_it_is_not_confirmed(
                 if verb == "replay":
                     with suppress(NotConfirmedError):
                         q.bury(task, "so that one is dead again")
-                with pytest.raises(NotConfirmedError) as told:
-                    call(q, task)
-                assert told.value.confirmed == 0, verb
+                result = unconfirmed(partial(call, q, task))
                 if verb == "push_many":
-                    assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
+                    assert [q.get(id_).payload for id_ in result] == ["x"] * 3
             for call in OTHERS.values():
                 call(q, next(tasks))
             with pytest.raises(NotConfirmedError, match="drop was done"):
@@ -261,9 +253,7 @@ def test_what_is_not_confirmed_says_what_was_done(
         before = waits(pair)
         assert durable.pop().task.payload == 2
         assert waits(pair) == before
-        with pytest.raises(NotConfirmedError) as told:
-            durable.ack_many(tasks)
-        assert told.value.result == [True, True]
+        assert unconfirmed(lambda: durable.ack_many(tasks)) == [True, True]
     assert durable.stats().acked == 2
 
 
@@ -285,8 +275,7 @@ def test_a_call_waits_in_vain_once(
         with replica_away(pair, monkeypatch):
             for call in calls:
                 before = waits(pair)
-                with pytest.raises(NotConfirmedError):
-                    call(q)
+                unconfirmed(partial(call, q))
                 assert waits(pair) == before + 1
 
 
@@ -310,9 +299,7 @@ def test_what_finds_nothing_to_do_asks_all_the_same(
             other.pause(0.001)  # so that its connection has nothing left to wait for
             with replica_away(pair, monkeypatch):
                 for q, result in ((durable, done), (other, done and 0)):
-                    with pytest.raises(NotConfirmedError) as told:
-                        call(q)
-                    assert told.value.result == result
+                    assert unconfirmed(partial(call, q)) == result
             assert call(other) == result
     assert pair.master.client.keys(f"*{queue_name}*") == []
 
@@ -326,20 +313,12 @@ def test_the_same_call_again_asks_once_more(
         task = other.pop().task
         other.pause(0.001)  # so that its connection has nothing left to wait for
         with replica_away(pair, monkeypatch):
-            with pytest.raises(NotConfirmedError) as told:
-                durable.push("a", key="k")
-            ids = told.value.result
+            ids = unconfirmed(lambda: durable.push("a", key="k"))
             assert durable.get(ids).payload == "a"
             for q in (durable, other):  # nothing is left to do, and nothing is confirmed
-                with pytest.raises(NotConfirmedError) as told:
-                    q.push("a", key="k")
-                assert told.value.result == ids
-            with pytest.raises(NotConfirmedError) as told:
-                durable.ack(task)
-            assert told.value.result is True
-            with pytest.raises(NotConfirmedError) as told:
-                other.ack(task)
-            assert told.value.result is False
+                assert unconfirmed(partial(q.push, "a", key="k")) == ids
+            assert unconfirmed(lambda: durable.ack(task)) is True
+            assert unconfirmed(lambda: other.ack(task)) is False
         assert other.push("a", key="k") == ids
         assert durable.ack(task) is False
         assert pair.replica.client.hget(f"dpq:{{{queue_name}}}:keys", "k") == ids.encode()
@@ -383,9 +362,7 @@ def test_lease_and_worker_go_on(
     with replica_away(pair, monkeypatch):
         popped = either.pop()
         done.append(popped.task.id)
-        with pytest.raises(NotConfirmedError) as told:
-            popped.on_success()
-        assert told.value.result is True
+        assert unconfirmed(popped.on_success) is True
         with pytest.raises(NotConfirmedError), either.lease() as task:
             done.append(task.id)
         with either.lease() as task:
@@ -790,7 +767,7 @@ def test_without_a_replica_nothing_is_confirmed(
     """A master alone answers 0; a user who may not WAIT is told what the server said."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
     with (
-        alone(place / "alone", find_binary()) as node,
+        alone(place / "alone") as node,
         DPQ.from_url(f"unix://{node.socket}", queue_name, durability="replica") as q,
     ):
         with pytest.raises(NotConfirmedError, match="0 of 1 replica"):
