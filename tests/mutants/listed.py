@@ -892,7 +892,6 @@ SCHEDULER = [
         "if gone and self._named is None:",
         "if gone and self._named:",
         f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
-        f"{DAEMON}scheduler.py::test_a_name_without_a_queue_is_let_go",
     ),
     _py(
         "the scheduler sleeps until the last of its queues' events",
@@ -1021,7 +1020,7 @@ COMMAND_LINE = [
         "cli/change",
         "    if not yes:\n",
         "    if False:\n",
-        f"{CLI}::test_nothing_is_deleted_without_yes",
+        f"{CLI}::test_wrong_usage",
     ),
 ]
 DURABILITY = [
@@ -1471,7 +1470,7 @@ DAEMONS = [
         "scheduler",
         "                    self._leave(name)\n",
         "                    pass\n",
-        f"{DAEMON}scheduler.py::test_a_dropped_queue_with_a_marker_is_let_go",
+        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
     ),
     _py(
         "of a master that is away each queue is tried again",
