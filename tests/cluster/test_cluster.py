@@ -27,10 +27,12 @@ from typer.testing import CliRunner
 from dpq import (
     DPQ,
     AsyncDPQ,
+    AsyncWorker,
     LeaseLostError,
     Push,
     RateLimited,
     Scheduler,
+    Task,
     TaskState,
 )
 from dpq.cli import app
@@ -197,6 +199,43 @@ def test_workers_over_several_nodes(of_each_face: Any, cluster: Cluster) -> None
         before = scripts_run(cluster)
         time.sleep(0.5)
         assert scripts_run(cluster) - before <= 2
+
+
+def test_asyncio(cluster: Cluster, names: list[str]) -> None:
+    """Native: one worker over several queues, with a caller's client and a URL."""
+
+    async def work(queues: list[AsyncDPQ]) -> None:
+        done: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def handle(task: Task[Any]) -> None:
+            done.put_nowait(task.payload)
+
+        pop = asyncio.create_task(queues[1].pop(timeout=PATIENCE_S))
+        await asyncio.sleep(0.05)
+        await asyncio.gather(*(q.push(number) for number, q in enumerate(queues)))
+        assert await (await pop).on_success()
+        await queues[1].push(1, delay=0.1)
+        worker = AsyncWorker(queues, handle, concurrency=10)
+        running = asyncio.create_task(worker.run(signals=False))
+        async with asyncio.timeout(PATIENCE_S):
+            assert sorted([await done.get() for _ in range(3)]) == [0, 1, 2]
+            await queues[2].push("woken")
+            assert await done.get() == "woken"
+        worker.stop()
+        assert await running == 4
+        for q in reversed(queues):  # the first one may own the client
+            assert await q.check() == []
+            await q.drop()
+            await q.close()
+
+    async def main() -> None:
+        client = AsyncRedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+        async with client:
+            await work([AsyncDPQ(client, name) for name in names])
+        first = AsyncDPQ.from_url(cluster.url, names[0])
+        await work([first, *(AsyncDPQ(first.redis, name) for name in names[1:])])
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("most", [64, 2])
