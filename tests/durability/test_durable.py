@@ -70,13 +70,19 @@ def pair(place: Path) -> Iterator[Pair]:
     (place / "pair").mkdir()
     with closing(Pair(place / "pair", find_binary(), hz=100)) as pair:  # waits end to 10 ms
         pair.start()
-        for name in script_names():  # else a first call waits twice
-            pair.master.client.script_load(script(name).text)
+        load_all_scripts(pair)
         yield pair
+
+
+def load_all_scripts(pair: Pair) -> None:
+    """Let each call find its script, since a first call would wait twice."""
+    for name in script_names():
+        pair.master.client.script_load(script(name).text)
 
 
 @pytest.fixture
 def durable(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
+    load_all_scripts(pair)  # a test before this one may have restarted the server
     with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
         yield q
         q.drop()
