@@ -7,6 +7,7 @@ import gc
 import uuid
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from topology import Cluster
 
 from dpq import DPQ
 from dpq.server import find_binary
+from dpq.testing import QueueFactory
 
 UNCLOSED = "ignore:unclosed Connection:ResourceWarning"
 """redis-py's asyncio client closes what it has open to a node that it no longer knows in a task of
@@ -46,9 +48,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    cluster = Cluster(request.param)
-    yield cluster
-    cluster.close()
+    with closing(Cluster(request.param)) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -68,8 +69,5 @@ def names(cluster: Cluster) -> list[str]:
 @pytest.fixture
 def queues(client: RedisCluster, names: list[str]) -> Iterator[list[DPQ]]:
     """A queue on each of the masters."""
-    queues = [DPQ(client, name) for name in names]
-    yield queues
-    for queue in queues:
-        queue.drop()
-        queue.close()
+    with QueueFactory(client) as make:
+        yield [make(name) for name in names]

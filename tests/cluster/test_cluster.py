@@ -2,15 +2,19 @@
 
 import asyncio
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
+from kit.awaited import AwaitedOfOneClient, loop_in_a_thread
+from kit.faces import FACES, face_of
 from kit.schedulers import running
+from kit.threads import in_a_thread
 from redis import RedisCluster
 from redis.asyncio import RedisCluster as AsyncRedisCluster
 from redis.backoff import NoBackoff
@@ -30,7 +34,6 @@ from dpq import (
     Scheduler,
     Task,
     TaskState,
-    Worker,
 )
 from dpq.cli import app
 from dpq.protocol.keys import key_of
@@ -50,17 +53,39 @@ KINDS: dict[str, Callable[[Cluster], RedisCluster]] = {
 }
 
 
-@pytest.fixture(params=[*KINDS, "url"])
-def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Iterator[DPQ]:
+def awaited(cluster: Cluster, names: list[str], *, own: bool) -> list[Any]:
+    """Queues over one asyncio client: a caller's own one, or that of a URL."""
+    first = AwaitedOfOneClient.from_url(cluster.url, names[0])
+    port = cluster.nodes[0].port
+    client = AsyncRedisCluster(host="127.0.0.1", port=port) if own else first.redis
+    AwaitedOfOneClient.clients[id(client)] = client
+    return [AwaitedOfOneClient(client, name) for name in names]
+
+
+@pytest.fixture(params=[*KINDS, "url", "asyncio", "asyncio-url"])
+def q(request: pytest.FixtureRequest, cluster: Cluster, names: list[str]) -> Iterator[Any]:
     """A queue for a client of each kind."""
-    if request.param == "url":
-        with DPQ.from_url(cluster.url, names[1]) as queue:
-            yield queue
-            queue.drop()
-        return
-    with KINDS[request.param](cluster) as client, DPQ(client, names[1]) as queue:
+    with ExitStack() as stack:
+        if request.param in KINDS:
+            client = stack.enter_context(KINDS[request.param](cluster))
+            queue: Any = stack.enter_context(DPQ(client, names[1]))
+        elif request.param == "url":
+            queue = stack.enter_context(DPQ.from_url(cluster.url, names[1]))
+        else:
+            stack.enter_context(loop_in_a_thread())
+            queue = awaited(cluster, names, own=request.param == "asyncio")[1]
         yield queue
         queue.drop()
+
+
+@pytest.fixture(params=FACES)
+def of_each_face(
+    request: pytest.FixtureRequest, cluster: Cluster, names: list[str], queues: list[DPQ]
+) -> Iterator[tuple[Any, list[Any]]]:
+    """A kind of worker, and its queue on each of the masters."""
+    with face_of(request.param) as face:
+        asyncio = request.param == "asyncio"
+        yield face.worker, awaited(cluster, names, own=False) if asyncio else queues
 
 
 def scripts_run(cluster: Cluster) -> int:
@@ -122,7 +147,7 @@ def test_the_life_of_tasks(q: DPQ) -> None:
     assert q.purge(TaskState.INVISIBLE) == 5
 
 
-def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ) -> None:
+def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ, cluster: Cluster) -> None:
     """A waiting pop is woken by a push, and by the clock at the exact time."""
     begun = time.monotonic()
     q.push("later", delay=0.2)
@@ -130,19 +155,9 @@ def test_a_pop_waits_for_a_push_and_for_a_moment(q: DPQ) -> None:
     assert task.payload == "later"
     assert time.monotonic() - begun >= 0.2
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(q.pop(timeout=PATIENCE_S).task))
-    thread.start()
-    wait_for(
-        lambda: (
-            q._session.connections.nodes.of(key_of(q.queue_name, "wake")).client.info("clients")[
-                "blocked_clients"
-            ]
-            == 1
-        ),
-        q.stats,
-    )
-    q.push("now")
-    thread.join(PATIENCE_S)
+    with in_a_thread(lambda: found.append(q.pop(timeout=PATIENCE_S).task)):
+        wait_for(lambda: blocked(cluster) == 1, q.stats)
+        q.push("now")
     assert [task.payload for task in found] == ["now"]
 
 
@@ -169,13 +184,12 @@ def test_several_queues_in_one_exchange(queues: list[DPQ]) -> None:
             q.release(batch.tasks[0])
 
 
-def test_workers_over_several_nodes(queues: list[DPQ], cluster: Cluster) -> None:
+def test_workers_over_several_nodes(of_each_face: Any, cluster: Cluster) -> None:
     """One worker waits on all nodes at once, is woken from each, and asks nothing when idle."""
+    kind, queues = of_each_face
     done: SimpleQueue[Any] = SimpleQueue()
-    worker = Worker(queues, lambda task: done.put(task.payload), concurrency=2)
-    thread = threading.Thread(target=worker.run, kwargs={"signals": False})
-    thread.start()
-    try:
+    worker = kind(queues, lambda task: done.put(task.payload), concurrency=2)
+    with in_a_thread(partial(worker.run, signals=False), worker.stop):
         for _ in range(3):
             wait_for(lambda: blocked(cluster) == 3, lambda: blocked(cluster))
             for number, q in enumerate(queues):
@@ -185,14 +199,10 @@ def test_workers_over_several_nodes(queues: list[DPQ], cluster: Cluster) -> None
         before = scripts_run(cluster)
         time.sleep(0.5)
         assert scripts_run(cluster) - before <= 2
-    finally:
-        worker.stop()
-        thread.join(PATIENCE_S)
-    assert not thread.is_alive()
 
 
 def test_asyncio(cluster: Cluster, names: list[str]) -> None:
-    """The same for asyncio, with a caller's client and a URL."""
+    """Native: one worker over several queues, with a caller's client and a URL."""
 
     async def work(queues: list[AsyncDPQ]) -> None:
         done: asyncio.Queue[Any] = asyncio.Queue()

@@ -4,8 +4,6 @@ Nothing that was acknowledged, but for what asynchronous replication loses: that
 what a replica has confirmed is not among it.
 """
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -15,6 +13,8 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from kit.faces import face_of
+from kit.threads import in_a_thread
 from pressure import Pressure
 from redis.backoff import NoBackoff
 from redis.crc import key_slot
@@ -23,7 +23,7 @@ from redis.retry import Retry
 from support import PATIENCE_S, wait_for
 from topology import Cluster, Node
 
-from dpq import DPQ, AsyncDPQ, LeaseLostError, Push, Worker
+from dpq import DPQ, LeaseLostError, Push, Worker
 from dpq.transport import cluster as cluster_module
 
 SOAK = settings.get_current_profile_name() == "soak"
@@ -62,9 +62,8 @@ def test_a_master_is_killed(
     died = []
     handled: SimpleQueue[Any] = SimpleQueue()
     worker = Worker(queues, lambda task: handled.put(task.payload))
-    thread = threading.Thread(target=worker.run, kwargs={"signals": False}, daemon=True)
-    thread.start()
     with Pressure(healed.url, q.queue_name) as pressure, ExitStack() as stack:
+        stack.enter_context(in_a_thread(partial(worker.run, signals=False), worker.stop))
         once = stack.enter_context(healed.client(retry=Retry(NoBackoff(), 0)))
         others = [stack.enter_context(DPQ(once, queue.queue_name)) for queue in queues]
         for other in others:
@@ -80,8 +79,6 @@ def test_a_master_is_killed(
             if times > 1:
                 healed.heal()
                 pressure.goes_on()
-    worker.stop()
-    thread.join(PATIENCE_S)
     told = pressure.account(q, died)
     with capsys.disabled():
         print(f"\nmaster killed {times} times, load goes on after {took:.1f} s: {told}")
@@ -160,22 +157,18 @@ def test_waiters_follow_a_slot(healed: Cluster, queues: list[DPQ]) -> None:
     away = healed.master_of(elsewhere.queue_name)
     found: SimpleQueue[Any] = SimpleQueue()
 
-    async def wait() -> None:
-        async with AsyncDPQ.from_url(healed.url, q.queue_name) as same:
-            found.put((await same.pop(timeout=PATIENCE_S)).task.payload)
-
     q.size()
-    waits = [lambda: found.put(q.pop(timeout=PATIENCE_S).task.payload), lambda: asyncio.run(wait())]
-    threads = [threading.Thread(target=work, daemon=True) for work in waits]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: home.redis.info("clients")["blocked_clients"] == 2, healed.seen)
-    migrate(q.queue_name, home, away, busy=False)
-    with DPQ(q.redis, q.queue_name) as other:
-        other.push_many([Push(payload=1), Push(payload=2)])
-    assert sorted(found.get(timeout=PATIENCE_S) for _ in threads) == [1, 2]
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with (
+        face_of("asyncio") as face,
+        face.queue.from_url(healed.url, q.queue_name) as same,
+        in_a_thread(lambda: found.put(q.pop(timeout=PATIENCE_S).task.payload)),
+        in_a_thread(lambda: found.put(same.pop(timeout=PATIENCE_S).task.payload)),
+    ):
+        wait_for(lambda: home.redis.info("clients")["blocked_clients"] == 2, healed.seen)
+        migrate(q.queue_name, home, away, busy=False)
+        with DPQ(q.redis, q.queue_name) as other:
+            other.push_many([Push(payload=1), Push(payload=2)])
+        assert sorted(found.get(timeout=PATIENCE_S) for _ in range(2)) == [1, 2]
     migrate(q.queue_name, away, home, busy=False)
 
 

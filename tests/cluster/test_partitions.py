@@ -1,20 +1,23 @@
 """One logical queue over all masters of a real cluster."""
 
-import asyncio
 import threading
 import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
+from cluster.test_cluster_faults import migrate
+from kit.faces import FACES, face_of
+from kit.schedulers import running
+from kit.threads import in_a_thread
 from redis import RedisCluster
-from redis.crc import key_slot
 from support import PATIENCE_S, wait_for
-from topology import Cluster, Node
+from topology import Cluster
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Push, Scheduler, Task, Worker
+from dpq import DPQ, Push, Scheduler
 from dpq.protocol.placement import home_of, tags_of
 from dpq.testing import assert_conserved
 
@@ -73,66 +76,32 @@ def test_a_wait_spans_the_cluster(
         timer.start()
         return timer
 
-    for number in range(12):
-        timer = push_soon(number)
-        popped = q.pop(timeout=PATIENCE_S)
-        assert popped.task.payload == number
-        popped.on_success()
-        timer.join()
-
-    async def wait() -> None:
-        async with AsyncDPQ.from_url(cluster.url, q.queue_name) as aq:
-            for number in range(6):
+    for kind in FACES:
+        with face_of(kind) as face, face.queue.from_url(cluster.url, q.queue_name) as waiting:
+            for number in range(12):
                 timer = push_soon(number)
-                popped = await aq.pop(timeout=PATIENCE_S)
+                popped = waiting.pop(timeout=PATIENCE_S)
                 assert popped.task.payload == number
-                await popped.on_success()
+                popped.on_success()
                 timer.join()
-
-    asyncio.run(asyncio.wait_for(wait(), PATIENCE_S))
-    scheduler = Scheduler(q.redis, [q.queue_name])
-    running = threading.Thread(target=scheduler.run)
-    running.start()
-    q.push_many(Push(n, delay=SOON) for n in range(12))
-    wait_for(lambda: q.stats().ready == 12, q.stats)
-    scheduler.stop()
-    running.join(PATIENCE_S)
+    with running(Scheduler(q.redis, [q.queue_name])):
+        q.push_many(Push(n, delay=SOON) for n in range(12))
+        wait_for(lambda: q.stats().ready == 12, q.stats)
     other.close()
 
 
-def test_workers_use_all_masters(cluster: Cluster, q: DPQ[Any]) -> None:
+@pytest.mark.parametrize("kind", FACES)
+def test_workers_use_all_masters(cluster: Cluster, q: DPQ[Any], kind: str) -> None:
     """Threads and asyncio work off all partitions; each task once, each group's limit kept."""
     q.set_limit(concurrency=2, group="g")
     seen: list[Any] = []
     ids = q.push_many(Push(n, group="g" if n % 3 == 0 else None) for n in range(60))
-    assert Worker(q, lambda task: seen.append(task.payload), concurrency=4).drain() == 60
+    with face_of(kind) as face, face.queue.from_url(cluster.url, q.queue_name) as own:
+        worker = face.worker(own, lambda task: seen.append(task.payload), concurrency=4)
+        assert worker.drain() == 60
+        assert own.partitions == 6
     assert_conserved(q, ids, ids)
-
-    async def work() -> None:
-        async def handle(task: Task[Any]) -> None:
-            seen.append(task.payload)
-
-        async with AsyncDPQ.from_url(cluster.url, q.queue_name) as aq:
-            await aq.push_many(Push(n) for n in range(60, 120))
-            assert aq.partitions == 6
-            await AsyncWorker(aq, handle, concurrency=8).drain()
-            assert await aq.check() == []
-
-    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
-    assert sorted(seen) == list(range(120))
-
-
-def move(tag: str, home: Node, away: Node) -> int:
-    """Move a partition to another master, as redis-cli does: how many keys it had."""
-    slot = key_slot(tag.encode())
-    away.ask("CLUSTER SETSLOT", slot, "IMPORTING", home.ask("CLUSTER MYID"))
-    home.ask("CLUSTER SETSLOT", slot, "MIGRATING", away.ask("CLUSTER MYID"))
-    keys = home.ask("CLUSTER GETKEYSINSLOT", slot, 100)
-    for key in keys:
-        home.ask("MIGRATE", "127.0.0.1", away.port, key, 0, 5000)
-    for node in (away, home):
-        node.ask("CLUSTER SETSLOT", slot, "NODE", away.ask("CLUSTER MYID"))
-    return len(keys)
+    assert sorted(seen) == list(range(60))
 
 
 def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
@@ -153,19 +122,13 @@ def test_a_slot_moves_under_load(cluster: Cluster, q: DPQ[Any]) -> None:
                 done.append(popped.task.id)
         other.close()
 
-    threads = [threading.Thread(target=push), threading.Thread(target=pop)]
-    for thread in threads:
-        thread.start()
-    try:
+    with in_a_thread(pop, stop.set), in_a_thread(push, stop.set):
         wait_for(lambda: len(done) > 50, lambda: len(done))
         tag = tags_of(q.queue_name, 6)[4]
         home = cluster.master_of(tag)
         away = next(node for node in cluster.masters() if node is not home)
-        assert move(tag, home, away) + move(tag, away, home) >= 4  # settings and totals, at least
+        move = partial(migrate, tag, busy=False)
+        assert move(home, away) + move(away, home) >= 4  # settings and totals, at least
         seen = len(done)
         wait_for(lambda: len(done) > seen + 50, lambda: (seen, len(done)))
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join(PATIENCE_S)
     assert_conserved(q, ids, done)

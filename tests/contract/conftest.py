@@ -1,9 +1,20 @@
-"""What the suites of workers share; each file has its own `make` and `q`."""
+"""What the suites of workers share, and the event loop of tests that are coroutine functions.
 
-from collections.abc import Iterator
+Each file has its own `make` and `q`.
+"""
+
+import asyncio
+import gc
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+from kit.awaited import LOOPS, PATIENCE, asyncio_client
 from kit.workers import Gate, Start, threads_of_workers
+from redis import Redis
+
+from dpq import AsyncDPQ, Backoff
 
 
 @pytest.fixture
@@ -17,3 +28,59 @@ def gate() -> Iterator[Gate]:
     gate = Gate()
     yield gate
     gate.open()
+
+
+# Tests that are coroutine functions
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makeitem(name: str, obj: object) -> None:
+    """Give such a test an event loop of each kind."""
+    if name.startswith("test_") and inspect.iscoroutinefunction(obj):
+        pytest.mark.usefixtures("runner")(obj)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run such a test in its event loop."""
+    test = pyfuncitem.obj
+    if not inspect.iscoroutinefunction(test):
+        return None
+    fixtures = {name: pyfuncitem.funcargs[name] for name in inspect.signature(test).parameters}
+    pyfuncitem.funcargs["runner"].run(asyncio.wait_for(test(**fixtures), 3 * PATIENCE))
+    return True
+
+
+@pytest.fixture(params=LOOPS)
+def runner(request: pytest.FixtureRequest) -> Iterator[asyncio.Runner]:
+    """An event loop that is closed at the end."""
+    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
+        yield runner
+    gc.collect()  # what was left open warns now, in this test
+
+
+@pytest.fixture
+def opened(
+    runner: asyncio.Runner, redis: Redis, queue_name: str
+) -> Iterator[Callable[..., AsyncDPQ[Any]]]:
+    """Opens queues without jitter: `opened()`, `opened("-2", **settings)`.
+
+    They share a client, except those that are given another one; all are closed at the end.
+    """
+    shared = asyncio_client(redis)
+    closing = [shared.aclose]
+
+    def one(suffix: str = "", client: Any = None, **settings: Any) -> AsyncDPQ[Any]:
+        settings.setdefault("backoff", Backoff(jitter=0))
+        queue: AsyncDPQ[Any] = AsyncDPQ(client or shared, queue_name + suffix, **settings)
+        closing.extend([client.aclose, queue.close] if client else [queue.close])
+        return queue
+
+    yield one
+    while closing:
+        runner.run(closing.pop()())
+
+
+@pytest.fixture
+def queue(opened: Callable[..., AsyncDPQ[Any]]) -> AsyncDPQ[Any]:
+    return opened()

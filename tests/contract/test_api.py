@@ -8,11 +8,12 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from kit.waiting import wait_until
 from pydantic import BaseModel
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -27,22 +28,16 @@ from dpq import (
     LeaseLostError,
     Push,
     RateLimited,
+    Reject,
     Release,
+    Retry,
+    Signal,
     TaskNotFoundError,
 )
 from dpq.operations.partition import BATCH_BYTES, PUSH_BATCH
 from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.server import Server
-
-
-def wait_until(what: str, met: Callable[[], Any], seconds: float = 20) -> None:
-    """Poll a named condition."""
-    give_up = time.monotonic() + seconds
-    while not (seen := met()):
-        assert time.monotonic() < give_up, f"{what}: not within {seconds} s, last seen {seen!r}"
-        time.sleep(0.005)
-
 
 # Payloads
 
@@ -158,50 +153,54 @@ def test_a_clean_end_of_a_lease_acks(q: DPQ[Any]) -> None:
     assert (len(q), q.stats().acked) == (0, 1)
 
 
-def test_a_rate_limit_inside_a_lease_defers(q: DPQ[Any], clock: Any) -> None:
-    """RateLimited puts the task back for its time, uncounted, and ends there."""
-    q.push("a")
-    with q.lease():
-        raise RateLimited(30, scope="task")
-    (task,) = q.peek(1, "delayed")
-    assert (task.attempt, task.deferrals) == (1, 1)
-    assert task.visible_until.timestamp() * 1000 == clock() + 30_000
+ENDS: list[tuple[Any, ...]] = [
+    (ZeroDivisionError("x"), "delayed", 2, "ZeroDivisionError: x", "failed", None),
+    (Retry(5, "later"), "delayed", 2, "later", "failed", 5),
+    (RateLimited(30, scope="task"), "delayed", 1, None, "deferred", 30),
+    (Release(60), "delayed", 1, None, None, 60),
+    (Release(), "ready", 1, None, None, None),
+    (Reject("bad"), "dead", 1, None, "buried", None),
+    (KeyboardInterrupt(), "ready", 1, None, None, None),
+    (SystemExit(), "ready", 1, None, None, None),
+    (asyncio.CancelledError(), "ready", 1, None, None, None),
+]
 
 
-def test_a_release_inside_a_lease_gives_back(q: DPQ[Any], clock: Any) -> None:
-    """Release puts the task back at its place, uncounted, and ends there; with a delay, then."""
-    pushed = [q.push("a"), q.push("b")]
-    with q.lease():
-        raise Release
-    task = q.pop().task
-    assert (task.id, task.attempt, task.deliveries, task.deferrals) == (pushed[0], 1, 2, 0)
-    with q.lease() as other:
-        raise Release(60)
-    (delayed,) = q.peek(1, "delayed")
-    assert (delayed.id, delayed.attempt) == (other.id, 1)
-    assert delayed.visible_until.timestamp() * 1000 == clock() + 60_000
-    assert q.stats().failed == 0
-
-
-def test_an_error_inside_a_lease_fails_the_task_and_propagates(q: DPQ[Any]) -> None:
-    """Any other exception counts an attempt, is kept as the last error, and goes on up."""
-    q.push("a")
-    with pytest.raises(ZeroDivisionError), q.lease():
-        1 / 0  # noqa: B018 - raises
-    (task,) = q.peek(1, "delayed")
-    assert (task.attempt, task.last_error) == (2, "ZeroDivisionError: division by zero")
-
-
-@pytest.mark.parametrize("signal", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_inside_a_lease_releases_the_task(
-    q: DPQ[Any], signal: type[BaseException]
+@pytest.mark.parametrize(
+    ("error", "state", "attempt", "last_error", "counted", "due_in"),
+    ENDS,
+    ids=[repr(error) for error, *_ in ENDS],
+)
+def test_a_lease_ends_as_its_body(
+    q: DPQ[Any],
+    clock: Any,
+    error: BaseException,
+    state: str,
+    attempt: int,
+    last_error: str | None,
+    counted: str | None,
+    due_in: int | None,
 ) -> None:
-    """Ctrl-C and exit give the task back at once, uncounted, and go on up."""
-    q.push("a")
-    with pytest.raises(signal), q.lease():
-        raise signal
-    task = q.pop().task
-    assert (task.attempt, task.deliveries) == (1, 2)
+    """Errors fail the task and go on up; signals do what they say, and end there; what breaks the
+    body off goes on up, too, and gives the task back at its place, uncounted, as Release does."""
+    task_id = q.push("a")
+    q.push("b")
+    raised = None
+    try:
+        with q.lease():
+            raise error  # noqa: TRY301 - as a body does
+    except BaseException as caught:
+        raised = caught
+    assert raised is (None if isinstance(error, Signal) else error)
+    task, stats = q.get(task_id), q.stats()
+    assert (task.state, task.attempt, task.last_error) == (state, attempt, last_error)
+    counts = {name: getattr(stats, name) for name in ("failed", "deferred", "buried")}
+    assert counts == {name: int(name == counted) for name in counts}
+    assert (task.deferrals, stats.invisible) == (counts["deferred"], 0)
+    if due_in:
+        assert task.visible_until.timestamp() * 1000 == clock() + due_in * 1000
+    if state == "ready":
+        assert (q.pop().task.id, q.get(task_id).deliveries) == (task_id, 2)
 
 
 def test_a_lease_is_extended_while_its_body_runs(redis: Redis, queue_name: str) -> None:
@@ -236,6 +235,37 @@ def test_a_lost_lease_is_told_at_a_clean_end(q: DPQ[Any], clock: Any) -> None:
     with pytest.raises(LeaseLostError), q.lease(visibility=5):
         others.append(clock.advance(5) or q.pop().task)
     assert others[0] is not None
+
+
+def test_a_body_that_fails_after_its_lease(
+    q: DPQ[Any], clock: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The body's own error comes out, also when the lease was lost before; the loss is logged."""
+    q.push(1)
+    with pytest.raises(ZeroDivisionError), q.lease(visibility=60) as task:  # noqa: PT012
+        DPQ(q.redis, q.queue_name, clock=clock).release(task)
+        q.pop()
+        raise ZeroDivisionError
+    assert f"lease of task {task.id} lost" in caplog.text
+    assert q.get(task.id).last_error is None
+
+
+@pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
+def test_what_the_body_settled_stands(q: DPQ[Any], redis: Redis, settle: str) -> None:
+    """A body that settles its task itself has the last word, and its heartbeat ends."""
+    q.push(1)
+    more = {"bury": ["bad"], "fail": ["bad", 60], "release": [60], "set_visibility": [60]}
+    with q.lease(visibility=0.15) as task:
+        getattr(q, settle)(task, *more.get(settle, []))
+        before = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
+        # a heartbeat that went on would have called by now
+        assert not threading.Event().wait(0.2)
+        assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
+    stats = q.stats()
+    assert (stats.dead, stats.delayed, stats.acked) == {
+        "bury": (1, 0, 0),
+        "ack": (0, 0, 1),
+    }.get(settle, (0, 1, 0))
 
 
 # Unique keys
@@ -577,16 +607,6 @@ def test_a_refused_connection_names_the_way_out(queue_name: str, call: str) -> N
         asyncio.run(program())
 
 
-def test_a_closed_queue_drops_nothing(server: Server, q: DPQ[Any]) -> None:
-    """It says that it is closed, as for each other call."""
-    other: DPQ[Any] = DPQ.from_url(server.url, q.queue_name)
-    other.push("a")
-    other.close()
-    with pytest.raises(ConfigurationError, match="is closed"):
-        other.drop()
-    assert q.size() == 1
-
-
 # Threads and processes
 
 
@@ -600,10 +620,11 @@ def consume(q: DPQ[int], found: list[int], failed: list[BaseException]) -> None:
         raise
 
 
-def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
+@pytest.mark.parametrize("settings", [{}, {"partitions": 5, "ask": 2}], ids=["one", "partitions"])
+def test_threads_share_one_queue_object(redis: Redis, queue_name: str, settings: Any) -> None:
     """Eight threads on one DPQ pop and ack 2000 tasks: each task exactly once."""
-    q: DPQ[int] = DPQ(redis, queue_name)
-    q.push_many(Push(payload=n) for n in range(2000))
+    q: DPQ[int] = DPQ(redis, queue_name, **settings)
+    q.push_many(Push(n, priority=n % 4) for n in range(2000))
     found: list[list[int]] = [[] for _ in range(8)]
     failed: list[BaseException] = []
     threads = [threading.Thread(target=consume, args=(q, mine, failed)) for mine in found]
@@ -614,7 +635,7 @@ def test_threads_share_one_queue_object(redis: Redis, queue_name: str) -> None:
 
     assert not failed
     assert sorted(n for mine in found for n in mine) == list(range(2000))
-    assert (len(q), q.stats().acked) == (0, 2000)
+    assert (len(q), q.stats().acked, q.check()) == (0, 2000, [])
     q.close()
 
 

@@ -6,12 +6,11 @@ The first part runs the tests of the blocking face once more, over `Awaited`: se
 import asyncio
 import contextlib
 import gc
-import logging
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from typing import Any
 import pytest
 from kit.awaited import (
     LONG,
-    LOOPS,
     PATIENCE,
     Awaited,
     asyncio_client,
@@ -28,7 +26,7 @@ from kit.awaited import (
     loop_in_a_thread,
     over_asyncio,
 )
-from kit.waiting import blocked
+from kit.waiting import blocked, kill_all
 from redis import Redis
 from redis import asyncio as aio
 from redis.asyncio.retry import Retry
@@ -41,21 +39,15 @@ from dpq import (
     AsyncDPQ,
     Backoff,
     ConfigurationError,
-    LeaseLostError,
     Push,
-    RateLimited,
-    Reject,
-    Release,
-    Signal,
 )
-from dpq import Retry as Again
 from dpq.protocol.keys import key_of
 from dpq.server import Server
 from dpq.transport import waiter as waiters
 from dpq.transport.waiter_async import AsyncWaiter
 
 # A body of a lease that raises is what is tested, and polling a server has no event to wait for.
-# ruff: noqa: ASYNC110, TRY301
+# ruff: noqa: ASYNC110
 
 
 # The contract of the blocking face, awaited
@@ -110,26 +102,10 @@ def q(redis: Redis, queue_name: str, clock: Any) -> Iterator[Awaited]:
     queue.close()
 
 
-# The own contract of the asyncio face
+# The own contract of the asyncio face: its tests are coroutine functions
 
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Runs a coroutine in an event loop that is closed at the end."""
-    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-        yield lambda work: runner.run(asyncio.wait_for(work, PATIENCE))
-    gc.collect()  # what was left open warns now, in this test
-
-
-@contextlib.asynccontextmanager
-async def on(client: Any, name: str, **settings: Any) -> AsyncIterator[AsyncDPQ[Any]]:
-    """A queue over a client; both are closed at the end."""
-    q: AsyncDPQ[Any] = AsyncDPQ(client, name, **settings)
-    try:
-        yield q
-    finally:
-        await q.close()
-        await client.aclose()
+Queue = AsyncDPQ[Any]
+Opened = Callable[..., Queue]
 
 
 async def until(what: str, met: Callable[[], Any]) -> None:
@@ -164,27 +140,23 @@ KINDS: dict[str, Callable[[Redis], Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_any_client_serves(redis: Redis, queue_name: str, run: Any, kind: str) -> None:
+async def test_any_client_serves(opened: Opened, redis: Redis, kind: str) -> None:
     """Calls at once, waits, leases and dead letters work over every kind of client."""
-
-    async def work() -> None:
-        async with on(KINDS[kind](redis), queue_name) as q:
-            await asyncio.gather(*(q.push(f"ünï {n}", key=f"ключ {n}") for n in range(20)))
-            async with q.lease() as task:
-                assert task.payload.startswith("ünï")
-            tasks = await asyncio.gather(*(q.pop(timeout=5) for _ in range(19)))
-            waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(3)]
-            assert await q.pop(timeout=0.01) == (None, None, None)
-            await q.push_many(Push(payload=n) for n in range(3))
-            assert sorted([(await wait).task.payload for wait in waits]) == [0, 1, 2]
-            await q.bury(tasks[0].task, "no")
-            assert [dead.reason for dead in await q.dead.list()] == ["no"]
-            assert all([await popped.on_success() for popped in tasks[1:]])
-            assert await q.check() == []
-            assert (await q.redis.ping()) is True
-
     Other.calls = 0
-    run(work())
+    queue = opened(client=KINDS[kind](redis))
+    await asyncio.gather(*(queue.push(f"ünï {n}", key=f"ключ {n}") for n in range(20)))
+    async with queue.lease() as task:
+        assert task.payload.startswith("ünï")
+    tasks = await asyncio.gather(*(queue.pop(timeout=5) for _ in range(19)))
+    waits = [asyncio.ensure_future(queue.pop(timeout=LONG)) for _ in range(3)]
+    assert await queue.pop(timeout=0.01) == (None, None, None)
+    await queue.push_many(Push(payload=n) for n in range(3))
+    assert sorted([(await wait).task.payload for wait in waits]) == [0, 1, 2]
+    await queue.bury(tasks[0].task, "no")
+    assert [dead.reason for dead in await queue.dead.list()] == ["no"]
+    assert all([await popped.on_success() for popped in tasks[1:]])
+    assert await queue.check() == []
+    assert (await queue.redis.ping()) is True
     assert (Other.calls > 60) is (kind == "subclass")
 
 
@@ -196,23 +168,23 @@ def test_a_blocking_client_is_refused(redis: Redis, queue_name: str) -> None:
         DPQ(asyncio_client(redis), queue_name)
 
 
-def test_a_contradiction_is_told_at_the_first_call(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_a_contradiction_is_told_at_the_first_call(
+    opened: Opened, redis: Redis, queue_name: str
+) -> None:
     """A constructor cannot ask the server; the first call does, and names both values."""
     DPQ(redis, queue_name, order="lifo")
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name, order="fifo") as q:
-            answers = await asyncio.gather(q.stats(), q.push(1), q.pop(), return_exceptions=True)
-            assert len(answers) == 3
-            for error in answers:
-                assert isinstance(error, ConfigurationError)
-                assert "order is fifo" in str(error)
-                assert "lifo" in str(error)
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.stats()
-            assert q.order == "lifo"
-
-    run(work())
+    queue = opened(order="fifo")
+    answers = await asyncio.gather(
+        queue.stats(), queue.push(1), queue.pop(), return_exceptions=True
+    )
+    assert len(answers) == 3
+    for error in answers:
+        assert isinstance(error, ConfigurationError)
+        assert "order is fifo" in str(error)
+        assert "lifo" in str(error)
+    follower = opened()
+    await follower.stats()
+    assert follower.order == "lifo"
 
 
 class Old(Other):
@@ -220,173 +192,126 @@ class Old(Other):
         return {"redis_version": "6.0.16"}
 
 
-def test_an_old_server_is_refused(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_an_old_server_is_refused(opened: Opened, redis: Redis) -> None:
     """Redis before 6.2 is a ConfigurationError at the first call."""
-
-    async def work() -> None:
-        client = Old(**address_of(redis))
-        async with on(client, queue_name) as q:
-            with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
-                await q.push("a")
-
-    run(work())
+    queue = opened(client=Old(**address_of(redis)))
+    with pytest.raises(ConfigurationError, match=r"Redis 6\.0\.16.*6\.2"):
+        await queue.push("a")
 
 
-def test_first_calls_ask_for_the_settings_once(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_first_calls_ask_for_the_settings_once(opened: Opened, redis: Redis) -> None:
     """Fifty first calls at once take two connections: the own one, and one of the pool."""
-
-    async def work() -> None:
-        before = redis.info("clients")["connected_clients"]
-        async with on(asyncio_client(redis), queue_name) as q:
-            await asyncio.gather(*(q.push(n) for n in range(50)))
-            assert redis.info("clients")["connected_clients"] == before + 2
-            assert await q.size() == 50
-
-    run(work())
+    before = redis.info("clients")["connected_clients"]
+    queue = opened()
+    await asyncio.gather(*(queue.push(n) for n in range(50)))
+    assert redis.info("clients")["connected_clients"] == before + 2
+    assert await queue.size() == 50
 
 
 @pytest.mark.parametrize("retries", [0, 3])
-def test_a_killed_connection_with_calls_in_flight(
-    redis: Redis, queue_name: str, run: Any, retries: int
+async def test_a_killed_connection_with_calls_in_flight(
+    opened: Opened, redis: Redis, retries: int
 ) -> None:
     """With retries all of 50 calls succeed; one without them tells, and sends nothing twice."""
     redis.client_id()
-
-    async def work() -> None:
-        client = asyncio_client(redis, retry=Retry(NoBackoff(), retries))
-        async with on(client, queue_name) as q:
-            await q.push("so that the queue is there")
-            mine = redis.client_id()
-            redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
-            calls = [asyncio.ensure_future(q.push(n, key=str(n))) for n in range(50)]
-            await until(
-                "the calls to be sent",
-                lambda: not q._session.connections._endpoints[""].connection._unsent,
-            )
-            for row in redis.client_list():
-                if int(row["id"]) != mine:
-                    redis.client_kill_filter(_id=row["id"])
-            redis.execute_command("CLIENT", "UNPAUSE")
-            answers = await asyncio.gather(*calls, return_exceptions=True)
-            failed = [a for a in answers if isinstance(a, Exception)]
-            assert len(failed) == (0 if retries else 50)
-            assert all(isinstance(error, RedisConnectionError) for error in failed)
-            assert await q.size() == 1 + (50 if retries else 0)
-            assert redis.info("clients")["connected_clients"] <= 4  # no stampede into the pool
-
-    run(work())
+    queue = opened(client=asyncio_client(redis, retry=Retry(NoBackoff(), retries)))
+    await queue.push("so that the queue is there")
+    redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
+    calls = [asyncio.ensure_future(queue.push(n, key=str(n))) for n in range(50)]
+    await until(
+        "the calls to be sent",
+        lambda: not queue._session.connections._endpoints[""].connection._unsent,
+    )
+    kill_all(redis)
+    redis.execute_command("CLIENT", "UNPAUSE")
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    failed = [a for a in answers if isinstance(a, Exception)]
+    assert len(failed) == (0 if retries else 50)
+    assert all(isinstance(error, RedisConnectionError) for error in failed)
+    assert await queue.size() == 1 + (50 if retries else 0)
+    assert redis.info("clients")["connected_clients"] <= 4  # no stampede into the pool
 
 
-def test_an_idle_drop_is_no_error_without_retries(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_an_idle_drop_is_no_error_without_retries(opened: Opened, redis: Redis) -> None:
     """The reader sees the end of an idle connection, and the next call opens another one."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis, retry=Retry(NoBackoff(), 0)), queue_name) as q:
-            await q.push(1)
-            connection = q._session.connections._endpoints[""].connection
-            mine = redis.client_id()
-            for row in redis.client_list():
-                if int(row["id"]) != mine:
-                    redis.client_kill_filter(_id=row["id"])
-            await until("the end to be seen", lambda: not connection.usable())
-            assert (await q.pop()).task.payload == 1
-
-    run(work())
+    queue = opened(client=asyncio_client(redis, retry=Retry(NoBackoff(), 0)))
+    await queue.push(1)
+    connection = queue._session.connections._endpoints[""].connection
+    kill_all(redis)
+    await until("the end to be seen", lambda: not connection.usable())
+    assert (await queue.pop()).task.payload == 1
 
 
-def test_forgotten_scripts_are_sent_again(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_forgotten_scripts_are_sent_again(queue: Queue, redis: Redis) -> None:
     """After SCRIPT FLUSH the calls of 20 tasks succeed, over the one connection."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push(0)
-            clients = redis.info("clients")["connected_clients"]
-            for _ in range(3):
-                redis.script_flush()
-                await asyncio.gather(*(q.push(n) for n in range(20)))
-            assert await q.size() == 61
-            assert redis.info("clients")["connected_clients"] == clients
-
-    run(work())
+    await queue.push(0)
+    clients = redis.info("clients")["connected_clients"]
+    for _ in range(3):
+        redis.script_flush()
+        await asyncio.gather(*(queue.push(n) for n in range(20)))
+    assert await queue.size() == 61
+    assert redis.info("clients")["connected_clients"] == clients
 
 
-def test_a_server_that_does_not_answer(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_a_server_that_does_not_answer(opened: Opened, redis: Redis) -> None:
     """Calls end with the client's own error after its socket_timeout, and later ones succeed."""
-
-    async def work() -> None:
-        client = asyncio_client(redis, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
-        async with on(client, queue_name) as q:
-            await q.stats()
-            redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
-            answers = await asyncio.gather(*(q.push(n) for n in range(9)), return_exceptions=True)
-            assert {type(answer).__name__ for answer in answers} == {"TimeoutError"}
-            redis.execute_command("CLIENT", "UNPAUSE")
-            assert await q.push(1)
-            waiting = asyncio.ensure_future(q.pop_many(20, timeout=LONG))  # longer than 0.2 s
-            assert await waiting
-
-    run(work())
+    client = asyncio_client(redis, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
+    queue = opened(client=client)
+    await queue.stats()
+    redis.execute_command("CLIENT", "PAUSE", 10_000, "WRITE")
+    answers = await asyncio.gather(*(queue.push(n) for n in range(9)), return_exceptions=True)
+    assert {type(answer).__name__ for answer in answers} == {"TimeoutError"}
+    redis.execute_command("CLIENT", "UNPAUSE")
+    assert await queue.push(1)
+    waiting = asyncio.ensure_future(queue.pop_many(20, timeout=LONG))  # longer than 0.2 s
+    assert await waiting
 
 
-def test_a_wait_is_longer_than_the_clients_timeout(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_a_wait_is_longer_than_the_clients_timeout(opened: Opened, redis: Redis) -> None:
     """A client that gives up on replies after 0.1 s waits for longer, and is woken within."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis, socket_timeout=0.1), queue_name) as q:
-            assert (await q.pop(timeout=0.3)).task is None
-            wait = asyncio.ensure_future(q.pop(timeout=None))
-            await asyncio.wait((wait,), timeout=0.3)
-            await q.push("a")
-            assert (await wait).task.payload == "a"
-
-    run(work())
+    queue = opened(client=asyncio_client(redis, socket_timeout=0.1))
+    assert (await queue.pop(timeout=0.3)).task is None
+    wait = asyncio.ensure_future(queue.pop(timeout=None))
+    await asyncio.wait((wait,), timeout=0.3)
+    await queue.push("a")
+    assert (await wait).task.payload == "a"
 
 
-def test_fifty_waits_hold_up_nothing(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_fifty_waits_hold_up_nothing(opened: Opened, redis: Redis) -> None:
     """While 50 tasks wait, the loop turns, the pool of two serves, and a push wakes one of them."""
-
-    async def work() -> None:
-        pool = small_pool(redis, aio.ConnectionPool)
-        async with on(aio.Redis.from_pool(pool), queue_name) as q:
-            waits = [asyncio.ensure_future(q.pop(timeout=LONG)) for _ in range(50)]
-            await until("50 blocked waiters", lambda: len(blocked(redis)) == 50)
-            ticks = 0
-            for _ in range(200):
-                await asyncio.sleep(0)
-                await q.redis.ping()
-                ticks += 1
-            assert (ticks, sum(wait.done() for wait in waits)) == (200, 0)
-            for n in range(25):
-                await q.push(n)
-                await until(f"{n + 1} served", lambda n=n: sum(w.done() for w in waits) == n + 1)
-            ended = [asyncio.ensure_future(q.pop(timeout=0.05)) for _ in range(50)]
-            assert {popped.task for popped in await asyncio.gather(*ended)} == {None}
-            assert sum(wait.done() for wait in waits) == 25
-            await q.push_many(Push(payload=n) for n in range(25, 50))
-            popped = await asyncio.gather(*waits)
-            assert sorted(p.task.payload for p in popped) == list(range(50))
-
-    run(work())
+    queue = opened(client=aio.Redis.from_pool(small_pool(redis, aio.ConnectionPool)))
+    waits = [asyncio.ensure_future(queue.pop(timeout=LONG)) for _ in range(50)]
+    await until("50 blocked waiters", lambda: len(blocked(redis)) == 50)
+    ticks = 0
+    for _ in range(200):
+        await asyncio.sleep(0)
+        await queue.redis.ping()
+        ticks += 1
+    assert (ticks, sum(wait.done() for wait in waits)) == (200, 0)
+    for n in range(25):
+        await queue.push(n)
+        await until(f"{n + 1} served", lambda n=n: sum(w.done() for w in waits) == n + 1)
+    ended = [asyncio.ensure_future(queue.pop(timeout=0.05)) for _ in range(50)]
+    assert {popped.task for popped in await asyncio.gather(*ended)} == {None}
+    assert sum(wait.done() for wait in waits) == 25
+    await queue.push_many(Push(payload=n) for n in range(25, 50))
+    popped = await asyncio.gather(*waits)
+    assert sorted(p.task.payload for p in popped) == list(range(50))
 
 
-def test_tasks_share_one_queue_object(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_tasks_share_one_queue_object(queue: Queue) -> None:
     """A hundred tasks on one AsyncDPQ pop and ack 2000 tasks: each exactly once."""
+    await queue.push_many(Push(payload=n) for n in range(2000))
+    found: list[int] = []
 
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push_many(Push(payload=n) for n in range(2000))
-            found: list[int] = []
+    async def consume() -> None:
+        while (popped := await queue.pop()).task is not None:
+            found.append(popped.task.payload)
+            await popped.on_success()
 
-            async def consume() -> None:
-                while (popped := await q.pop()).task is not None:
-                    found.append(popped.task.payload)
-                    await popped.on_success()
-
-            await asyncio.gather(*(consume() for _ in range(100)))
-            assert sorted(found) == list(range(2000))
-            assert (await q.stats()).acked == 2000
-
-    run(work())
+    await asyncio.gather(*(consume() for _ in range(100)))
+    assert sorted(found) == list(range(2000))
+    assert (await queue.stats()).acked == 2000
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what is left open
@@ -424,162 +349,74 @@ def test_an_object_serves_one_loop_after_another(
 # lease()
 
 
-@pytest.mark.parametrize(
-    ("error", "left"),
-    [
-        (ZeroDivisionError("x"), {"delayed": 1, "failed": 1}),
-        (Again(5, "later"), {"delayed": 1, "failed": 1}),
-        (RateLimited(60, scope="task"), {"delayed": 1, "deferred": 1}),
-        (Reject("bad"), {"dead": 1, "buried": 1}),
-        (Release(60), {"delayed": 1, "failed": 0, "deferred": 0}),
-        (SystemExit(), {"ready": 1}),
-        (asyncio.CancelledError(), {"ready": 1}),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_a_lease_ends_as_its_body(
-    redis: Redis, queue_name: str, run: Any, error: BaseException, left: dict[str, int]
-) -> None:
-    """Errors fail the task, signals do what they say, and what breaks the body off releases it."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push("a")
-            raised = None
-            try:
-                async with q.lease():
-                    raise error
-            except BaseException as caught:
-                raised = caught
-            assert (raised is None) is isinstance(error, Signal)
-            stats = (await q.stats()).model_dump()
-            assert {name: stats[name] for name in left} == left
-            assert stats["invisible"] == 0
-
-    run(work())
-
-
-def test_what_the_body_settled_stands(redis: Redis, queue_name: str, run: Any) -> None:
-    """A body that settles its task itself has the last word."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push("a")
-            async with q.lease() as task:
-                await q.release(task, delay=60)
-            assert (await q.stats()).delayed == 1
-
-    run(work())
-
-
-def test_a_lost_lease_is_told(
-    redis: Redis, queue_name: str, run: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """At a clean end with LeaseLostError; behind the body's own error only in the log."""
-
-    async def lose(q: AsyncDPQ[Any], error: Exception | None) -> None:
-        await q.push("a")
-        async with q.lease(visibility=60) as task:
-            DPQ(redis, queue_name).release(task)
-            await q.pop()
-            if error:
-                raise error
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            with pytest.raises(LeaseLostError):
-                await lose(q, None)
-            with caplog.at_level(logging.WARNING), pytest.raises(ZeroDivisionError):
-                await lose(q, ZeroDivisionError())
-            assert "lost before its work was done" in caplog.text
-
-    run(work())
-
-
-def test_a_slow_extension_does_not_undo_a_settling(
-    redis: Redis, queue_name: str, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_slow_extension_does_not_undo_a_settling(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What ends a delivery waits for the extension that is on its way, so it has the last word."""
+    await queue.push("a")
+    started, go_on = asyncio.Event(), asyncio.Event()
+    extend = queue._leases._extend
 
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push("a")
-            started, go_on = asyncio.Event(), asyncio.Event()
-            extend = q._leases._extend
+    async def slow(leases: Any) -> Any:
+        started.set()
+        await go_on.wait()
+        return await extend(leases)
 
-            async def slow(leases: Any) -> Any:
-                started.set()
-                await go_on.wait()
-                return await extend(leases)
-
-            monkeypatch.setattr(q._leases, "_extend", slow)
-            async with q.lease(visibility=0.5) as task:
-                await started.wait()
-                hiding = asyncio.ensure_future(q.set_visibility(task, 600))
-                await asyncio.sleep(0)
-                assert not hiding.done()
-                go_on.set()
-                await hiding
-            (hidden,) = await q.peek(1, "delayed")
-            assert hidden.visible_until.timestamp() > asyncio.get_running_loop().time()
-            assert (await q.stats()).invisible == 0
-
-    run(work())
+    monkeypatch.setattr(queue._leases, "_extend", slow)
+    async with queue.lease(visibility=0.5) as task:
+        await started.wait()
+        hiding = asyncio.ensure_future(queue.set_visibility(task, 600))
+        await asyncio.wait([hiding], timeout=0.2)
+        assert not hiding.done()
+        go_on.set()
+        await hiding
+    (hidden,) = await queue.peek(1, "delayed")
+    assert hidden.visible_until.timestamp() > asyncio.get_running_loop().time()
+    assert (await queue.stats()).invisible == 0
 
 
-def test_a_fault_does_not_end_the_heartbeat(
-    redis: Redis, queue_name: str, run: Any, monkeypatch: pytest.MonkeyPatch
+async def test_a_fault_does_not_end_the_heartbeat(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that is away for one beat is asked again at the next."""
+    await queue.push("a")
+    extend, calls, kept = queue._leases._extend, 0, asyncio.Event()
 
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push("a")
-            extend, calls, kept = q._leases._extend, 0, asyncio.Event()
+    async def flaky(leases: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RedisConnectionError("away")
+        kept.set()
+        return await extend(leases)
 
-            async def flaky(leases: Any) -> Any:
-                nonlocal calls
-                calls += 1
-                if calls == 1:
-                    raise RedisConnectionError("away")
-                kept.set()
-                return await extend(leases)
-
-            monkeypatch.setattr(q._leases, "_extend", flaky)
-            async with q.lease(visibility=0.6):
-                await kept.wait()
-            assert await q.size() == 0
-
-    run(work())
+    monkeypatch.setattr(queue._leases, "_extend", flaky)
+    async with queue.lease(visibility=0.6):
+        await kept.wait()
+    assert await queue.size() == 0
 
 
-def test_closing_again_and_in_the_middle(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_closing_again_and_in_the_middle(queue: Queue) -> None:
     """Closing is idempotent; a lease that is held over it is acked by a new connection."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.close()
-            await q.push("a")
-            async with q.lease() as task:
-                assert task
-                await q.close()
-                await q.close()
-            assert (await q.size(), (await q.stats()).acked) == (0, 1)
-            await asyncio.gather(q.push("b"), q.close(), q.push("c"))
-            assert {task.payload for task in await q.pop_many(3)} == {"b", "c"}
-
-    run(work())
+    await queue.close()
+    await queue.push("a")
+    async with queue.lease() as task:
+        assert task
+        await queue.close()
+        await queue.close()
+    assert (await queue.size(), (await queue.stats()).acked) == (0, 1)
+    await asyncio.gather(queue.push("b"), queue.close(), queue.push("c"))
+    assert {task.payload for task in await queue.pop_many(3)} == {"b", "c"}
 
 
 # Faults of the server
 
 
-def test_a_restart_of_the_server_in_the_middle(
-    server: Server, queue_name: str, directory: str, run: Any
+async def test_a_restart_of_the_server_in_the_middle(
+    server: Server, queue_name: str, directory: str
 ) -> None:
     """Killed under a waiter and a lease, the server comes back with its data: both go on."""
-
-    async def work(first: Server) -> None:
+    with Server.join(directory, server.binary) as first:
         async with AsyncDPQ.from_url(first.url, queue_name) as q:
             await q.push("leased")
             async with q.lease(visibility=60) as task:
@@ -597,52 +434,39 @@ def test_a_restart_of_the_server_in_the_middle(
                     await q.drop()
                     await q.close()
 
-    with Server.join(directory, server.binary) as first:
-        run(work(first))
 
-
-def test_a_cut_waiter_of_a_user_who_may_not_unblock(
-    redis: Redis, queue_name: str, run: Any
+async def test_a_cut_waiter_of_a_user_who_may_not_unblock(
+    queue: Queue, redis: Redis, queue_name: str
 ) -> None:
     """Its connection is lost before it stops waiting: there is nothing to hang up."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            connections = q._session.connections
-            connections.nodes.unblocks = False
-            waiter = AsyncWaiter(connections, [key_of(queue_name, "wake")])
-            stop_waiting = asyncio.get_running_loop().create_future()
-            wait = asyncio.ensure_future(waiter.wait(LONG, stop_waiting))
-            await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
-            stop_waiting.set_result(None)
-            assert await wait is None
-            (block,) = waiter._blocks
-            block._connection._writer.transport.abort()
-            await until("the end of the connection", lambda: block._connection._writer is None)
-            await waiter.withdraw()
-            await waiter.aclose()
-
-    run(work())
+    connections = queue._session.connections
+    connections.nodes.unblocks = False
+    waiter = AsyncWaiter(connections, [key_of(queue_name, "wake")])
+    stop_waiting = asyncio.get_running_loop().create_future()
+    wait = asyncio.ensure_future(waiter.wait(LONG, stop_waiting))
+    await until("a blocked waiter", lambda: len(blocked(redis)) == 1)
+    stop_waiting.set_result(None)
+    assert await wait is None
+    (block,) = waiter._blocks
+    block._connection._writer.transport.abort()
+    await until("the end of the connection", lambda: block._connection._writer is None)
+    await waiter.withdraw()
+    await waiter.aclose()
 
 
-def test_a_connection_is_closed_before_it_was_used(redis: Redis, queue_name: str, run: Any) -> None:
+async def test_a_connection_is_closed_before_it_was_used(queue: Queue) -> None:
     """As when Sentinels name another master meanwhile: nobody waits for ever, calls go on."""
-
-    async def work() -> None:
-        async with on(asyncio_client(redis), queue_name) as q:
-            await q.push("a")
-            endpoint = q._session.connections._only
-            assert endpoint
-            await endpoint.aclose()
-            connection = await endpoint._open()  # its reader has not begun
-            call = asyncio.ensure_future(q.size())
-            async with asyncio.timeout(20):
-                await endpoint.aclose()
-                assert await call == 1
-            assert connection._reader.done()
-            assert connection._writer.done()
-
-    run(work())
+    await queue.push("a")
+    endpoint = queue._session.connections._only
+    assert endpoint
+    await endpoint.aclose()
+    connection = await endpoint._open()  # its reader has not begun
+    call = asyncio.ensure_future(queue.size())
+    async with asyncio.timeout(20):
+        await endpoint.aclose()
+        assert await call == 1
+    assert connection._reader.done()
+    assert connection._writer.done()
 
 
 FORKS = """
@@ -682,10 +506,10 @@ print("done")
 """
 
 
-def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name: str) -> None:
-    """Parent and child use one object, each in a loop of its own; neither goes deaf."""
+def errors_of(program: str, *words: str) -> str:
+    """Run a program, which must end well; what it has written as errors."""
     done = subprocess.run(
-        [sys.executable, "-c", FORKS, server.url, queue_name],
+        [sys.executable, *words[:-2], "-c", program, *words[-2:]],
         env={**os.environ, "PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,
@@ -693,6 +517,12 @@ def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+    return done.stderr
+
+
+def test_a_forked_child_leaves_the_parents_loop_alone(server: Server, queue_name: str) -> None:
+    """Parent and child use one object, each in a loop of its own; neither goes deaf."""
+    errors_of(FORKS, server.url, queue_name)
 
 
 # Nothing is left behind
@@ -744,14 +574,5 @@ print("done")
 
 def test_no_warning_is_given_in_development_mode(server: Server, queue_name: str) -> None:
     """No task is destroyed pending, nothing is never awaited, no transport is left open."""
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", TIDY, server.url, queue_name],
-        env={**os.environ, "PYTHONPATH": os.getcwd()},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE * 2,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-    told = [line for line in done.stderr.splitlines() if "took" not in line]  # slow callbacks
-    assert told == []
+    told = errors_of(TIDY, "-X", "dev", "-W", "error", server.url, queue_name)
+    assert [line for line in told.splitlines() if "took" not in line] == []  # slow callbacks

@@ -6,16 +6,13 @@ those of the connection and of background work included.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-import fakeredis
 import pytest
-from kit.awaited import LOOPS
+from kit.awaited import asyncio_client
 from kit.waiting import blocked
 from redis import Redis
-from redis import asyncio as aio
-from support import address_of
 
 from dpq import AsyncDPQ, Push, RateLimited, Task
 from dpq.transport import waiter as waiters
@@ -26,17 +23,11 @@ MOST_STEPS = 5_000  # no call takes so many turns: a guard against a test that n
 
 engines = pytest.mark.fakeredis
 
-# Polling a server has no event to wait for.
-# ruff: noqa: ASYNC110
+# Polling a server has no event to wait for, and `timeout` is that of a pop.
+# ruff: noqa: ASYNC109, ASYNC110
 
 Queue = AsyncDPQ[Any]
-
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
-    """Runs a coroutine in an event loop that is closed at the end."""
-    with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
-        yield lambda work: runner.run(asyncio.wait_for(work, 3 * PATIENCE))
+Opened = Callable[..., Queue]
 
 
 @pytest.fixture(autouse=True)
@@ -45,37 +36,15 @@ def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiters, "RECHECK_SECONDS", 60.0)
 
 
-class Opened:
-    """Queue objects on one queue, each with a client of its own; `async with` closes them."""
-
-    def __init__(self, redis: Redis, name: str) -> None:
-        settings = redis.connection_pool.connection_kwargs
-        if isinstance(redis, fakeredis.FakeRedis):
-            self._client: Callable[[], Any] = lambda: fakeredis.FakeAsyncRedis(
-                host=settings["host"]
-            )
-        else:
-            self._client = lambda: aio.Redis(**address_of(redis))
-        self._name = name
-        self._queues: list[Queue] = []
-
-    def queue(self) -> Queue:
-        self._queues.append(AsyncDPQ(self._client(), self._name))
-        return self._queues[-1]
-
-    async def __aenter__(self) -> Queue:
-        return self.queue()
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._queues[0].drop()
-        for queue in self._queues:
-            await queue.close()
-            await queue.redis.aclose()
+@pytest.fixture
+def opened(opened: Opened, redis: Redis) -> Opened:
+    """Opens objects of one queue, each with a client of its own."""
+    return lambda: opened(client=asyncio_client(redis))
 
 
 @pytest.fixture
-def opened(redis: Redis, queue_name: str) -> Opened:
-    return Opened(redis, queue_name)
+def q(opened: Opened) -> Queue:
+    return opened()
 
 
 async def cancelled_after(turns: int, work: Coroutine[Any, Any, Any]) -> bool:
@@ -132,76 +101,60 @@ async def all_ready(q: Queue, count: int) -> None:
     ("count", "timeout", "fresh"),
     [(1, 0, False), (1, 20, False), (130, 0, False), (1, 0, True), (1, 20, True)],
 )
-def test_a_cancelled_pop_gives_back(
-    opened: Opened, redis: Redis, run: Any, count: int, timeout: float, fresh: bool
+async def test_a_cancelled_pop_gives_back(
+    q: Queue, opened: Opened, redis: Redis, count: int, timeout: float, fresh: bool
 ) -> None:
     """Whatever a cancelled pop still gets is ready again, uncounted; connecting included."""
     if count > 1 and type(redis) is not Redis:
         pytest.skip("slow on fakeredis, where the small counts run")
 
-    async def work() -> None:
-        async with opened as q:
+    async def prepare() -> Queue:
+        await q.push_many(Push(payload=n) for n in range(count))
+        return opened() if fresh else q
 
-            async def prepare() -> Queue:
-                await q.push_many(Push(payload=n) for n in range(count))
-                return opened.queue() if fresh else q
+    async def pop(queue: Queue) -> None:
+        if count == 1:
+            await queue.pop(timeout)
+        else:
+            assert len(await queue.pop_many(count, timeout)) == count
 
-            async def pop(queue: Queue) -> None:
-                if count == 1:
-                    await queue.pop(timeout)
-                else:
-                    assert len(await queue.pop_many(count, timeout)) == count
+    async def after(queue: Queue, cancelled: bool) -> None:
+        await rest(queue)
+        if cancelled:
+            await all_ready(q, count)
+        else:
+            assert (await q.stats()).invisible == count
+        if fresh:
+            await queue.close()
+            await queue.redis.aclose()
 
-            async def after(queue: Queue, cancelled: bool) -> None:
-                await rest(queue)
-                if cancelled:
-                    await all_ready(q, count)
-                else:
-                    assert (await q.stats()).invisible == count
-                if fresh:
-                    await queue.close()
-                    await queue.redis.aclose()
-                    opened._queues.remove(queue)
-
-            await at_every_turn(q, prepare, pop, after)
-
-    run(work())
+    await at_every_turn(q, prepare, pop, after)
 
 
 @engines
-def test_a_cancelled_push_adds_once_or_not_at_all(opened: Opened, run: Any) -> None:
+async def test_a_cancelled_push_adds_once_or_not_at_all(q: Queue) -> None:
     """Other calls of the same object go on, and see one task or none."""
 
-    async def work() -> None:
-        async with opened as q:
+    async def after(_: Any, cancelled: bool) -> None:
+        assert await q.size() in ((0, 1) if cancelled else (1,))
 
-            async def after(_: Any, cancelled: bool) -> None:
-                assert await q.size() in ((0, 1) if cancelled else (1,))
-
-            await at_every_turn(q, q.stats, lambda _: q.push("a"), after)
-
-    run(work())
+    await at_every_turn(q, q.stats, lambda _: q.push("a"), after)
 
 
 @engines
-def test_a_cancelled_ack_can_be_sent_again(opened: Opened, run: Any) -> None:
+async def test_a_cancelled_ack_can_be_sent_again(q: Queue) -> None:
     """The task is gone, or still leased to its holder, who may ack it."""
 
-    async def work() -> None:
-        async with opened as q:
+    async def prepare() -> Task[Any]:
+        await q.push("a")
+        return (await q.pop()).task
 
-            async def prepare() -> Task[Any]:
-                await q.push("a")
-                return (await q.pop()).task
+    async def after(task: Task[Any], cancelled: bool) -> None:
+        left = await q.size()
+        assert left in ((0, 1) if cancelled else (0,))
+        assert await q.ack(task) is bool(left)
 
-            async def after(task: Task[Any], cancelled: bool) -> None:
-                left = await q.size()
-                assert left in ((0, 1) if cancelled else (0,))
-                assert await q.ack(task) is bool(left)
-
-            await at_every_turn(q, prepare, q.ack, after)
-
-    run(work())
+    await at_every_turn(q, prepare, q.ack, after)
 
 
 async def ends_well() -> None:
@@ -221,41 +174,34 @@ async def is_limited() -> None:
 @pytest.mark.many_calls
 @engines
 @pytest.mark.parametrize("body", [ends_well, fails, is_limited], ids=lambda body: body.__name__)
-def test_a_cancelled_lease_is_settled(
-    opened: Opened, run: Any, body: Callable[[], Awaitable[None]]
-) -> None:
+async def test_a_cancelled_lease_is_settled(q: Queue, body: Callable[[], Awaitable[None]]) -> None:
     """Cancelled in its body, a lease is released uncounted; at its end, it is settled all the same.
 
     No lease is left to run out.
     """
 
-    async def work() -> None:
-        async with opened as q:
+    async def prepare() -> None:
+        await q.push(0)
 
-            async def prepare() -> None:
-                await q.push(0)
+    async def lease(_: Any) -> None:
+        try:
+            async with q.lease() as task:
+                assert task.payload == 0
+                await body()
+        except ZeroDivisionError:
+            pass
 
-            async def lease(_: Any) -> None:
-                try:
-                    async with q.lease() as task:
-                        assert task.payload == 0
-                        await body()
-                except ZeroDivisionError:
-                    pass
+    async def after(_: Any, cancelled: bool) -> None:
+        stats = await q.stats()
+        assert stats.invisible == 0
+        if stats.ready:
+            assert cancelled
+            await all_ready(q, 1)
+        else:
+            assert (body is ends_well, stats.delayed) in ((True, 0), (False, 1))
+        assert q._leases._held == {}
 
-            async def after(_: Any, cancelled: bool) -> None:
-                stats = await q.stats()
-                assert stats.invisible == 0
-                if stats.ready:
-                    assert cancelled
-                    await all_ready(q, 1)
-                else:
-                    assert (body is ends_well, stats.delayed) in ((True, 0), (False, 1))
-                assert q._leases._held == {}
-
-            await at_every_turn(q, prepare, lease, after)
-
-    run(work())
+    await at_every_turn(q, prepare, lease, after)
 
 
 async def until_blocked(redis: Redis, count: int) -> None:
@@ -266,8 +212,8 @@ async def until_blocked(redis: Redis, count: int) -> None:
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one object", "two objects"])
 @pytest.mark.parametrize("delay", [0, 0.002])
-def test_a_cancelled_wait_hands_on(
-    opened: Opened, redis: Redis, run: Any, delay: float, shared: bool
+async def test_a_cancelled_wait_hands_on(
+    q: Queue, opened: Opened, redis: Redis, delay: float, shared: bool
 ) -> None:
     """What woke a waiter that is cancelled wakes the next one: it gets the task, uncounted."""
 
@@ -294,57 +240,43 @@ def test_a_cancelled_wait_hands_on(
         await q.purge()
         return first.cancelled()
 
-    async def work() -> None:
-        async with opened as q:
-            other = q if shared else opened.queue()
-            turns = 0
-            while await first_is_cancelled(q, other, turns):
-                turns += 1
-                assert turns < MOST_STEPS
-            assert turns > 2
-
-    run(work())
+    other = q if shared else opened()
+    turns = 0
+    while await first_is_cancelled(q, other, turns):
+        turns += 1
+        assert turns < MOST_STEPS
+    assert turns > 2
 
 
-def test_many_cancelled_at_once_lose_nothing(opened: Opened, run: Any) -> None:
+async def test_many_cancelled_at_once_lose_nothing(q: Queue) -> None:
     """A hundred pops that are cancelled at different moments: each task is had once afterwards."""
-
-    async def work() -> None:
-        async with opened as q:
-            await q.push_many(Push(payload=n) for n in range(100))
-            pops = [asyncio.ensure_future(q.pop(timeout=n % 2)) for n in range(100)]
-            for n, pop in enumerate(pops):
-                if n % 7 == 0:
-                    await asyncio.sleep(0)
-                pop.cancel()
-            await asyncio.wait(pops)
-            await rest(q)
-            got = [pop.result().task.payload for pop in pops if not pop.cancelled()]
-            left = await q.pop_many(101)
-            assert sorted(got + [task.payload for task in left]) == list(range(100))
-            assert {task.attempt for task in left} <= {1}
-
-    run(work())
+    await q.push_many(Push(payload=n) for n in range(100))
+    pops = [asyncio.ensure_future(q.pop(timeout=n % 2)) for n in range(100)]
+    for n, pop in enumerate(pops):
+        if n % 7 == 0:
+            await asyncio.sleep(0)
+        pop.cancel()
+    await asyncio.wait(pops)
+    await rest(q)
+    got = [pop.result().task.payload for pop in pops if not pop.cancelled()]
+    left = await q.pop_many(101)
+    assert sorted(got + [task.payload for task in left]) == list(range(100))
+    assert {task.attempt for task in left} <= {1}
 
 
-def test_a_cancelled_call_does_not_disturb_the_others(opened: Opened, run: Any) -> None:
+async def test_a_cancelled_call_does_not_disturb_the_others(q: Queue) -> None:
     """Calls that travel with a cancelled one are answered over the same connection."""
-
-    async def work() -> None:
-        async with opened as q:
-            await q.push("a" * 500_000)  # so long that sending one takes several turns
-            connection = q._session.connections._endpoints[""].connection
-            for turns in range(30):
-                calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                calls[turns % 8].cancel()
-                await asyncio.wait(calls)
-                assert sum(not call.cancelled() for call in calls) >= 7
-                stored = (await q.stats()).pushed
-                await q.purge()
-                assert stored <= 1 + 8 * (turns + 1)
-            assert q._session.connections._endpoints[""].connection is connection
-            assert connection.usable()
-
-    run(work())
+    await q.push("a" * 500_000)  # so long that sending one takes several turns
+    connection = q._session.connections._endpoints[""].connection
+    for turns in range(30):
+        calls = [asyncio.ensure_future(q.push("x" * 500_000)) for _ in range(8)]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        calls[turns % 8].cancel()
+        await asyncio.wait(calls)
+        assert sum(not call.cancelled() for call in calls) >= 7
+        stored = (await q.stats()).pushed
+        await q.purge()
+        assert stored <= 1 + 8 * (turns + 1)
+    assert q._session.connections._endpoints[""].connection is connection
+    assert connection.usable()

@@ -25,6 +25,11 @@ Call = Callable[[DPQ[Any], Any], Any]  # queue, a task that is running
 TEN_YEARS = "315360000"
 INT_BOUND = "from -2^63 to 2^63-1 or a finite float"
 NOT_A_DURATION = [-1, -0.001, math.nan, math.inf, -math.inf, 315_360_001, True, "5"]
+NOT_A_COUNT = [0, -1, 1_000_001, 1.5, True, "3"]
+NOT_A_STATE = ["", "READY", "gone", 3]
+STATES = "ready, delayed, invisible, waiting, dead"
+NOT_AN_ID = ["", 5, None, b"x", "é", "x" * 201]
+ID = "string that push returned"
 NOT_A_LABEL = [
     ("", "1 to 200 bytes"),
     ("x" * 201, "200"),
@@ -42,24 +47,26 @@ def said(value: Any) -> str:
     return repr(value)[:30].rstrip("'")
 
 
-def pushes(argument: str, values: list[Any], bound: str) -> list[Any]:
-    """A push with each of these values, by itself and among good ones."""
-    found = []
-    for value in values:
-        wrong = {argument: value}
-        found.append((lambda q, t, w=wrong: q.push(1, **w), value, bound))
-        found.append(
-            (
-                lambda q, t, w=wrong: q.push_many([Push(payload=1), Push(payload=2, **w)]),
-                value,
-                bound,
-            )
-        )
-    return found
+def each(call: Callable[[DPQ[Any], Any, Any], Any], values: list[Any], bound: str) -> list[Any]:
+    """A call with each of these values."""
+    return [(lambda q, t, v=value: call(q, t, v), value, bound) for value in values]
 
 
 def durations(call: Callable[[DPQ[Any], Any, Any], Any], values: list[Any]) -> list[Any]:
-    return [(lambda q, t, v=value: call(q, t, v), value, TEN_YEARS) for value in values]
+    return each(call, values, TEN_YEARS)
+
+
+def labels(call: Callable[[DPQ[Any], Any, Any], Any]) -> list[Any]:
+    return [case for value, bound in NOT_A_LABEL for case in each(call, [value], bound)]
+
+
+def pushes(argument: str, values: list[Any], bound: str) -> list[Any]:
+    """A push with each of these values, by itself and among good ones."""
+    good = Push(payload=1)
+    return [
+        *each(lambda q, t, v: q.push(1, **{argument: v}), values, bound),
+        *each(lambda q, t, v: q.push_many([good, Push(1, **{argument: v})]), values, bound),
+    ]
 
 
 REFUSED: list[tuple[Call, Any, str]] = [
@@ -73,8 +80,8 @@ REFUSED: list[tuple[Call, Any, str]] = [
     ),
     *pushes("delay", NOT_A_DURATION, TEN_YEARS),
     *pushes("expires_in", [0, *NOT_A_DURATION], TEN_YEARS),
-    *pushes("max_attempts", [0, -1, 1_000_001, 1.5, True, "3"], "1 to 1000000"),
-    *pushes("cost", [0, -1, 1_000_001, 1.0, 1.5, True, "3", None], "1 to 1000000"),
+    *pushes("max_attempts", NOT_A_COUNT, "1 to 1000000"),
+    *pushes("cost", [*NOT_A_COUNT, 1.0, None], "1 to 1000000"),
     *pushes("on_duplicate", ["", "replace", None, 3], "keep, update, raise_priority, rerun, error"),
     *[case for value, bound in NOT_A_LABEL for case in pushes("group", [value], bound)],
     *[case for value, bound in NOT_A_LABEL for case in pushes("key", [value], bound)],
@@ -88,71 +95,46 @@ REFUSED: list[tuple[Call, Any, str]] = [
     *durations(lambda q, t, v: q.update(q.peek(1)[0].id, delay=v), NOT_A_DURATION),
     *durations(lambda q, t, v: q.pause(v), [0, *NOT_A_DURATION]),
     *durations(lambda q, t, v: q.delay_group("g", v), NOT_A_DURATION),
-    *[(lambda q, t, n=n: q.pop_many(n), n, "1 to 1000") for n in (0, -1, 1001, 1.0, True)],
-    *[(lambda q, t, v=v: q.delay_group(v, 5), v, bound) for v, bound in NOT_A_LABEL],
-    *[
-        (lambda q, t, p=p: q.release(t, priority=p), p, INT_BOUND)
-        for p in (math.nan, math.inf, 2**63, True)
-    ],
-    *[
-        (lambda q, t, p=p: q.update(q.peek(1)[0].id, priority=p), p, INT_BOUND)
-        for p in (math.nan, -math.inf, -(2**63) - 1, True)
-    ],
-    *[
-        (lambda q, t, r=r: q.dead.replay(rate=r), r, "from 0.001 to 1000000")
-        for r in (0, -1, 0.0001, math.nan, math.inf, 10**7, True, "1")
-    ],
-    *[
-        (call, state, "ready, delayed, invisible, waiting, dead")
-        for state in ("", "READY", "gone", 3)
-        for call in (
-            lambda q, t, s=state: q.purge(s),
-            lambda q, t, s=state: q.peek(1, s),
-        )
-    ],
-    *[
-        (call, task_id, "string that push returned")
-        for task_id in ("", 5, None, b"x", "é", "x" * 201)
-        for call in (
-            lambda q, t, i=task_id: q.get(i),
-            lambda q, t, i=task_id: q.cancel(i),
-            lambda q, t, i=task_id: q.update(i, priority=1),
-            lambda q, t, i=task_id: q.dead.replay([i]),
-            lambda q, t, i=task_id: q.dead.purge([i]),
-        )
-    ],
-    *[(lambda q, t, n=n: q.peek(n), n, "from 0 to") for n in (-1, 1.5, True)],
     *durations(lambda q, t, v: q.rate_limited(t, v), NOT_A_DURATION),
-    *[
-        (lambda q, t, s=s: q.rate_limited(t, 5, s), s, "'group', 'queue', 'task'")
-        for s in ("", "Group", "host", None, 3)
-    ],
-    *[
-        (lambda q, t, r=r: q.set_limit(r, 1), r, "from 0.001 to 1000000")
-        for r in (0, -1, 0.0009, 1_000_001, math.nan, math.inf, True)
-    ],
     *durations(lambda q, t, v: q.set_limit(1, v, group="a"), [0, 0.0009, *NOT_A_DURATION]),
-    *[
-        (lambda q, t, b=b: q.set_limit(1, 1, b, group="*"), b, "1 to 1000000")
-        for b in (0, -1, 1_000_001, 1.5, True, "3", None)
-    ],
-    *[
-        (lambda q, t, c=c: q.set_limit(concurrency=c), c, "1 to 1000000")
-        for c in (0, -1, 1_000_001, 1.5, True, "3")
-    ],
-    *[
-        (call, value, bound)
-        for value, bound in NOT_A_LABEL
-        for call in (
-            lambda q, t, v=value: q.set_limit(1, 1, group=v),
-            lambda q, t, v=value: q.clear_limit(v),
-            lambda q, t, v=value: q.group(v),
-        )
-    ],
-    *[
-        (lambda q, t, i=i: q.why(i), i, "string that push returned")
-        for i in ("", 5, None, b"x", "é", "x" * 201)
-    ],
+    *each(lambda q, t, n: q.pop_many(n), [0, -1, 1001, 1.0, True], "1 to 1000"),
+    *each(lambda q, t, p: q.release(t, priority=p), [math.nan, math.inf, 2**63, True], INT_BOUND),
+    *each(
+        lambda q, t, p: q.update(q.peek(1)[0].id, priority=p),
+        [math.nan, -math.inf, -(2**63) - 1, True],
+        INT_BOUND,
+    ),
+    *each(
+        lambda q, t, r: q.dead.replay(rate=r),
+        [0, -1, 0.0001, math.nan, math.inf, 10**7, True, "1"],
+        "from 0.001 to 1000000",
+    ),
+    *each(lambda q, t, s: q.purge(s), NOT_A_STATE, STATES),
+    *each(lambda q, t, s: q.peek(1, s), NOT_A_STATE, STATES),
+    *each(lambda q, t, i: q.get(i), NOT_AN_ID, ID),
+    *each(lambda q, t, i: q.cancel(i), NOT_AN_ID, ID),
+    *each(lambda q, t, i: q.update(i, priority=1), NOT_AN_ID, ID),
+    *each(lambda q, t, i: q.dead.replay([i]), NOT_AN_ID, ID),
+    *each(lambda q, t, i: q.dead.purge([i]), NOT_AN_ID, ID),
+    *each(lambda q, t, i: q.why(i), NOT_AN_ID, ID),
+    *each(lambda q, t, n: q.peek(n), [-1, 1.5, True], "from 0 to"),
+    *each(lambda q, t, n: q.dead.list(n), [-1, 1.5, True], "from 0 to"),
+    *each(
+        lambda q, t, s: q.rate_limited(t, 5, s),
+        ["", "Group", "host", None, 3],
+        "'group', 'queue', 'task'",
+    ),
+    *each(
+        lambda q, t, r: q.set_limit(r, 1),
+        [0, -1, 0.0009, 1_000_001, math.nan, math.inf, True],
+        "from 0.001 to 1000000",
+    ),
+    *each(lambda q, t, b: q.set_limit(1, 1, b, group="*"), [*NOT_A_COUNT, None], "1 to 1000000"),
+    *each(lambda q, t, c: q.set_limit(concurrency=c), NOT_A_COUNT, "1 to 1000000"),
+    *labels(lambda q, t, v: q.delay_group(v, 5)),
+    *labels(lambda q, t, v: q.set_limit(1, 1, group=v)),
+    *labels(lambda q, t, v: q.clear_limit(v)),
+    *labels(lambda q, t, v: q.group(v)),
     (lambda q, t: q.set_limit(5), 5, "per is missing"),
     (lambda q, t: q.set_limit([5]), 5, "RateLimit"),
     (lambda q, t: q.set_limit("ten/s"), "ten/s", "UNITS/TIME"),
@@ -161,7 +143,6 @@ REFUSED: list[tuple[Call, Any, str]] = [
     (lambda q, t: q.set_limit(1, 1, reserve=5), 5, "Reserve"),
     (lambda q, t: q.set_limit(1, 1, 3, reserve=Reserve(3, 1)), 3, "burst is 3"),
     (lambda q, t: q.set_limit(3, 1, adaptive=Adaptive(4, 9)), 3, "from adaptive.floor 4"),
-    *[(lambda q, t, n=n: q.dead.list(n), n, "from 0 to") for n in (-1, 1.5, True)],
 ]
 
 

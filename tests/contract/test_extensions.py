@@ -1,16 +1,13 @@
 """Extending a lease in the background: in time, and never against what its holder has said."""
 
-import asyncio
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from redis import Redis
-from redis import asyncio as aio
-from support import address_of
 
-from dpq import DPQ, AsyncDPQ, TaskState
+from dpq import DPQ, TaskState
 from dpq.queue import lease_renewal
 from dpq.queue.lease_renewal import Leases
 
@@ -73,37 +70,3 @@ def test_an_extension_on_its_way_undoes_nothing(redis: Redis, queue_name: str) -
     assert q.get(task.id).state is TaskState.DELAYED
     q.drop()
     q.close()
-
-
-def test_an_extension_on_its_way_undoes_nothing_async(redis: Redis, queue_name: str) -> None:
-    """The same for asyncio."""
-
-    async def work() -> None:
-        client = aio.Redis(**address_of(redis))
-        q: AsyncDPQ[Any] = AsyncDPQ(client, queue_name)
-        await q.push("a")
-        started, go_on = asyncio.Event(), asyncio.Event()
-        extend = q._leases._extend
-
-        async def slowly(leases: Sequence[Any]) -> list[bool]:
-            started.set()
-            await go_on.wait()
-            return await extend(leases)
-
-        q._leases._extend = slowly
-        task = (await q.pop(visibility=PATIENCE)).task
-        q._leases.hold(task, 0.01)
-        async with asyncio.timeout(PATIENCE):
-            await started.wait()
-            saying = asyncio.ensure_future(q.set_visibility(task, 600))
-            await asyncio.wait([saying], timeout=A_WHILE)
-            go_on.set()
-            await saying
-            if q._leases._keeping:
-                await asyncio.wait([q._leases._keeping])
-        assert (await q.get(task.id)).state is TaskState.DELAYED
-        await q.drop()
-        await q.close()
-        await client.aclose()
-
-    asyncio.run(work())

@@ -11,7 +11,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from support import wait_for
 
-from dpq import DPQ, AsyncDPQ, Backoff, RateLimited, Retry
+from dpq import DPQ, AsyncDPQ, Backoff, ConfigurationError, RateLimited, Retry
+from dpq.server import Server
 
 engines = pytest.mark.fakeredis
 
@@ -63,6 +64,15 @@ def test_an_empty_queue_ends_a_loop_at_once(q: DPQ[Any], monkeypatch: pytest.Mon
     q.push("a")
     assert [task.payload for task in q.leases(until_empty=True)] == ["a"]
     assert set(waited) == {0}
+
+
+def test_a_closed_queue_has_no_loop(server: Server, q: DPQ[Any]) -> None:
+    """It says that it is closed, as for each other call."""
+    closed = DPQ[Any].from_url(server.url, q.queue_name)
+    closed.push("a")
+    closed.close()
+    with pytest.raises(ConfigurationError, match="is closed"):
+        next(closed.leases())
 
 
 @engines

@@ -99,31 +99,6 @@ def test_other_clients_are_used_as_they_are(server: Server, redis: Redis, queue_
         q.drop()
 
 
-def test_a_lease_lost_in_the_body(live: DPQ[Any], redis: Redis, queue_name: str) -> None:
-    """A body that ends well after another consumer got its task is told so."""
-    live.push(1)
-    with pytest.raises(LeaseLostError), live.lease(visibility=60) as task:
-        DPQ(redis, queue_name).release(task)
-        assert live.pop().task.id == task.id
-
-
-def test_a_body_that_fails_after_its_lease(
-    live: DPQ[Any], redis: Redis, queue_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The body's own error comes out, also when the lease was lost before; the loss is logged."""
-    live.push(1)
-    with (
-        caplog.at_level(logging.WARNING),
-        pytest.raises(ZeroDivisionError),
-        live.lease(visibility=60) as task,
-    ):
-        DPQ(redis, queue_name).release(task)
-        live.pop()
-        _ = 1 / 0
-    assert f"lease of task {task.id} lost" in caplog.text
-    assert live.get(task.id).last_error is None
-
-
 def test_the_heartbeat_stops_when_the_lease_is_lost(
     live: DPQ[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -160,24 +135,6 @@ def test_the_heartbeat_outlives_a_fault(
         assert kept.wait(20)
     assert "cannot extend 1 leases now" in caplog.text
     assert live.size() == 0
-
-
-@pytest.mark.parametrize("settle", ["bury", "fail", "release", "set_visibility", "ack"])
-def test_what_the_body_settled_stands(live: DPQ[Any], redis: Redis, settle: str) -> None:
-    """A body that settles its task itself has the last word, and its heartbeat ends."""
-    live.push(1)
-    more = {"bury": ["bad"], "fail": ["bad", 60], "release": [60], "set_visibility": [60]}
-    with live.lease(visibility=0.15) as task:
-        getattr(live, settle)(task, *more.get(settle, []))
-        before = redis.info("commandstats")["cmdstat_evalsha"]["calls"]
-        # a heartbeat that went on would have called by now
-        assert not threading.Event().wait(0.2)
-        assert redis.info("commandstats")["cmdstat_evalsha"]["calls"] == before
-    stats = live.stats()
-    assert (stats.dead, stats.delayed, stats.acked) == {
-        "bury": (1, 0, 0),
-        "ack": (0, 0, 1),
-    }.get(settle, (0, 1, 0))
 
 
 def test_an_interrupted_call_spoils_no_other(

@@ -199,24 +199,19 @@ def test_a_closed_group_comes_back_in_order(q: DPQ[int], clock: Any) -> None:
     assert drain(q, 1) == best_first([(p, n) for n, p in enumerate(priorities)])
 
 
-def test_neighbouring_nanosecond_timestamps_are_told_apart(q: DPQ[int]) -> None:
-    """Timestamps in ns, one apart, run in exact order, though a double merges hundreds of them."""
+@pytest.mark.parametrize("batch", [1, 50])
+@pytest.mark.parametrize("sign", [1, -1], ids=["latest first", "earliest deadline first"])
+def test_neighbouring_nanosecond_timestamps_are_told_apart(
+    q: DPQ[int], sign: int, batch: int
+) -> None:
+    """Timestamps in ns, one apart, run in exact order, though a double merges hundreds of them;
+    with minus a timestamp as the priority the earliest runs first."""
     start = 1_700_000_000_123_456_789
     stamps = [start + i for i in range(300)]
     random.Random(6).shuffle(stamps)
-    q.push_many(Push(payload=stamp, priority=stamp) for stamp in stamps)
+    q.push_many(Push(payload=stamp, priority=sign * stamp) for stamp in stamps)
 
-    assert drain(q, 50) == sorted(stamps, reverse=True)
-
-
-def test_earliest_deadline_first_with_negated_nanoseconds(q: DPQ[int]) -> None:
-    """Minus a timestamp as the priority: the earliest runs first, exactly."""
-    start = 1_700_000_000_123_456_789
-    stamps = [start + i for i in range(300)]
-    random.Random(7).shuffle(stamps)
-    q.push_many(Push(payload=stamp, priority=-stamp) for stamp in stamps)
-
-    assert drain(q, 1) == sorted(stamps)
+    assert drain(q, batch) == sorted(stamps, reverse=sign > 0)
 
 
 @pytest.mark.parametrize("order", ["fifo", "lifo"])

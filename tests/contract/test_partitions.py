@@ -5,7 +5,6 @@ import itertools
 import json
 import math
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -840,23 +839,3 @@ def test_cli(make: Make, server: Any) -> None:
     follower: DPQ[Any] = DPQ(q.redis, q.queue_name)
     assert (len(follower), follower.partitions) == (1, 3)
     follower.close()
-
-
-def test_threads_share_one_queue(make: Make) -> None:
-    """Many threads of one object take each task once."""
-    q = make("", 5, clock=None, ask=2)
-    ids = q.push_many(Push(n, n % 4) for n in range(300))
-    done: list[str] = []
-
-    def work() -> None:
-        while (popped := q.pop()).task:
-            done.append(popped.task.id)
-            popped.on_success()
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert sorted(done) == sorted(ids)
-    assert_conserved(q, ids, done)

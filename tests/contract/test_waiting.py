@@ -59,30 +59,18 @@ def the_task(future: Any) -> Task[Any]:
 # What wakes
 
 
-def by_push(q: DPQ[Any]) -> None:
-    q.push("a")
-
-
-def by_push_many(q: DPQ[Any]) -> None:
-    q.push_many([Push(payload="a")])
-
-
-def by_a_push_into_a_group(q: DPQ[Any]) -> None:
-    q.push("a", group="g")
-
-
-def by_a_delayed_task(q: DPQ[Any]) -> None:
-    q.push("a", delay=SOON)
+PUSHES: dict[str, Callable[[DPQ[Any]], object]] = {
+    "push": lambda q: q.push("a"),
+    "push_many": lambda q: q.push_many([Push(payload="a")]),
+    "into a group": lambda q: q.push("a", group="g"),
+    "delayed": lambda q: q.push("a", delay=SOON),
+}
 
 
 @engines
-@pytest.mark.parametrize(
-    "event",
-    [by_push, by_push_many, by_a_push_into_a_group, by_a_delayed_task],
-    ids=lambda event: event.__name__,
-)
+@pytest.mark.parametrize("event", PUSHES.values(), ids=PUSHES)
 def test_a_push_wakes(
-    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any]], None]
+    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any]], object]
 ) -> None:
     """A waiting pop returns a task that is pushed meanwhile, when it is due."""
     popped = start(waiting.pop, timeout=LONG)
@@ -93,44 +81,21 @@ def test_a_push_wakes(
     assert the_task(popped).payload == "a"
 
 
-def release(q: DPQ[Any], task: Task[Any]) -> None:
-    q.release(task)
-
-
-def release_later(q: DPQ[Any], task: Task[Any]) -> None:
-    q.release(task, delay=SOON)
-
-
-def fail(q: DPQ[Any], task: Task[Any]) -> None:
-    q.fail(task, "no", delay=SOON)
-
-
-def hide(q: DPQ[Any], task: Task[Any]) -> None:
-    q.set_visibility(task, SOON)
-
-
-def shorten(q: DPQ[Any], task: Task[Any]) -> None:
-    q.extend(task, SOON)
-
-
-def replay(q: DPQ[Any], task: Task[Any]) -> None:
-    q.bury(task, "no")
-    q.dead.replay()
-
-
-def rerun(q: DPQ[Any], task: Task[Any]) -> None:
-    q.push("a", key="k", on_duplicate="rerun")
-    q.ack(task)
+WAYS_BACK: dict[str, Callable[[DPQ[Any], Task[Any]], object]] = {
+    "release": lambda q, task: q.release(task),
+    "release later": lambda q, task: q.release(task, delay=SOON),
+    "fail": lambda q, task: q.fail(task, "no", delay=SOON),
+    "hide": lambda q, task: q.set_visibility(task, SOON),
+    "shorten": lambda q, task: q.extend(task, SOON),
+    "replay": lambda q, task: (q.bury(task, "no"), q.dead.replay()),
+    "rerun": lambda q, task: (q.push("a", key="k", on_duplicate="rerun"), q.ack(task)),
+}
 
 
 @engines
-@pytest.mark.parametrize(
-    "event",
-    [release, release_later, fail, hide, shorten, replay, rerun],
-    ids=lambda event: event.__name__,
-)
+@pytest.mark.parametrize("event", WAYS_BACK.values(), ids=WAYS_BACK)
 def test_whatever_brings_a_running_task_back_wakes(
-    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any], Task[Any]], None]
+    waiting: DPQ[Any], redis: Redis, start: Any, event: Callable[[DPQ[Any], Task[Any]], object]
 ) -> None:
     """A waiting pop gets a task that its holder gives up, defers, fails, buries or lets run out."""
     task_id = waiting.push("a", key="k")

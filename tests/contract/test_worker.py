@@ -28,6 +28,7 @@ from kit.workers import (
     raising,
 )
 from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
 from dpq import (
@@ -757,6 +758,13 @@ def test_contradicting_settings_raise(make: Make, redis: Redis) -> None:
     other.close()
 
 
+def test_a_server_that_is_away_at_the_start_raises(queue_name: str, start: Start) -> None:
+    """`run` raises when it cannot reach the server at all: nobody has heard of it yet."""
+    q: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock", retry=None), queue_name)
+    with pytest.raises(RedisConnectionError, match="cannot reach"):
+        start(Worker(q, print)).result(PATIENCE)
+
+
 def test_a_killed_connection_costs_nothing(
     q: DPQ[Any], redis: Redis, gate: Gate, start: Start
 ) -> None:
@@ -834,6 +842,27 @@ def test_a_queue_that_is_closed_meanwhile(q: DPQ[Any], gate: Gate, start: Start)
     gate.open()
     assert running.result(PATIENCE) == 1
     assert q.stats().acked == 1
+
+
+def test_a_closed_queue_says_so(server: Server, q: DPQ[Any]) -> None:
+    """One that has opened its client, whatever is called, and also a worker's run; nothing is
+    dropped, and another object goes on."""
+    closed: DPQ[Any] = DPQ.from_url(server.url, q.queue_name)
+    task_id = closed.push("a")
+    closed.close()
+    for call in (
+        lambda: closed.push("b"),
+        closed.pop,
+        closed.stats,
+        closed.size,
+        closed.drop,
+        lambda: closed.get(task_id),
+        Worker(closed, print).drain,
+    ):
+        with pytest.raises(ConfigurationError, match=f"queue '{q.queue_name}' is closed"):
+            call()
+    closed.close()
+    assert q.pop().task.id == task_id
 
 
 # Limits

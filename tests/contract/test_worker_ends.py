@@ -1,12 +1,11 @@
 """How both workers end a delivery that goes wrong, and how they look after several queues.
 
-Each test runs with threads and with asyncio; handlers are plain functions.
+Here over `Worker`; test_worker_async.py runs over `AsyncWorker` what `THREADS_ONLY` does not name.
 """
 
-import asyncio
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from kit.waiting import recheck, wait_for_idle
 from kit.workers import Make, queues
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
-from support import address_of
 
 from dpq import (
     DPQ,
@@ -30,61 +28,32 @@ from dpq import (
 from dpq.model import schedule
 from dpq.transport import waiter
 
+THREADS_ONLY = (
+    "test_a_generator_is_no_handler",  # it asks both
+    "test_the_last_ack_ends_a_drain",
+    "test_hooks_hear_of_a_time_limit",
+    "test_hooks_that_nobody_would_call",
+)
+
 SOON = 50.0
 """Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""
-
-Drain = Callable[..., Any]
-
-
-@pytest.fixture(params=["threads", "asyncio"])
-def drain(request: pytest.FixtureRequest, redis: Redis) -> Drain:
-    """Makes a worker, and runs it until the queues are empty; returns it."""
-
-    async def whole(queues: Any, handler: Any, settings: dict[str, Any]) -> Any:
-        client = AsyncRedis(**address_of(redis), socket_timeout=5)
-        made = [AsyncDPQ[Any](client, queue.queue_name, backoff=fast) for queue in queues]
-        if isinstance(queues, dict):
-            made = dict(zip(made, queues.values(), strict=True))  # type: ignore[assignment]
-        worker = AsyncWorker(made, handler, **settings)
-        try:
-            await worker.drain()
-        finally:
-            for queue in made:
-                await queue.close()
-            await client.aclose()
-        return worker
-
-    def run(queues: Any, handler: Any, **settings: Any) -> Any:
-        queues = [queues] if isinstance(queues, DPQ) else queues
-        if request.param == "asyncio":
-            return asyncio.run(whole(queues, handler, settings))
-        worker = Worker(queues, handler, **settings)
-        worker.drain()
-        return worker
-
-    return run
-
-
-fast = Backoff(base=0.01, jitter=0)
 
 
 @pytest.fixture
 def make(redis: Redis, queue_name: str) -> Iterator[Make]:
     with queues(DPQ, redis, queue_name) as make:
-        yield lambda more: make(more, backoff=fast)
+        yield make
 
 
 @pytest.fixture
 def q(make: Make) -> DPQ[Any]:
-    return make("")
+    return make()
 
 
 # Several queues
 
 
-def test_a_limit_of_one_of_several_queues(
-    make: Any, drain: Drain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_of_one_of_several_queues(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its next unit is looked for when it is due, though another queue had work meanwhile."""
     recheck(monkeypatch, 60.0)
     a, b = make("-a"), make("-b")
@@ -92,17 +61,17 @@ def test_a_limit_of_one_of_several_queues(
     a.push_many(Push(n) for n in range(4))
     b.push_many(Push(n) for n in range(2))
     began = time.monotonic()
-    drain([a, b], lambda task: None)
+    Worker([a, b], lambda task: None).drain()
     assert 0.5 < time.monotonic() - began < SOON
 
 
-def test_the_share_of_an_empty_queue(make: Any, drain: Drain) -> None:
+def test_the_share_of_an_empty_queue(make: Make) -> None:
     """It falls to the others by their weights, not to a neighbour."""
     a, b, c = make("-a"), make("-b"), make("-c")
     seen: list[str] = []
     for queue in (b, c):
         queue.push_many(Push(queue.queue_name[-1]) for _ in range(60))
-    drain({a: 2, b: 1, c: 1}, lambda task: seen.append(task.payload))
+    Worker({a: 2, b: 1, c: 1}, lambda task: seen.append(task.payload)).drain()
     assert 18 <= seen[:40].count("b") <= 22
 
 
@@ -114,8 +83,9 @@ class HostLimit(RateLimited):
         Exception.__init__(self, host)  # without what a RateLimited has
 
 
-def test_a_broken_signal_ends_its_attempt_only(q: DPQ[Any], drain: Drain) -> None:
+def test_a_broken_signal_ends_its_attempt_only(make: Make) -> None:
     """A user's own signal that says nothing is a failed attempt; the worker goes on."""
+    q = make(backoff=Backoff(base=0.01, jitter=0))
     q.push("bad", max_attempts=2)
     q.push("good")
 
@@ -123,14 +93,12 @@ def test_a_broken_signal_ends_its_attempt_only(q: DPQ[Any], drain: Drain) -> Non
         if task.payload == "bad":
             raise HostLimit("example.com")
 
-    drain(q, handler)
+    Worker(q, handler).drain()
     assert q.stats().acked == 1
     assert [dead.payload for dead in q.dead.list()] == ["bad"]
 
 
-def test_an_ack_that_cannot_be_made(
-    q: DPQ[Any], drain: Drain, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ack_that_cannot_be_made(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps no other; its task ends in the dead letters, where somebody sees it."""
     q.push("odd", cron="* * * * *", timezone="Europe/Berlin", priority=10)
     task_id = q.peek(1, state="delayed")[0].id
@@ -141,14 +109,22 @@ def test_an_ack_that_cannot_be_made(
         raise ConfigurationError(f"timezone {name!r} is unknown here")
 
     monkeypatch.setattr(schedule, "_zone", unknown)
-    drain(q, lambda task: None, prefetch=10)
+    Worker(q, lambda task: None, prefetch=10).drain()
     stats = q.stats()
     assert (stats.acked, stats.expired_leases, stats.dead) == (5, 0, 1)
     assert "unknown here" in q.dead.list()[0].reason
 
 
-def test_a_generator_is_no_handler(q: DPQ[Any], drain: Drain) -> None:
-    """It is refused where it is seen; what only its result shows is a failed attempt."""
+def test_what_returns_a_generator_is_no_handler(q: DPQ[Any]) -> None:
+    """What only its result shows is a failed attempt."""
+    q.push("a", max_attempts=1)
+    Worker(q, lambda task: (each for each in [task])).drain()
+    (dead,) = q.dead.list()
+    assert "is a generator" in (dead.last_error or "")
+
+
+def test_a_generator_is_no_handler(q: DPQ[Any]) -> None:
+    """It is refused where it is seen."""
 
     def handler(task: Task[Any]) -> Any:
         yield task
@@ -167,16 +143,12 @@ def test_a_generator_is_no_handler(q: DPQ[Any], drain: Drain) -> None:
                 kind(queue, generator)
             with pytest.raises(ConfigurationError, match="is a generator"):
                 kind(queue, {"name": generator})
-    q.push("a", max_attempts=1)
-    drain(q, lambda task: handler(task))
-    (dead,) = q.dead.list()
-    assert "is a generator" in (dead.last_error or "")
 
 
 # Limits that were hit
 
 
-def test_what_was_fetched_under_the_same_limit_goes_back(q: DPQ[Any], drain: Drain) -> None:
+def test_what_was_fetched_under_the_same_limit_goes_back(q: DPQ[Any]) -> None:
     """After a 429 nothing that was fetched ahead of it asks the same host."""
     for n in range(10):
         q.push(n, group="host")
@@ -188,16 +160,14 @@ def test_what_was_fetched_under_the_same_limit_goes_back(q: DPQ[Any], drain: Dra
         if task.group == "host" and seen.count("host") == 1:
             raise RateLimited(0.5)
 
-    drain(q, handler, prefetch=8)
+    Worker(q, handler, prefetch=8).drain()
     after = seen[seen.index("host") + 1 :]
     assert after[:10] == ["other"] * 10
     assert q.stats().acked == 20
     assert q.stats().deferred == 1
 
 
-def test_a_server_that_forgot_the_scripts_lets_none_through(
-    q: DPQ[Any], redis: Redis, drain: Drain
-) -> None:
+def test_a_server_that_forgot_the_scripts_lets_none_through(q: DPQ[Any], redis: Redis) -> None:
     """A 429 is told before the next task is asked for, however it has to be sent."""
     redis.script_flush()  # on a server of somebody else the test is skipped here
     q.push_many(Push(n, group="host") for n in range(3))
@@ -212,12 +182,12 @@ def test_a_server_that_forgot_the_scripts_lets_none_through(
         closed.append(time.monotonic() - began >= 0.3)
 
     began = time.monotonic()
-    drain(q, handler)
+    Worker(q, handler).drain()
     assert seen == [0, 0, 1, 2]
     assert closed == [True] * 3
 
 
-def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None:
+def test_a_signal_passes_through_a_task_group(q: DPQ[Any]) -> None:
     """A group of nothing but signals says what the weightiest of them says."""
     q.push("a")
     raised = []
@@ -227,7 +197,7 @@ def test_a_signal_passes_through_a_task_group(q: DPQ[Any], drain: Drain) -> None
             raised.append(task)
             raise ExceptionGroup("unhandled errors in a TaskGroup", [RateLimited(0.1, "task")])
 
-    drain(q, handler)
+    Worker(q, handler).drain()
     assert (q.stats().deferred, q.stats().failed) == (1, 0)
 
 

@@ -2,17 +2,11 @@
 
 import io
 import json
-import os
-import pty
 import re
-import select
-import shutil
+import shlex
 import signal
 import subprocess
 import sys
-import tempfile
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
@@ -23,7 +17,8 @@ import pytest
 import typer
 from hypothesis import settings
 from kit.records import read_record
-from redis import Redis
+from kit.terminals import ENVIRONMENT, Terminal
+from kit.waiting import blocked
 from rich.console import Console
 from rich.text import Text
 from support import PATIENCE_S, processes, wait_for
@@ -36,34 +31,10 @@ from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._terminal import loud_first
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.scripts import script, script_names
-from dpq.server import Server
 
 Run = Callable[..., Result]
 
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with Server.start() as server:
-        yield server.url
-
-
-@pytest.fixture
-def name() -> str:
-    return uuid.uuid4().hex
-
-
-@pytest.fixture
-def q(url: str, name: str) -> Iterator[DPQ]:
-    with DPQ.from_url(url, name) as queue:
-        yield queue
-        queue.drop()
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("DPQ_URL", "DPQ_QUEUE", "FORCE_COLOR", "PY_COLORS"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture
@@ -158,15 +129,6 @@ def test_push_of_a_recurring_task(run: Run, q: DPQ, options: tuple[Any, ...], sh
     assert q.size() == 0
 
 
-def test_a_wrong_schedule_is_wrong_usage(run: Run, q: DPQ) -> None:
-    """What is wrong with it is said, with the exit code 2, and so is a task without a name."""
-    assert "cron is '61 * * * *'" in told(run("push", "1", "--cron", "61 * * * *", code=2))
-    assert "give one of them" in told(run("push", "1", "--every", 5, "--cron", "* * * * *", code=2))
-    assert "give one of them" in told(run("cancel", code=2))
-    assert "give one of them" in told(run("cancel", "x", "--key", "k", code=2))
-    assert q.size() == 0
-
-
 @pytest.mark.parametrize("priority", ["-5", "1.5", "-9223372036854775808"])
 def test_a_priority_keeps_its_type_and_sign(run: Run, q: DPQ, priority: str) -> None:
     """A priority may be negative, a fraction, or longer than a double."""
@@ -226,9 +188,6 @@ def test_a_push_names_the_moment_at_which_it_is_due(run: Run, q: DPQ) -> None:
     for task_id, payload in ((one, 1), (two, 2)):
         late = q.redis.zscore(delayed, task_id) / 1000 - at.timestamp()
         assert (0 <= late < 600, q.get(task_id).payload) == (True, payload), late
-    for wrong in ("tomorrow", "2026-12-24T18:00"):
-        refused = run("push", "1", "--at", wrong, code=2)
-        assert "must be a time with a time zone" in told(refused)
 
 
 @pytest.mark.parametrize(
@@ -262,13 +221,6 @@ def test_a_line_without_end_is_refused(run: Run) -> None:
     assert "line 2 is too long" in result.stderr
 
 
-@pytest.mark.parametrize("words", [("hello",), ("1", "--file", "x"), ("1", "--full"), ("1", "2")])
-def test_a_push_that_makes_no_sense_is_wrong_usage(run: Run, q: DPQ, words: tuple[str]) -> None:
-    """Wrong usage ends with 2, prints nothing on stdout and pushes nothing."""
-    assert run("push", *words, code=2).stdout == ""
-    assert len(q) == 0
-
-
 def test_ten_thousand_lines_through_a_pipe(url: str, name: str, q: DPQ) -> None:
     """10 000 lines are 10 000 tasks in their order; stdout is 10 000 ids, stderr one sentence."""
     lines = "".join(f'{{"n": {n}}}\n' for n in range(10_000))
@@ -295,34 +247,12 @@ def test_the_progress_bar_is_on_stderr(url: str, name: str, tmp_path: Path) -> N
     """At a terminal a bar shows the progress, and stdout has the ids alone."""
     path = tmp_path / "tasks.ndjson"
     path.write_text("1\n" * 300)
-    seen = at_terminal("--url", url, "push", "--queue", name, "--file", str(path))
-    assert "300 tasks pushed" in seen.talk
-    assert len(seen.data.split()) == 300
-
-
-class at_terminal:  # noqa: N801 - reads as a sentence
-    """Runs the program with stderr on a terminal; `data` is its stdout, `talk` its stderr."""
-
-    def __init__(self, *words: str) -> None:
-        ours, theirs = pty.openpty()
-        environment = {**os.environ, "TERM": "xterm"}
-        try:
-            with start(*words, stderr=theirs, env=environment) as process:
-                os.close(theirs)
-                self.talk = self._read(ours)
-                self.data = process.stdout.read()
-            assert process.returncode == 0, self.talk
-        finally:
-            os.close(ours)
-
-    def _read(self, ours: int) -> str:
-        said = b""
-        while select.select([ours], [], [], PATIENCE_S)[0]:
-            try:
-                said += os.read(ours, 65536)
-            except OSError:  # how Linux says that the other end has closed
-                return said.decode()
-        raise AssertionError(f"still open after {PATIENCE_S} s: {said!r}")
+    words = ("--url", url, "push", "--queue", name, "--file", path)
+    with Terminal() as terminal, start(*words, stderr=terminal.theirs, env=ENVIRONMENT) as process:
+        terminal.hand_over()
+        assert "300 tasks pushed" in terminal.read_all()
+        assert len(process.stdout.read().split()) == 300
+    assert process.returncode == 0, terminal.shown
 
 
 # Taking and settling
@@ -369,10 +299,6 @@ def test_pop_waits_for_a_task(run: Run, q: DPQ, wait: list[str]) -> None:
         pushed = pool.submit(push)
         assert one(run("pop", *wait))["payload"] == "late"
         pushed.result()
-
-
-def blocked(redis: Redis) -> bool:
-    return any("b" in client["flags"] for client in redis.client_list())
 
 
 @pytest.mark.parametrize(
@@ -516,20 +442,12 @@ def read_until(process: subprocess.Popen[str], word: str) -> str:
 
 def test_stats_is_redrawn_at_a_terminal(url: str, name: str, q: DPQ) -> None:
     """At a terminal --watch redraws one table in place, and Ctrl-C ends it."""
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm"}
     words = ("--url", url, "stats", "--queue", name, "--watch")
-    with start(*words, stdout=theirs, env=environment) as process:
-        os.close(theirs)
-        shown = ""
-        deadline = time.monotonic() + PATIENCE_S
-        while "\x1b[1A" not in shown and time.monotonic() < deadline:
-            if select.select([ours], [], [], 1)[0]:
-                shown += os.read(ours, 65536).decode()
+    with Terminal() as terminal, start(*words, stdout=terminal.theirs, env=ENVIRONMENT) as process:
+        terminal.hand_over()
+        terminal.wait_for("\x1b[1A")
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_S) == 130
-    os.close(ours)
-    assert "\x1b[1A" in shown, shown
 
 
 def test_queues_lists_all_known(run: Run, url: str, q: DPQ) -> None:
@@ -561,11 +479,9 @@ def odd_queues(q: DPQ) -> Iterator[list[str]]:
     q.redis.sadd(REGISTRY, "a{b", b"\xff")
     yield [newer, unreadable, broken, "a{b", "\\xff"]
     q.redis.srem(REGISTRY, "a{b", b"\xff", newer, unreadable, broken)
-    q.redis.delete(*(key for each in (newer, unreadable, broken) for key in keys(q.redis, each)))
-
-
-def keys(redis: Redis, name: str) -> list[bytes]:
-    return redis.keys(f"dpq:{{{name}}}:*")
+    q.redis.delete(
+        *(key for each in (newer, unreadable, broken) for key in q.redis.keys(key_of(each, "*")))
+    )
 
 
 @pytest.mark.parametrize("command", ["queues", "workers"])
@@ -674,15 +590,6 @@ def test_all_that_ask_for_yes_are_tried() -> None:
     assert asking == {words[: 1 + (words[0] == "dead")] for words in DELETING}
 
 
-@pytest.mark.parametrize("words", DELETING)
-def test_nothing_is_deleted_without_yes(run: Run, q: DPQ, words: tuple[str, ...]) -> None:
-    """Without --yes a deleting command is wrong usage, says so, and deletes nothing."""
-    bury(q)
-    q.push(1)
-    assert "--yes" in told(run(*words, code=2))
-    assert (q.stats().ready, q.stats().dead) == (1, 1)
-
-
 def bury(q: DPQ, reason: str = "r", **push: Any) -> str:
     """A dead task of the queue, which must have no other ready."""
     q.push("dead", **push)
@@ -759,13 +666,6 @@ def test_dead_letters_are_chosen_by_id_filter_or_all(run: Run, q: DPQ, action: l
         assert run("dead", *action, *words).stdout == "1\n"
         assert q.stats().dead == left
     assert len(q) == (4 if action == ["replay"] else 0)
-
-
-@pytest.mark.parametrize("words", [[], ["--all", "x"], ["x", "--reason", "r"]])
-def test_an_unclear_choice_of_dead_letters_is_wrong_usage(run: Run, words: list[str]) -> None:
-    """Neither nor both of ids and filters is wrong usage."""
-    run("dead", "replay", *words, code=2)
-    run("dead", "purge", "--yes", *words, code=2)
 
 
 def test_replay_may_be_slow(run: Run, q: DPQ) -> None:
@@ -878,31 +778,6 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
         run("limit", "clear", *scope)
     assert [state.windows for state in q.limits()] == [()]
     assert re.search(r"the queue +- +- +0 +0 +open", run("limit", "list").stdout)
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        ((), "give a rate, a concurrency, or both"),
-        (("10",), "'10': write a rate as UNITS/TIME"),
-        (("10/s", "1/h", "--burst", "5"), "write them into the RATE"),
-        (("--concurrency", "3", "--adaptive", "1:9"), "go with exactly one RATE"),
-        (("10/s", "--burst", "x"), "'x': burst must be a whole number"),
-        (("10/s", "--reserve", "5"), "'5': reserve must be UNITS:PRIORITY"),
-        (("10/s", "--adaptive", "5"), "'5': adaptive must be FLOOR:CEILING"),
-        (("10/s", "--reserve", "5:1"), "burst must be larger"),
-        (("10/s", "1/h,adaptive=1:9"), "only the shortest can learn"),
-        (("--concurrency", "0"), "concurrency is 0"),
-        (("10/s", "--group", "g", "--every-group"), "not both"),
-        (("10/s", "--group", ""), "group is ''"),
-    ],
-)
-def test_a_limit_that_makes_no_sense_is_wrong_usage(
-    run: Run, q: DPQ, words: tuple[str, ...], reason: str
-) -> None:
-    """A limit that is said wrongly ends with 2, says how it reads, and changes nothing."""
-    assert reason in told(run("limit", "set", *words, code=2))
-    assert q.limits()[0].windows == ()
 
 
 def test_a_closed_group_waits(run: Run, q: DPQ) -> None:
@@ -1025,7 +900,8 @@ def test_url_and_queue_stand_anywhere(url: str, name: str, monkeypatch: pytest.M
 def test_a_password_is_never_shown(
     monkeypatch: pytest.MonkeyPatch, place: str, verbose: list[str]
 ) -> None:
-    """A server that is away is one line and 1; the password is masked, in a traceback as well."""
+    """A server that is away is told and 1, with a way to do without a Redis; the password is
+    masked, in a traceback as well."""
     url = "redis://user:geheim@127.0.0.1:1/0"
     if place == "environment":
         monkeypatch.setenv("DPQ_URL", url)
@@ -1034,32 +910,66 @@ def test_a_password_is_never_shown(
     result = CliRunner().invoke(app, [*verbose, *before, "stats", *after])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "geheim" not in result.stderr
+    assert "no Redis here?" in result.stderr
+    assert "--url embedded:./queue" in result.stderr
     assert "redis://user:***@127.0.0.1:1/0" in result.stderr.splitlines()[-1]
     assert ("Traceback" in result.stderr) is bool(verbose)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--url", "foo://user:geheim@x", "stats"),
-        ("stats", "--queue", "a{b}"),
-        ("pop", "-n", "100000"),
-        ("push", "1", "--priority", "nan"),
-        ("push", "1", "--priority", "high"),
-        ("push", "1", "--on-duplicate", "maybe"),
-        ("peek", "--state", "lost"),
-        ("nonsense",),
-        ("ack",),
-        ("ack", "id", "token"),
-    ],
-)
-def test_a_bad_argument_is_wrong_usage(url: str, words: tuple[str, ...]) -> None:
-    """What the command line itself gets wrong is 2, with nothing on stdout and no password."""
-    result = CliRunner().invoke(app, words, env={"DPQ_URL": url})
-    assert (result.exit_code, result.stdout) == (2, "")
+WRONG_USAGE: dict[str, str] = {
+    "push 1 --cron '61 * * * *'": "cron is '61 * * * *'",
+    "push 1 --every 5 --cron '* * * * *'": "give one of them",
+    "push 1 --at tomorrow": "must be a time with a time zone",
+    "push 1 --at 2026-12-24T18:00": "must be a time with a time zone",
+    "push hello": "",
+    "push 1 --file x": "",
+    "push 1 --full": "",
+    "push 1 2": "",
+    "push 1 --priority nan": "",
+    "push 1 --priority high": "",
+    "push 1 --on-duplicate maybe": "",
+    "cancel": "give one of them",
+    "cancel x --key k": "give one of them",
+    **{f"dead {verb}": "" for verb in ("replay", "purge --yes")},
+    **{f"dead {verb} --all x": "" for verb in ("replay", "purge --yes")},
+    **{f"dead {verb} x --reason r": "" for verb in ("replay", "purge --yes")},
+    "limit set": "give a rate, a concurrency, or both",
+    "limit set 10": "'10': write a rate as UNITS/TIME",
+    "limit set 10/s 1/h --burst 5": "write them into the RATE",
+    "limit set --concurrency 3 --adaptive 1:9": "go with exactly one RATE",
+    "limit set 10/s --burst x": "'x': burst must be a whole number",
+    "limit set 10/s --reserve 5": "'5': reserve must be UNITS:PRIORITY",
+    "limit set 10/s --adaptive 5": "'5': adaptive must be FLOOR:CEILING",
+    "limit set 10/s --reserve 5:1": "burst must be larger",
+    "limit set 10/s 1/h,adaptive=1:9": "only the shortest can learn",
+    "limit set --concurrency 0": "concurrency is 0",
+    "limit set 10/s --group g --every-group": "not both",
+    "limit set 10/s --group ''": "group is ''",
+    **dict.fromkeys(map(" ".join, DELETING), "--yes"),
+    "stats --url foo://user:geheim@x": "",
+    "stats --queue a{b}": "",
+    "pop -n 100000": "",
+    "peek --state lost": "",
+    "nonsense": "",
+    "ack": "",
+    "ack id token": "",
+}
+"""Command lines, and what is said of them."""
+
+
+@pytest.mark.parametrize(("line", "reason"), WRONG_USAGE.items(), ids=WRONG_USAGE)
+def test_wrong_usage(run: Run, q: DPQ, line: str, reason: str) -> None:
+    """What the command line itself gets wrong is 2 and told, with nothing on stdout and no
+    password; and it changes nothing."""
+    bury(q)
+    q.push(1)
+    before = (q.stats().ready, q.stats().dead, q.limits())
+    result = run(*shlex.split(line), code=2)
+    assert result.stdout == ""
     assert result.stderr
+    assert reason in told(result)
     assert "geheim" not in result.stderr
-    assert "Traceback" not in result.stderr
+    assert (q.stats().ready, q.stats().dead, q.limits()) == before
 
 
 def commands(
@@ -1169,11 +1079,8 @@ def test_scheduler_promotes_and_stops(url: str, name: str, q: DPQ) -> None:
 
 
 @pytest.fixture
-def directory() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
-    yield path / "queue"
-    wait_for(lambda: not processes(str(path)), lambda: processes(str(path)))
-    shutil.rmtree(path)
+def directory(scratch: Path) -> Path:
+    return scratch / "queue"
 
 
 def test_an_embedded_queue_outlives_the_program(directory: Path) -> None:
@@ -1214,14 +1121,6 @@ def test_the_demo_runs_from_the_command(tmp_path: Path) -> None:
 
 
 # Ways out, and what is said on the way
-
-
-def test_a_missing_server_names_the_way_out() -> None:
-    """A refused connection says how to do without a Redis, and does not show a traceback."""
-    result = CliRunner().invoke(app, ["--url", "redis://127.0.0.1:1", "stats"])
-    assert result.exit_code == 1
-    assert "no Redis here?" in result.stderr
-    assert "--url embedded:./queue" in result.stderr
 
 
 def test_a_throw_away_queue_is_told(q: DPQ) -> None:

@@ -3,8 +3,7 @@
 import json
 import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,19 +18,6 @@ from dpq.server import Server
 Run = Callable[..., Result]
 
 
-@pytest.fixture(scope="module")
-def private() -> Iterator[Server]:
-    with Server.start() as running:
-        yield running
-
-
-@pytest.fixture
-def q(private: Server) -> Iterator[DPQ]:
-    with DPQ.from_url(private.url, uuid.uuid4().hex) as queue:
-        yield queue
-        queue.drop()
-
-
 @pytest.fixture
 def run(private: Server, q: DPQ) -> Run:
     def invoke(*words: str, code: int = 0, url: str = private.url) -> Result:
@@ -40,6 +26,14 @@ def run(private: Server, q: DPQ) -> Run:
         return result
 
     return invoke
+
+
+@pytest.fixture
+def elsewhere(private: Server, tmp_path: Path) -> Path:
+    """Another way to the server's socket: beside it, nothing says that it is a private one."""
+    link = tmp_path / "s.sock"
+    link.symlink_to(Path(private.directory) / "server.sock")
+    return link
 
 
 def test_sound(run: Run, q: DPQ) -> None:
@@ -79,15 +73,13 @@ def test_json(run: Run, q: DPQ) -> None:
         assert "payload missing" in told["way_out"]
 
 
-def test_the_server(run: Run, private: Server, tmp_path: Path) -> None:
+def test_the_server(run: Run, private: Server, elsewhere: Path) -> None:
     """What endangers tasks on the server is told with its fix, remains after --repair, and is 1."""
-    link = tmp_path / "s.sock"  # beside it, nothing says that the server is a private one
-    link.symlink_to(Path(private.directory) / "server.sock")
     with Redis.from_url(private.url) as redis:
         redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
             for words in (["doctor"], ["doctor", "--repair"]):
-                result = run(*words, url=f"unix://{link}", code=1)
+                result = run(*words, url=f"unix://{elsewhere}", code=1)
                 assert "problem: eviction allkeys-lru" in result.stdout
                 assert "maxmemory-policy noeviction" in result.stdout
                 assert "problem: no persistence" in result.stdout
@@ -97,11 +89,9 @@ def test_the_server(run: Run, private: Server, tmp_path: Path) -> None:
             redis.config_set("maxmemory-policy", "noeviction")
 
 
-def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, tmp_path: Path) -> None:
+def test_a_server_that_may_not_be_looked_at(run: Run, private: Server, elsewhere: Path) -> None:
     """Where INFO or CONFIG is forbidden it says so, names the right, and speaks of no server."""
-    link = tmp_path / "s.sock"
-    link.symlink_to(Path(private.directory) / "server.sock")
-    url = f"unix://blind:PASSWORD@{link}"
+    url = f"unix://blind:PASSWORD@{elsewhere}"
     user = ["ACL", "SETUSER", "blind", "reset", "on", ">PASSWORD", "~*", "+@all", "-info"]
     with Redis.from_url(private.url) as redis:
         redis.config_set("maxmemory-policy", "allkeys-lru")
@@ -150,13 +140,11 @@ def test_settings_of_another_type(run: Run, q: DPQ) -> None:
     assert '"ready":6' in run("stats", "--json").stdout.replace(" ", "")
 
 
-def test_other_commands_warn(private: Server, q: DPQ, tmp_path: Path) -> None:
+def test_other_commands_warn(q: DPQ, elsewhere: Path) -> None:
     """Every other command says it in one line on stderr, and does its work."""
-    link = tmp_path / "s.sock"
-    link.symlink_to(Path(private.directory) / "server.sock")
-    words = [sys.executable, "-m", "dpq", "--url", f"unix://{link}", "push", "1"]
+    words = [sys.executable, "-m", "dpq", "--url", f"unix://{elsewhere}", "push", "1"]
     words += ["--queue", q.queue_name]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == q.pop().task.id
     [line] = done.stderr.splitlines()
-    assert line.startswith(f"warning: unix://{link}: The server keeps nothing on disk")
+    assert line.startswith(f"warning: unix://{elsewhere}: The server keeps nothing on disk")

@@ -1,7 +1,6 @@
 """No page of the command line lets stored text steer the terminal, or forge a line of its own."""
 
 import json
-from collections.abc import Iterator
 from unittest import mock
 
 import pytest
@@ -14,7 +13,6 @@ from dpq import DPQ, Task
 from dpq.cli import app
 from dpq.cli._terminal import show_fault
 from dpq.protocol.keys import key_of
-from dpq.server import Server
 
 ALL = "\x1b[2J\x1b]0;x\x07\x7f\x9b\u061c\u200e\u200f\u2028\u2029\u202e\u2066\u2069"
 """Clears the screen, sets the title, writes from right to left."""
@@ -23,12 +21,6 @@ NAMEABLE = "".join(c for c in ALL if c.isprintable() or ord(c) > 255)
 """What the names of queues, groups and keys may have of it: all but control characters."""
 
 evils = st.text(st.characters(exclude_categories=["Cs"]), max_size=20).map(lambda text: text + ALL)
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with Server.start() as server:
-        yield server.url
 
 
 def plant(q: DPQ, evil: str) -> Task:

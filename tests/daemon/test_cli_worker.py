@@ -3,20 +3,18 @@
 import contextlib
 import json
 import os
-import pty
 import re
-import select
 import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
@@ -32,7 +30,6 @@ from dpq.cli._processes import (
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import Failed
-from dpq.server import Server
 
 MODULE = """
 import asyncio, functools, os, time
@@ -89,28 +86,12 @@ def plain_then_more():
     feeding.queue.push("more")
 """
 
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
 SOAK = settings.get_current_profile_name() == "soak"
 
 Start = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., str]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with Server.start() as server:
-        yield server.url
-
-
-@pytest.fixture
-def name() -> str:
-    return uuid.uuid4().hex
-
-
-@pytest.fixture
-def q(url: str, name: str) -> Iterator[DPQ]:
-    with DPQ.from_url(url, name) as queue:
-        yield queue
-        queue.drop()
 
 
 @pytest.fixture
@@ -118,13 +99,6 @@ def here(tmp_path: Path) -> Path:
     """A directory with a module `shop`."""
     (tmp_path / "shop.py").write_text(MODULE)
     return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("DPQ_URL", "DPQ_QUEUE", "DPQ_QUEUES", "FORCE_COLOR", "PY_COLORS"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
 
 
 @pytest.fixture
@@ -151,6 +125,12 @@ def start(url: str, name: str, here: Path) -> Iterator[Start]:
     for line in left:
         os.kill(int(line.split()[0]), signal.SIGKILL)
     assert not left
+
+
+def wait_for_words(process: "subprocess.Popen[str]", words: str) -> None:
+    """Read what a process says on stderr up to a line with these words."""
+    assert process.stderr
+    wait_for(lambda: words in process.stderr.readline(), lambda: words)
 
 
 def told(process: "subprocess.Popen[str]", code: int = 0) -> str:
@@ -363,8 +343,7 @@ def test_the_first_signal_lets_handlers_finish(
     process = start(f"shop:{target}")
     wait_for(lambda: (here / "begun").exists(), q.stats)
     process.send_signal(number)
-    assert process.stderr
-    wait_for(lambda: f"{number.name}, stopping" in process.stderr.readline(), lambda: "")
+    wait_for_words(process, f"{number.name}, stopping")
     (here / "go").touch()
     assert re.search(r"handled 1 in [0-9.]+ s: 1 done; gave back 0", told(process))
     assert (q.stats().acked, q.stats().ready, q.workers()) == (1, 1, [])
@@ -386,8 +365,7 @@ def test_the_second_signal_gives_back(
     process = start(f"shop:{target}", *words)
     wait_for(lambda: (here / "begun").exists(), q.stats)
     process.send_signal(signal.SIGTERM)
-    assert process.stderr
-    wait_for(lambda: "SIGTERM, stopping" in process.stderr.readline(), lambda: "")
+    wait_for_words(process, "SIGTERM, stopping")
     process.send_signal(signal.SIGTERM)
     assert "gives back 1 tasks whose handlers still run" in told(process, code=1)
     [task] = q.peek()
@@ -419,9 +397,8 @@ def test_processes_share_the_work_and_end_together(start: Start, q: DPQ, here: P
     wait_for(lambda: len(pids(q)) == 2, q.workers)
     assert process.pid not in pids(q)
     process.send_signal(signal.SIGINT)
-    assert process.stderr
     for _ in range(2):
-        wait_for(lambda: "SIGTERM, stopping" in process.stderr.readline(), lambda: "")
+        wait_for_words(process, "SIGTERM, stopping")
     (here / "go").touch()
     assert told(process).count("ended with 0") == 2
     assert (q.stats().acked, q.stats().ready, q.workers()) == (4, 1, [])
@@ -455,10 +432,9 @@ def test_a_third_signal_kills(start: Start, q: DPQ, here: Path) -> None:
     named(q, "plain")
     process = start("shop:deaf", "--processes", 1)
     wait_for(lambda: (here / "deaf").exists(), q.stats)
-    assert process.stderr
     for _ in range(2):
         process.send_signal(signal.SIGTERM)
-        wait_for(lambda: "stopping 1 processes" in process.stderr.readline(), lambda: "")
+        wait_for_words(process, "stopping 1 processes")
     process.send_signal(signal.SIGTERM)
     assert "died by SIGKILL" in told(process, code=1)
 
@@ -588,8 +564,7 @@ def test_a_changed_source_is_run(start: Start, q: DPQ, here: Path, broken: bool)
     wait_for(lambda: (here / "first").exists(), q.stats)
     if broken:
         (here / "changing.py").write_text("handle = (")
-        assert process.stderr
-        wait_for(lambda: "waiting for a change" in process.stderr.readline(), lambda: "")
+        wait_for_words(process, "waiting for a change")
     (here / "changing.py").write_text(source.format("second one"))
     wait_for(lambda: q.push(1) and (here / "second one").exists(), q.stats)
     process.send_signal(signal.SIGTERM)
@@ -647,31 +622,14 @@ def test_a_drain_tells_now_and_then(start: Start, run_here: Run, q: DPQ) -> None
 def test_a_drain_shows_a_bar_at_a_terminal(start: Start, q: DPQ, here: Path, target: str) -> None:
     """At a terminal a bar counts the tasks, and a line stays at the end."""
     named(q, "plain", "plain")
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-    process = start(f"shop:{target}", "--drain", stderr=follower, env=environment)
-    os.close(follower)
-    seen = ""
-
-    def see(word: str) -> bool:
-        nonlocal seen
-        while select.select([leader], [], [], 0.01)[0]:
-            try:
-                data = os.read(leader, 1 << 16)
-            except OSError:  # the other side is closed
-                break
-            if not data:
-                break
-            seen += data.decode()
-        return word in seen
-
-    wait_for(lambda: see("0/2"), lambda: seen)
-    (here / "go").touch()
-    wait_for(lambda: see("drained: 2 tasks finished"), lambda: seen)
-    assert process.wait(PATIENCE_S) == 0
-    see("")
-    os.close(leader)
-    assert "draining" in seen
+    with Terminal() as terminal:
+        process = start(f"shop:{target}", "--drain", stderr=terminal.theirs, env=ENVIRONMENT)
+        terminal.hand_over()
+        terminal.wait_for("0/2")
+        (here / "go").touch()
+        terminal.wait_for("drained: 2 tasks finished")
+        assert process.wait(PATIENCE_S) == 0
+        assert "draining" in terminal.read_all()
 
 
 # dpq workers

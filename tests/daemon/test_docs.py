@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 import dpq
 from dpq import DPQ, Backoff, Worker
 from dpq.cli import app
-from dpq.server import Server
 
 ROOT = Path(dpq.__file__).parents[1]
 RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
@@ -69,13 +68,6 @@ def section(text: str, title: str) -> str:
     found = re.search(rf"^## {title}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert found, f"no section {title!r}"
     return found[1]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """A private server of these tests alone: the documents choose their own queue names."""
-    with Server.start() as server:
-        yield server.url
 
 
 @pytest.fixture

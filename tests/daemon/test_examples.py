@@ -5,12 +5,10 @@ import importlib
 import io
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,9 @@ from typing import Any
 import httpx
 import pytest
 from hypothesis import settings
+from kit.terminals import Terminal
 from redis import Redis
-from support import PATIENCE_S, processes, wait_for
+from support import PATIENCE_S, wait_for
 
 import dpq
 from dpq import DPQ
@@ -28,6 +27,8 @@ from dpq.server import Server
 ROOT = Path(dpq.__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SOAK = settings.get_current_profile_name() == "soak"
+
+STREAMS = ("stdin", "stdout", "stderr")
 
 SMALL = ("--modules", "30", "--rate", "12")
 """Some twenty to thirty submodules at 9 a second: the other ways meet the limit at least twice."""
@@ -40,21 +41,16 @@ def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def scratch(monkeypatch: pytest.MonkeyPatch, fonts: Path) -> Iterator[Path]:
-    """A short temporary directory for everything; the test fails if it leaves a process or file."""
-    path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+def surroundings(scratch: Path, monkeypatch: pytest.MonkeyPatch, fonts: Path) -> Iterator[None]:
+    """Nothing at all may be left in the temporary directory."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PYTHONWARNINGS", "error")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("LINES", "24")
     monkeypatch.setenv("MPLCONFIGDIR", str(fonts))
-    yield path
-    wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
-    wait_for(lambda: not list(path.iterdir()), lambda: f"left: {list(path.iterdir())}")
-    path.rmdir()
+    yield
+    wait_for(lambda: not list(scratch.iterdir()), lambda: f"left: {list(scratch.iterdir())}")
 
 
 @pytest.fixture
@@ -138,10 +134,12 @@ def test_crawler_draws_in_place_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm")
     png = scratch / "demo.png"
     options = (*SMALL, "--plot", str(png))
-    ours, theirs = pty.openpty()
-    with running(name, *options, stdin=theirs, stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        said = read_all(ours).decode()
+    with (
+        Terminal() as terminal,
+        running(name, *options, **dict.fromkeys(STREAMS, terminal.theirs)) as process,
+    ):
+        terminal.hand_over()
+        said = terminal.read_all()
         assert process.wait(PATIENCE_S) == 0, said
     assert said.count("\x1b[1A") > 20, "the cursor never went up to draw again"
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
@@ -153,15 +151,6 @@ def test_crawler_draws_in_place_on_a_terminal(
     assert f"The same as a picture: {png}" in words(plain)
     assert png.read_bytes().startswith(PNG)
     png.unlink()
-
-
-def read_all(descriptor: int) -> bytes:
-    """Read a pseudo-terminal until its last user has closed it."""
-    said = b""
-    with os.fdopen(descriptor, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
-        while chunk := terminal.read(65536):
-            said += chunk
-    return said
 
 
 def test_crawler_leaves_nothing_on_the_users_server(url: str) -> None:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,15 +17,9 @@ from dpq.server import Server
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def somebodys() -> Iterator[Server]:
-    with Server.start() as server:
-        yield server
-
-
 @pytest.fixture
-def client(somebodys: Server) -> Iterator[Redis]:
-    with Redis.from_url(somebodys.url) as client:
+def client(private: Server) -> Iterator[Redis]:
+    with Redis.from_url(private.url) as client:
         yield client
         client.flushall()
 
@@ -33,50 +28,54 @@ def options(**given: Any) -> Any:
     return SimpleNamespace(getoption=lambda name, *_: given.get(name.strip("-").replace("-", "_")))
 
 
-def test_a_server_with_keys_is_refused(somebodys: Server, client: Redis) -> None:
+@pytest.fixture
+def given(private: Server) -> Iterator[Given]:
+    with closing(Given.open(options(), private.url)) as given:
+        yield given
+
+
+def test_a_server_with_keys_is_refused(private: Server, client: Redis) -> None:
     """Keys are named in the refusal, and are left alone by who insists."""
     client.set("orders", 1)
     with pytest.raises(pytest.UsageError, match=r"1 keys are there, such as b'orders'"):
-        Given.open(options(), somebodys.url)
-    given = Given.open(options(beside_keys=True), somebodys.url)
+        Given.open(options(), private.url)
+    given = Given.open(options(beside_keys=True), private.url)
     assert given.there == {b"orders"}
     given.close()
     assert client.keys("*") == [b"orders"]
 
 
-def test_what_is_left_or_gone_is_told(somebodys: Server, client: Redis) -> None:
+def test_what_is_left_or_gone_is_told(private: Server, client: Redis) -> None:
     """A run that leaves a key, or has taken one away, ends with an error that names it."""
     client.set("orders", 1)
-    given = Given.open(options(beside_keys=True), somebodys.url)
+    given = Given.open(options(beside_keys=True), private.url)
     client.rename("orders", "orders-2")
     with pytest.raises(pytest.UsageError, match=r"left: \{b'orders-2'\}, gone: \{b'orders'\}"):
         given.close()
 
 
-def test_a_server_that_does_not_answer_is_told() -> None:
-    """A URL that leads nowhere, or is none, ends the run before any test."""
-    for url, why in (
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
         ("unix:///nonexistent/s.sock", "/nonexistent/s.sock"),
         ("nonsense", "redis://"),
-    ):
-        with pytest.raises(pytest.UsageError, match=why):
-            Given.open(options(), url)
+        ("unix://:SECRET@/nonexistent/s.sock", r"--url .*\*\*\*"),
+        ("redis://user:SECRET", r"--url .*\*\*\*"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_told(url: str, why: str) -> None:
+    """A URL that leads nowhere, or is none, ends the run before any test; no password is shown."""
+    with pytest.raises(pytest.UsageError, match=why) as refused:
+        Given.open(options(), url)
+    assert "SECRET" not in str(refused.value)
 
 
-def test_no_password_is_shown() -> None:
-    """Not of a server that is away, nor of a URL that cannot be read."""
-    for url in ("unix://:SECRET@/nonexistent/s.sock", "redis://user:SECRET"):
-        with pytest.raises(pytest.UsageError, match=r"--url .*\*\*\*") as refused:
-            Given.open(options(), url)
-        assert "SECRET" not in str(refused.value)
-
-
-def test_a_password_and_a_database(somebodys: Server, client: Redis) -> None:
+def test_a_password_and_a_database(private: Server, client: Redis) -> None:
     """Tests log in, keep to the database of the URL, and show no password."""
     client.set("customer", 1)
     client.config_set("requirepass", "SECRET")
-    url = somebodys.url.replace("unix://", "unix://:SECRET@") + "?db=3"
-    tests = [f"{TESTS}/lua/test_lost_replies.py::test_{name}" for name in ("get", "register")]
+    url = private.url.replace("unix://", "unix://:SECRET@") + "?db=3"
+    tests = [f"{TESTS}/lua/test_lost_replies.py::test_{name}" for name in ("close", "register")]
     command = [*(sys.executable, "-m", "pytest"), *("-p", "no:cacheprovider", "--url", url), *tests]
     with Redis.from_url(url.replace("db=3", "db=0")) as root:
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=TESTS)
@@ -86,10 +85,10 @@ def test_a_password_and_a_database(somebodys: Server, client: Redis) -> None:
         assert root.keys("*") == [b"customer"]
 
 
-def test_several_processes_are_refused(somebodys: Server) -> None:
+def test_several_processes_are_refused(private: Server) -> None:
     """Each test looks at all keys, so two must not run at once."""
     with pytest.raises(pytest.UsageError, match="one process"):
-        Given.open(options(numprocesses=2), somebodys.url)
+        Given.open(options(numprocesses=2), private.url)
 
 
 @pytest.mark.parametrize(
@@ -105,30 +104,24 @@ def test_several_processes_are_refused(somebodys: Server) -> None:
     ],
 )
 def test_commands_that_others_would_feel_skip_the_test(
-    somebodys: Server, client: Redis, command: str, call: Callable[[Redis], Any]
+    given: Given, client: Redis, command: str, call: Callable[[Redis], Any]
 ) -> None:
     """A guest's client sends none of them: the test that wants one is skipped, and says which."""
-    given = Given.open(options(), somebodys.url)
     given.guard(client)
     with pytest.raises(pytest.skip.Exception, match=f"needs a server of its own: {command}"):
         call(client)
     assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
-    given.close()
     client.__dict__.pop("execute_command")
 
 
 @pytest.mark.parametrize("what", ["pid", "binary", "directory"])
-def test_what_only_an_owner_has_skips_the_test(somebodys: Server, what: str) -> None:
+def test_what_only_an_owner_has_skips_the_test(given: Given, what: str) -> None:
     """A test that wants the server's process, program or files is skipped."""
-    given = Given.open(options(), somebodys.url)
     with pytest.raises(pytest.skip.Exception, match="needs a server of its own: its"):
         getattr(given, what)
-    given.close()
 
 
-def test_it_is_named_as_other_servers_are(somebodys: Server) -> None:
+def test_it_is_named_as_other_servers_are(private: Server, given: Given) -> None:
     """The ids of its tests have the family and the version."""
-    given = Given.open(options(), somebodys.url)
-    family, version = somebodys.binary.family, somebodys.binary.version
+    family, version = private.binary.family, private.binary.version
     assert given.label == f"{family}-{version.rpartition('.')[0]}"
-    given.close()

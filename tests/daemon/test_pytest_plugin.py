@@ -43,6 +43,20 @@ def run_inner(pytester: pytest.Pytester, **files: str) -> pytest.RunResult:
         return pytester.runpytest_inprocess("-Werror", "-pno:cacheprovider", "-pdpq.pytest_plugin")
 
 
+def run_alone(folder: Path, *words: str, path: list[Path], **environment: str) -> None:
+    """Run the tests of a folder in a process of their own: they pass."""
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", *words, "test_it.py"],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 # The plugin
 
 
@@ -56,10 +70,14 @@ def test_every_block_of_the_guide_runs(pytester: pytest.Pytester) -> None:
 
 
 def test_the_table_of_the_guide_names_every_fixture() -> None:
-    """The plugin's fixtures are those of the guide, and each says what it is."""
+    """The plugin's fixtures are those of the guide, and each says what it is. It is in every
+    project of its environment: none takes a common name."""
     tree = ast.parse((PACKAGE / "pytest_plugin.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assert {node.name for node in functions} == set(re.findall(r"^\| `(\w+)` \|", GUIDE, re.M))
+    names = {node.name for node in functions}
+    assert names == set(re.findall(r"^\| `(\w+)` \|", GUIDE, re.M))
+    assert names
+    assert all(name.startswith("dpq_") for name in names)
     assert all(ast.get_docstring(node) for node in functions)
 
 
@@ -77,24 +95,7 @@ def test_pytest_finds_the_plugin_by_its_entry_point(tmp_path: Path) -> None:
     (inner / "test_it.py").write_text(
         "def test_it(dpq_queue):\n    assert dpq_queue.pop().task is None"
     )
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-Werror", "-pno:cacheprovider", "test_it.py"],
-        cwd=inner,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(installed.parent), str(ROOT)])},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-def test_every_fixture_has_the_prefix() -> None:
-    """The plugin is in every project of its environment: no fixture takes a common name."""
-    tree = ast.parse((PACKAGE / "pytest_plugin.py").read_text(encoding="utf-8"))
-    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    assert names
-    assert [name for name in names if not name.startswith("dpq_")] == []
+    run_alone(inner, "-Werror", path=[installed.parent, ROOT])
 
 
 def test_who_does_not_use_the_plugin_does_not_load_dpq(tmp_path: Path) -> None:
@@ -107,19 +108,8 @@ def test_who_does_not_use_the_plugin_does_not_load_dpq(tmp_path: Path) -> None:
         "{'dpq', 'redis', 'pydantic', 'pydantic_core', 'asyncio'}}\n"
         "    assert loaded == names | {'dpq.pytest_plugin'}\n"
     )
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "-pdpq.pytest_plugin"),
-            *("-c", os.devnull, "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")),
-        ],
-        cwd=tmp_path,
-        env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout + result.stderr
+    words = ("-pdpq.pytest_plugin", "-c", os.devnull, "--rootdir", str(tmp_path))
+    run_alone(tmp_path, *words, path=[ROOT], PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
 
 def test_only_the_plugin_imports_pytest() -> None:

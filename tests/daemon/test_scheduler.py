@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakeredis import FakeRedis
 from hypothesis import settings
+from kit.nodes import alone
 from kit.schedulers import running
 from redis import Redis
 from redis.backoff import NoBackoff
@@ -41,6 +42,14 @@ def calls(redis: Redis) -> int:
     return sum(
         int(row["calls"]) for name, row in redis.info("commandstats").items() if "eval" in name
     )
+
+
+@pytest.fixture
+def other(redis: Redis, queue_name: str) -> Iterator[DPQ]:
+    """A second queue."""
+    with DPQ(redis, f"{queue_name}-2") as queue:
+        yield queue
+        queue.drop()
 
 
 @pytest.mark.fakeredis
@@ -75,65 +84,39 @@ def test_sleeps_until_the_event(redis: Redis, live: DPQ, queue_name: str) -> Non
         assert calls(redis) - before <= 8  # two steps, and what was on its way: it does not poll
 
 
-def test_new_queues_are_picked_up(redis: Redis, live: DPQ, queue_name: str) -> None:
+def test_new_queues_are_picked_up(redis: Redis, live: DPQ, other: DPQ) -> None:
     """A queue that begins while the daemon looks after another is looked after at once."""
     live.push(1)
     scheduler = Scheduler(redis)
     with running(scheduler):
         wait_for(lambda: scheduler._queues, live.stats)
-        other = DPQ(redis, queue_name + "-2")
         other.push(1, delay=0.05)
         wait_for(lambda: other.stats().ready == 1, other.stats)
-        other.drop()
-        other.close()
 
 
-def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
+LEFT: dict[str, Callable[[Redis, str], Any]] = {
+    "nothing": lambda redis, name: None,
+    "its name": lambda redis, name: redis.sadd(REGISTRY, name),  # by a client that just opens it
+    "a marker": lambda redis, name: redis.zadd(key_of(name, "wake"), {"w": 0}),  # put back by a pop
+}
+"""What others may leave of a queue when they race with its drop."""
+
+
+@pytest.mark.parametrize("left", LEFT)
+def test_a_queue_that_is_gone_is_let_go(redis: Redis, live: DPQ, other: DPQ, left: str) -> None:
     """One that is dropped costs nothing from then on, and is looked after when it begins anew."""
     live.push(1)
-    other = DPQ(redis, queue_name + "-2")
     other.push(1)
     scheduler = Scheduler(redis)
     with running(scheduler):
         for _ in range(2):
             wait_for(lambda: len(scheduler._queues) == 2, live.stats)
             other.drop()
-            wait_for(lambda: list(scheduler._queues) == [queue_name], live.stats)
+            LEFT[left](redis, other.queue_name)
+            wait_for(lambda: list(scheduler._queues) == [live.queue_name], live.stats)
+            wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
             other.push(1, delay=0.05)
             wait_for(lambda: other.stats().ready == 1, other.stats)
-    other.drop()
-    other.close()
-
-
-def test_a_name_without_a_queue_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
-    """A client that opens a queue while another drops it leaves its name in the list."""
-    other = DPQ(redis, queue_name + "-2")
-    other.push(1)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(lambda: other.queue_name in scheduler._queues, live.stats)
-        other.drop()
-        redis.sadd(REGISTRY, other.queue_name)
-        wait_for(lambda: other.queue_name not in scheduler._queues, live.stats)
-        wait_for(lambda: not redis.sismember(REGISTRY, other.queue_name), live.stats)
-        other.push(1, delay=0.05)
-        wait_for(lambda: other.stats().ready == 1, other.stats)
-    other.drop()
-    other.close()
-
-
-def test_a_dropped_queue_with_a_marker_is_let_go(redis: Redis, live: DPQ, queue_name: str) -> None:
-    """A consumer that gives up may put a marker back after the drop: nobody removes it."""
-    other = DPQ(redis, queue_name + "-2")
-    other.push(1)
-    scheduler = Scheduler(redis)
-    with running(scheduler):
-        wait_for(lambda: other.queue_name in scheduler._queues, live.stats)
-        other.drop()
-        redis.zadd(key_of(other.queue_name, "wake"), {"w": 0})
-        wait_for(lambda: other.queue_name not in scheduler._queues, live.stats)
-    other.drop()
-    other.close()
 
 
 def test_several_at_once(redis: Redis, live: DPQ) -> None:
@@ -145,33 +128,33 @@ def test_several_at_once(redis: Redis, live: DPQ) -> None:
     assert live.check() == []
 
 
-def test_a_queue_of_another_format_hinders_no_other(
-    redis: Redis, live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (
+            lambda q: q.redis.hset(key_of(q.queue_name, "conf"), "format", 99),
+            "this queue gets no upkeep",
+        ),
+        (lambda q: q.redis.set(key_of(q.queue_name, "delayed"), "x"), "the server refuses"),
+    ],
+    ids=["of a newer DPQ", "key of the wrong type"],
+)
+def test_a_queue_that_cannot_be_stepped_hinders_no_other(
+    redis: Redis,
+    live: DPQ,
+    other: DPQ,
+    caplog: pytest.LogCaptureFixture,
+    damage: Callable[[DPQ], Any],
+    told: str,
 ) -> None:
-    """A queue stored by a newer DPQ is left alone and named; the others are served."""
-    newer = queue_name + "-1-newer"
-    DPQ(redis, newer).push(1)
-    redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT + 1)
+    """It is left alone and named; the others are served."""
+    other.push(1)
+    damage(other)
     live.push(2, delay=0.05)
     with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
         wait_for(lambda: live.stats().ready == 1, live.stats)
-    assert f"{newer}: this queue gets no upkeep" in caplog.text
-    redis.hset(key_of(newer, "conf"), "format", STORAGE_FORMAT)
-    DPQ(redis, newer).drop()
-
-
-def test_a_queue_that_the_server_refuses_hinders_no_other(
-    redis: Redis, live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A queue whose key has the wrong type is reported; the others are served."""
-    broken = queue_name + "-1-broken"
-    DPQ(redis, broken).push(1)
-    redis.set(key_of(broken, "delayed"), "no sorted set")
-    live.push(2, delay=0.05)
-    with caplog.at_level(logging.ERROR), running(Scheduler(redis)):
-        wait_for(lambda: live.stats().ready == 1, live.stats)
-    assert f"{broken}: the server refuses" in caplog.text
-    DPQ(redis, broken).drop()
+    assert f"{other.queue_name}: {told}" in caplog.text
+    redis.hset(key_of(other.queue_name, "conf"), "format", STORAGE_FORMAT)
 
 
 class Away:
@@ -349,7 +332,7 @@ def refusing(*_: Any) -> None:
 
 
 def test_a_list_of_names_that_is_something_else(
-    redis: Redis, live: DPQ, caplog: pytest.LogCaptureFixture
+    redis: Redis, live: DPQ, other: DPQ, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It stops no push, and the scheduler goes on with the queues that it knows."""
     live.push(1)
@@ -359,15 +342,12 @@ def test_a_list_of_names_that_is_something_else(
         redis.delete(REGISTRY)
         redis.set(REGISTRY, "x")
         scheduler._look_at = 0
-        other = DPQ(redis, live.queue_name + "-2")
         other.push("works")
         assert other.pop().task.payload == "works"
         live.push(2, delay=0.05)
         wait_for(lambda: live.stats().ready == 2, live.stats)
         wait_for(lambda: REGISTRY in caplog.text, lambda: caplog.text)
     redis.delete(REGISTRY)
-    other.drop()
-    other.close()
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2])
@@ -443,21 +423,18 @@ def test_no_marker_hides_another(redis: Redis, queue_name: str) -> None:
 
 
 def test_a_marker_of_another_type_hinders_no_other(
-    redis: Redis, live: DPQ, queue_name: str, monkeypatch: pytest.MonkeyPatch
+    redis: Redis, live: DPQ, other: DPQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queue whose marker is broken cannot be heard; the others are, at once."""
     monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 60.0)
-    broken = f"{queue_name}-1"
-    with DPQ(redis, broken) as other:
-        other.push(1)
-        live.push(1)
-        redis.set(key_of(broken, "tick"), "x")
-        scheduler = Scheduler(redis)
-        with running(scheduler):
-            wait_for(lambda: scheduler._deaf, lambda: scheduler._queues)
-            live.push(2, delay=0.05)
-            wait_for(lambda: live.stats().ready == 2, live.stats)
-        other.drop()
+    other.push(1)
+    live.push(1)
+    redis.set(key_of(other.queue_name, "tick"), "x")
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for(lambda: scheduler._deaf, lambda: scheduler._queues)
+        live.push(2, delay=0.05)
+        wait_for(lambda: live.stats().ready == 2, live.stats)
 
 
 def test_many_markers_over_few_connections(
@@ -520,45 +497,33 @@ def test_trouble_is_told_once(
 
 @pytest.mark.parametrize("known", ["nothing", "a queue", "a named queue"])
 def test_reconnects(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, known: str
+    directory: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, known: str
 ) -> None:
     """A daemon whose server goes away waits with backoff, and goes on when it is back: with a
     queue that is not due meanwhile, too, it does not say so before."""
     monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 0.3)
-    first = Server.start()
-    path = first.url.removeprefix("unix://")
-    arguments = Path(f"/proc/{first.pid}/cmdline").read_bytes() if sys.platform == "linux" else b""
-    redis = Redis(unix_socket_path=path, retry=Retry(NoBackoff(), 0))
-    with DPQ(redis, "before") as before:
+    with (
+        alone(Path(directory) / "node", appendonly="no") as node,
+        Redis(unix_socket_path=str(node.socket), retry=Retry(NoBackoff(), 0)) as redis,
+        DPQ(redis, "before") as before,
+        caplog.at_level(logging.INFO, logger="dpq"),
+    ):
         if known != "nothing":
             before.push(1, delay=60)
-    scheduler = Scheduler(redis, ["before", "after"] if known == "a named queue" else None)
-    with caplog.at_level(logging.INFO, logger="dpq"), running(scheduler):
-        wait_for(lambda: "scheduler: upkeep of" in caplog.text, lambda: caplog.text)
-        if known == "a queue":
-            wait_for(lambda: "before: this queue gets upkeep" in caplog.text, lambda: caplog.text)
-        first.close()
-        wait_for(lambda: caplog.text.count("next try in") > 3, lambda: caplog.text)
-        assert "the server answers again" not in caplog.text
-        Path(path).parent.mkdir(exist_ok=True)
-        again = subprocess.Popen(
-            [str(first.binary.path), "--port", "0", "--unixsocket", path, "--save", ""],
-            stdout=subprocess.DEVNULL,
-        )
-        try:
-            wait_for(
-                lambda: "the server answers again" in caplog.text, lambda: (caplog.text, arguments)
-            )
+        with running(Scheduler(redis, ["before", "after"] if known == "a named queue" else None)):
+            wait_for(lambda: "scheduler: upkeep of" in caplog.text, lambda: caplog.text)
+            if known == "a queue":
+                wait_for(
+                    lambda: "before: this queue gets upkeep" in caplog.text, lambda: caplog.text
+                )
+            node.kill()
+            wait_for(lambda: caplog.text.count("next try in") > 3, lambda: caplog.text)
+            assert "the server answers again" not in caplog.text
+            node.start()
+            wait_for(lambda: "the server answers again" in caplog.text, lambda: caplog.text)
             with DPQ(redis, "after") as queue:
                 queue.push(1, delay=0.05)
                 wait_for(lambda: queue.stats().ready == 1, queue.stats)
-        finally:
-            scheduler.stop()
-            again.terminate()
-            again.wait(PATIENCE_S)
-            Path(path).unlink(missing_ok=True)
-            Path(path).parent.rmdir()
-    redis.close()
 
 
 COMMAND, PROGRAM = ["-m", "dpq", "scheduler"], ["delayed_tasks_scheduler.py"]

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,30 +13,20 @@ from pathlib import Path
 
 import pytest
 from redis import Redis
-from support import PATIENCE_S, processes, wait_for
+from support import PATIENCE_S, wait_for
 
 import dpq.server.embedded
 from dpq.model.errors import ConfigurationError
 from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded
 
 ROOT = Path(dpq.server.embedded.__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("scratch")
+
 BINARIES = find_all_binaries()
 
 every_binary = pytest.mark.parametrize(
     "binary", BINARIES, ids=[f"{b.family}-{b.version}" for b in BINARIES]
 )
-
-
-@pytest.fixture(autouse=True)
-def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A short temporary directory for everything; the test fails if it leaves a process or file."""
-    path = Path(tempfile.mkdtemp(prefix="t", dir="/tmp"))
-    monkeypatch.setenv("TMPDIR", str(path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    yield path
-    wait_for(lambda: not processes(str(path)), lambda: f"left running: {processes(str(path))}")
-    wait_for(lambda: not list(path.glob("dpq-*")), lambda: f"left: {list(path.glob('dpq-*'))}")
-    shutil.rmtree(path)
 
 
 def alive(pid: int) -> bool:

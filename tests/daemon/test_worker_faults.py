@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,11 +20,12 @@ from daemon.faults.ledger import Books, Ledger, count, lines
 from daemon.faults.proxy import Cut, Proxy
 from daemon.faults.workers import Hand, Workers
 from hypothesis import settings
+from kit.faces import FACES, face_of
 from redis import Redis
 from redis.exceptions import RedisError
 from support import PATIENCE_S, wait_for
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, TaskState, Worker
+from dpq import DPQ, Context, Push, Task, TaskState, Worker
 from dpq.operations.queue import QueueOperations
 from dpq.queue.lease_renewal import Leases
 from dpq.server import Server, find_binary
@@ -40,9 +41,8 @@ soak = pytest.mark.skipif(not SOAK, reason="make test-all")
 
 @pytest.fixture(scope="module")
 def all_hands() -> Iterator[Workers]:
-    workers = Workers()
-    yield workers
-    workers.close()
+    with closing(Workers()) as workers:
+        yield workers
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ LEFT_S = 0.1
 """Seconds of its lease that are left to the dead worker, so that nobody waits longer."""
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("kind", FACES)
 @pytest.mark.parametrize("point", KILLS)
 def test_tasks_of_a_killed_worker_come_back(
     redis: Redis, server: Server, queue_name: str, kind: str, point: str, tmp_path: Path
@@ -134,21 +134,10 @@ def test_tasks_of_a_killed_worker_come_back(
         if task.id == pushed[5]:
             stumble()
 
-    async def handle_async(task: Task[Any], context: Context[Any]) -> None:
-        handle(task, context)
-
-    async def run_async() -> None:
-        async with AsyncDPQ.from_url(server.url, queue_name) as own:
-            await AsyncWorker(own, handle_async, concurrency=2, prefetch=4, visibility=LONG_S).run(
-                signals=False
-            )
-
-    def run() -> Any:
-        if kind == "async":
-            return run_async()
-        with DPQ.from_url(server.url, queue_name) as own:
-            worker = Worker(own, handle, concurrency=2, prefetch=4, visibility=LONG_S)
-            return worker.run(signals=False)
+    def run() -> None:
+        with face_of(kind) as face, face.queue.from_url(server.url, queue_name) as own:
+            worker = face.worker(own, handle, concurrency=2, prefetch=4, visibility=LONG_S)
+            worker.run(signals=False)
 
     crash(run, at=KILLS[point])
     left = {task.id for state in TaskState for task in queue.peek(100, state)}

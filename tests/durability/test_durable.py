@@ -5,16 +5,20 @@ import logging
 import re
 import signal
 import tempfile
-import threading
-import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import fakeredis
 import pytest
+from kit.faces import FACES, Face, face_of
+from kit.nodes import alone
+from kit.threads import in_a_thread
 from redis import Redis
 from redis import asyncio as aio
 from redis.backoff import NoBackoff
@@ -28,7 +32,6 @@ import dpq
 from dpq import (
     DPQ,
     AsyncDPQ,
-    AsyncWorker,
     ConfigurationError,
     LeaseLostError,
     NotConfirmedError,
@@ -36,7 +39,6 @@ from dpq import (
     RateLimited,
     Retry,
     TaskNotFoundError,
-    Worker,
 )
 from dpq.protocol import durability as durability_module
 from dpq.protocol.scripts import script, script_names
@@ -66,34 +68,93 @@ def place() -> Iterator[Path]:
 def pair(place: Path) -> Iterator[Pair]:
     """A master and its replica."""
     (place / "pair").mkdir()
-    pair = Pair(place / "pair", find_binary(), hz=100)  # who waits is let go to 10 ms
-    try:
+    with closing(Pair(place / "pair", find_binary(), hz=100)) as pair:  # waits end to 10 ms
         pair.start()
-        for name in script_names():  # else a first call waits twice
-            pair.master.client.script_load(script(name).text)
+        load_all_scripts(pair)
         yield pair
-    finally:
-        pair.close()
+
+
+def load_all_scripts(pair: Pair) -> None:
+    """Let each call find its script, since a first call would wait twice."""
+    for name in script_names():
+        pair.master.client.script_load(script(name).text)
 
 
 @pytest.fixture
 def durable(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
+    load_all_scripts(pair)  # a test before this one may have restarted the server
     with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
         yield q
         q.drop()
 
 
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+    with face_of(request.param) as face:
+        yield face
+
+
+@pytest.fixture
+def either(face: Face, pair: Pair, queue_name: str) -> Iterator[Any]:
+    """A durable queue of each face, whose client is patient."""
+    with face.queue.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
+        yield q
+        q.drop()
+
+
+@pytest.fixture
+def producer(pair: Pair, queue_name: str) -> Iterator[DPQ[Any]]:
+    """The same queue for one who waits for nobody."""
+    with DPQ.from_url(pair.url, queue_name) as q:
+        yield q
+        q.drop()
+
+
+@contextmanager
+def still(node: Node) -> Iterator[None]:
+    """A server that stands still."""
+    node.signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        node.signal(signal.SIGCONT)
+
+
 @contextmanager
 def replica_away(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A replica that stands still, and callers who do not wait for it for long."""
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, still(pair.replica):
         patch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
-        pair.replica.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            pair.replica.signal(signal.SIGCONT)
+        yield
     pair.settle()
+
+
+@pytest.fixture
+def wait_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who waits for a confirmation does so until the test is over."""
+    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
+    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
+
+
+@contextmanager
+def user(pair: Pair, queue_name: str, *rules: str) -> Iterator[str]:
+    """A user of the master with such rules: the URL to log in with."""
+    admin = pair.master.client
+    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", *rules)
+    try:
+        yield pair.url.replace("unix://", "unix://p:pw@")
+    finally:
+        admin.execute_command("ACL", "DELUSER", "p")
+        with DPQ.from_url(pair.url, queue_name) as q:
+            q.drop()
+
+
+def unconfirmed(call: Callable[[], Any]) -> Any:
+    """The result of a call that says that it was done, and not confirmed."""
+    with pytest.raises(NotConfirmedError) as told:
+        call()
+    assert told.value.confirmed == 0
+    return told.value.result
 
 
 def waits(pair: Pair) -> int:
@@ -171,11 +232,9 @@ def test_each_verb_says_when_it_is_not_confirmed(
                 if verb == "replay":
                     with suppress(NotConfirmedError):
                         q.bury(task, "so that one is dead again")
-                with pytest.raises(NotConfirmedError) as told:
-                    call(q, task)
-                assert told.value.confirmed == 0, verb
+                result = unconfirmed(partial(call, q, task))
                 if verb == "push_many":
-                    assert [q.get(id_).payload for id_ in told.value.result] == ["x"] * 3
+                    assert [q.get(id_).payload for id_ in result] == ["x"] * 3
             for call in OTHERS.values():
                 call(q, next(tasks))
             with pytest.raises(NotConfirmedError, match="drop was done"):
@@ -200,9 +259,7 @@ def test_what_is_not_confirmed_says_what_was_done(
         before = waits(pair)
         assert durable.pop().task.payload == 2
         assert waits(pair) == before
-        with pytest.raises(NotConfirmedError) as told:
-            durable.ack_many(tasks)
-        assert told.value.result == [True, True]
+        assert unconfirmed(lambda: durable.ack_many(tasks)) == [True, True]
     assert durable.stats().acked == 2
 
 
@@ -224,8 +281,7 @@ def test_a_call_waits_in_vain_once(
         with replica_away(pair, monkeypatch):
             for call in calls:
                 before = waits(pair)
-                with pytest.raises(NotConfirmedError):
-                    call(q)
+                unconfirmed(partial(call, q))
                 assert waits(pair) == before + 1
 
 
@@ -249,9 +305,7 @@ def test_what_finds_nothing_to_do_asks_all_the_same(
             other.pause(0.001)  # so that its connection has nothing left to wait for
             with replica_away(pair, monkeypatch):
                 for q, result in ((durable, done), (other, done and 0)):
-                    with pytest.raises(NotConfirmedError) as told:
-                        call(q)
-                    assert told.value.result == result
+                    assert unconfirmed(partial(call, q)) == result
             assert call(other) == result
     assert pair.master.client.keys(f"*{queue_name}*") == []
 
@@ -265,20 +319,12 @@ def test_the_same_call_again_asks_once_more(
         task = other.pop().task
         other.pause(0.001)  # so that its connection has nothing left to wait for
         with replica_away(pair, monkeypatch):
-            with pytest.raises(NotConfirmedError) as told:
-                durable.push("a", key="k")
-            ids = told.value.result
+            ids = unconfirmed(lambda: durable.push("a", key="k"))
             assert durable.get(ids).payload == "a"
             for q in (durable, other):  # nothing is left to do, and nothing is confirmed
-                with pytest.raises(NotConfirmedError) as told:
-                    q.push("a", key="k")
-                assert told.value.result == ids
-            with pytest.raises(NotConfirmedError) as told:
-                durable.ack(task)
-            assert told.value.result is True
-            with pytest.raises(NotConfirmedError) as told:
-                other.ack(task)
-            assert told.value.result is False
+                assert unconfirmed(partial(q.push, "a", key="k")) == ids
+            assert unconfirmed(lambda: durable.ack(task)) is True
+            assert unconfirmed(lambda: other.ack(task)) is False
         assert other.push("a", key="k") == ids
         assert durable.ack(task) is False
         assert pair.replica.client.hget(f"dpq:{{{queue_name}}}:keys", "k") == ids.encode()
@@ -309,51 +355,49 @@ def test_a_recurring_task_comes_back(durable: DPQ[Any]) -> None:
 
 
 def test_lease_and_worker_go_on(
-    pair: Pair, durable: DPQ[Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    pair: Pair,
+    face: Face,
+    either: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A worker logs what is not confirmed, and does not do it again; a lease's end tells it."""
-    ids = durable.push_many([Push(n) for n in range(4)])
+    """A worker logs what is not confirmed, and does not do it again; a lease's end tells it, and
+    so does the end of a popped task."""
+    ids = either.push_many([Push(n) for n in range(5)])
     done = []
     with replica_away(pair, monkeypatch):
-        with pytest.raises(NotConfirmedError), durable.lease() as task:
+        popped = either.pop()
+        done.append(popped.task.id)
+        assert unconfirmed(popped.on_success) is True
+        with pytest.raises(NotConfirmedError), either.lease() as task:
             done.append(task.id)
-        with durable.lease() as task:
+        with either.lease() as task:
             raise Retry(0)
         with caplog.at_level(logging.WARNING):
-            Worker(durable, lambda task: done.append(task.id), concurrency=2).drain()
+            face.worker(either, lambda task: done.append(task.id), concurrency=2).drain()
     assert sorted(done) == sorted(ids)
     assert "was done, and returned" in caplog.text
-    assert durable.stats().acked == 4
+    assert either.stats().acked == 5
 
 
+@pytest.mark.usefixtures("wait_long")
 @pytest.mark.parametrize("prefetch", [0, 4])
 def test_a_worker_takes_tasks_while_acks_wait(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch, prefetch: int
+    pair: Pair, face: Face, either: Any, producer: DPQ[Any], prefetch: int
 ) -> None:
     """Acks are made at once, whoever else waits; handlers begin before those are confirmed."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     begun: SimpleQueue[Any] = SimpleQueue()
-    with (
-        DPQ.from_url(pair.url, queue_name) as producer,
-        DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q,
-    ):
-        worker = Worker(q, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch)
-        running = threading.Thread(target=worker.run, daemon=True)
-        producer.push("first")
-        pair.replica.signal(signal.SIGSTOP)
-        try:
-            running.start()
-            for number in range(3):
-                assert begun.get(timeout=PATIENCE_S) == (number or "first")
-                wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
-                producer.push(number + 1)
-            assert begun.get(timeout=PATIENCE_S) == 3
-        finally:
-            pair.replica.signal(signal.SIGCONT)
-            worker.stop()
-            running.join(PATIENCE_S)
-        assert producer.stats().acked == 4
-        producer.drop()
+    worker = face.worker(
+        either, lambda task: begun.put(task.payload), concurrency=4, prefetch=prefetch
+    )
+    producer.push("first")
+    with in_a_thread(partial(worker.run, signals=False), worker.stop), still(pair.replica):
+        for number in range(3):
+            assert begun.get(timeout=PATIENCE_S) == (number or "first")
+            wait_for(lambda done=number: producer.stats().acked == done + 1, producer.stats)
+            producer.push(number + 1)
+        assert begun.get(timeout=PATIENCE_S) == 3
+    assert producer.stats().acked == 4
 
 
 def fail_some_with_429() -> Callable[[Any], None]:
@@ -368,16 +412,14 @@ def fail_some_with_429() -> Callable[[Any], None]:
 
 
 @pytest.mark.parametrize("prefetch", [0, 8])
-def test_a_storm_of_429_ends(pair: Pair, durable: DPQ[Any], prefetch: int) -> None:
+def test_a_storm_of_429_ends(face: Face, either: Any, prefetch: int) -> None:
     """Workers whose handlers meet limits all the time finish every task, once."""
-    durable.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
-    worker = Worker(durable, fail_some_with_429(), concurrency=4, prefetch=prefetch)
-    draining = threading.Thread(target=worker.drain, daemon=True)
-    draining.start()
-    draining.join(PATIENCE_S)
-    assert not draining.is_alive(), (worker.handled, durable.stats())
-    assert worker.handled["done"] == durable.stats().acked == 20
-    assert not durable.check()
+    either.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
+    worker = face.worker(either, fail_some_with_429(), concurrency=4, prefetch=prefetch)
+    with in_a_thread(worker.drain):
+        pass
+    assert worker.handled["done"] == either.stats().acked == 20
+    assert not either.check()
 
 
 # asyncio
@@ -402,17 +444,14 @@ def test_async_calls_share_their_confirmation(pair: Pair, queue_name: str) -> No
     asyncio.run(work())
 
 
-def test_async_pops_go_past_what_waits(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("wait_long")
+def test_async_pops_go_past_what_waits(pair: Pair, queue_name: str) -> None:
     """While pushes wait for a replica, a pop does not; a cancelled push leaves the others alone."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 60)
 
     async def work() -> None:
         async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
             await q.push("first")
-            pair.replica.signal(signal.SIGSTOP)
-            try:
+            with still(pair.replica):
                 pushes = [asyncio.ensure_future(q.push(n)) for n in range(3)]
                 while await q.size() < 4:  # each asks the server, and turns the loop
                     pass
@@ -421,8 +460,6 @@ def test_async_pops_go_past_what_waits(
                 assert len(tasks) == 4
                 assert not any(push.done() for push in pushes)
                 pushes[0].cancel()
-            finally:
-                pair.replica.signal(signal.SIGCONT)
             assert len(set(await asyncio.gather(*pushes[1:]))) == 5
             assert await q.size() == 7
             await q.drop()
@@ -430,133 +467,50 @@ def test_async_pops_go_past_what_waits(
     asyncio.run(work())
 
 
-def test_an_async_worker_takes_tasks_while_acks_wait(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a `Worker` does."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
-
-    async def work() -> None:
-        url = pair.url + PATIENT
-        async with AsyncDPQ.from_url(url, queue_name, durability="replica") as q:
-            producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
-            begun: asyncio.Queue[Any] = asyncio.Queue()
-            worker = AsyncWorker(q, lambda task: begun.put_nowait(task.payload), concurrency=4)
-            await producer.push("first")
-            pair.replica.signal(signal.SIGSTOP)
-            try:
-                running = asyncio.create_task(worker.run())
-                for number in range(3):
-                    assert await begun.get() == (number or "first")
-                    while (await producer.stats()).acked <= number:
-                        pass
-                    await producer.push(number + 1)
-                assert await begun.get() == 3
-            finally:
-                pair.replica.signal(signal.SIGCONT)
-            worker.stop()
-            await running
-            assert (await producer.stats()).acked == 4
-            await q.drop()
-            await producer.close()
-
-    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
-
-
+@pytest.mark.usefixtures("wait_long")
+@pytest.mark.parametrize(
+    ("face", "in_time"),
+    [("blocking", True), ("asyncio", True), ("asyncio", False)],
+    indirect=["face"],
+)
 def test_a_worker_that_ends_lets_acks_wait(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`run` returns when its threads know that their acks are confirmed, also without any grace."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(fetcher, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    with DPQ.from_url(pair.url + PATIENT, queue_name, durability="replica") as q:
-        producer: DPQ[Any] = DPQ(q.redis, queue_name)
-        producer.push_many([Push(n) for n in range(3)])
-        ends = Worker(q, lambda task: None, concurrency=3, grace=0)
-        running = threading.Thread(target=ends.run, daemon=True)
-        pair.replica.signal(signal.SIGSTOP)
-        try:
-            running.start()
-            wait_for(lambda: producer.stats().acked == 3, producer.stats)
-            ends.stop()
-            running.join(10 * SHORT_S)
-            assert running.is_alive()
-        finally:
-            pair.replica.signal(signal.SIGCONT)
-        running.join(PATIENCE_S)
-        assert not running.is_alive()
-        assert ends.given_back == 0
-        producer.drop()
-
-
-@pytest.mark.parametrize("in_time", [True, False])
-def test_an_async_worker_that_ends_lets_acks_wait(
     pair: Pair,
-    queue_name: str,
+    face: Face,
+    either: Any,
+    producer: DPQ[Any],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     in_time: bool,
 ) -> None:
-    """Handlers that have ended are not given back, and their acks made once: what only waits to be
-    confirmed is waited for, for a while."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 2 * PATIENCE_S)
-    monkeypatch.setattr(batches_async, "LONGEST_ALONE", 0.01)
+    """Handlers that have ended are not given back, also without any grace, and their acks made
+    once: what only waits to be confirmed is waited for, for a while."""
+    monkeypatch.setattr(fetcher, "CONFIRM_SECONDS", 2 * PATIENCE_S)
     if not in_time:
         monkeypatch.setattr(runner_async, "CONFIRM_SECONDS", 0)
         monkeypatch.setattr(runner_async, "LEAVE_SECONDS", SHORT_S)
-
-    async def work() -> None:
-        url = pair.url + PATIENT
-        async with AsyncDPQ.from_url(url, queue_name, durability="replica") as q:
-            producer: AsyncDPQ[Any] = AsyncDPQ(q.redis, queue_name)
-            await producer.push_many([Push(n) for n in range(3)])
-            worker = AsyncWorker(q, lambda task: None, concurrency=3, grace=0)
-            pair.replica.signal(signal.SIGSTOP)
-            try:
-                running = asyncio.create_task(worker.run())
-                while (await producer.stats()).acked < 3:
-                    pass
-                worker.stop()
-                for _ in range(5):  # each turns the loop
-                    await producer.size()
-                if not in_time:
-                    await running
-            finally:
-                pair.replica.signal(signal.SIGCONT)
-            assert await running == 3
-            assert worker.given_back == 0
-            await producer.drop()
-            await producer.close()
-
     caplog.set_level(logging.WARNING, logger="dpq")
-    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
+    producer.push_many([Push(n) for n in range(3)])
+    worker = face.worker(either, lambda task: None, concurrency=3, grace=0)
+    with ThreadPoolExecutor() as threads, still(pair.replica):
+        running = threads.submit(worker.run, signals=False)
+        wait_for(lambda: producer.stats().acked == 3, producer.stats)
+        worker.stop()
+        if in_time:
+            with pytest.raises(TimeoutError):
+                running.result(10 * SHORT_S)
+        else:
+            running.result(PATIENCE_S)
+    assert (running.result(), worker.given_back) == (3, 0)
     told = [record.getMessage().partition(": ")[2] for record in caplog.records]
     assert told == (
         [] if in_time else ["ends before the server has confirmed the end of 3 deliveries"]
     )
 
 
-@pytest.mark.parametrize("prefetch", [0, 8])
-def test_a_storm_of_429_ends_with_asyncio(pair: Pair, queue_name: str, prefetch: int) -> None:
-    """As with threads."""
-
-    async def work() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push_many([Push(n, group=f"g{n % 4}") for n in range(20)])
-            worker = AsyncWorker(q, fail_some_with_429(), concurrency=4, prefetch=prefetch)
-            await worker.drain()
-            assert worker.handled["done"] == (await q.stats()).acked == 20
-            assert not await q.check()
-            await q.drop()
-
-    asyncio.run(asyncio.wait_for(work(), PATIENCE_S))
-
-
 def test_async_calls_that_are_not_confirmed(
     pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each caller is told; a worker goes on."""
+    """Each caller of a batch is told; the next one is confirmed."""
 
     async def work() -> None:
         async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
@@ -564,16 +518,6 @@ def test_async_calls_that_are_not_confirmed(
             with replica_away(pair, monkeypatch):
                 told = await asyncio.gather(*(q.push(n) for n in range(3)), return_exceptions=True)
                 assert all(isinstance(each, NotConfirmedError) for each in told)
-                popped = await q.pop()
-                with pytest.raises(NotConfirmedError) as alone:
-                    await popped.on_success()
-                assert alone.value.result is True
-                async with q.lease() as task:
-                    assert task.payload == 0
-                    raise Retry(0)
-                done: list[Any] = []
-                await AsyncWorker(q, lambda task: done.append(task.payload)).drain()
-                assert sorted(done) == [0, 1, 2]
             assert await q.push("last")
             await q.drop()
 
@@ -600,72 +544,41 @@ def test_one_object_in_several_loops(pair: Pair, queue_name: str) -> None:
 # What goes wrong on the way
 
 
-@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
-def test_a_server_that_forgets_its_scripts(pair: Pair, queue_name: str, kind: str) -> None:
+def test_a_server_that_forgets_its_scripts(pair: Pair, either: Any) -> None:
     """A script that the server does not know goes as text, over a connection that then waits."""
-
-    async def push() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            pair.master.client.script_flush()
-            before = waits(pair)
-            await q.push("second")
-            assert waits(pair) == before + 2
-            await q.drop()
-
-    if kind == "asyncio":
-        asyncio.run(push())
-        return
-    with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
-        q.push("first")
-        pair.master.client.script_flush()
-        before = waits(pair)
-        q.push("second")
-        assert waits(pair) == before + 2
-        q.drop()
+    either.push("first")
+    pair.master.client.script_flush()
+    before = waits(pair)
+    either.push("second")
+    assert waits(pair) == before + 2
 
 
-@pytest.mark.parametrize("kind", ["blocking", "asyncio"])
-def test_a_cut_connection(pair: Pair, queue_name: str, kind: str) -> None:
-    """A call whose connection was cut goes over another one, which then waits; or ends once only
-    when the client never sends twice."""
+def cut(pair: Pair) -> None:
+    pair.master.client.execute_command("CLIENT", "KILL", "TYPE", "normal")
 
-    def cut() -> None:
-        pair.master.client.execute_command("CLIENT", "KILL", "TYPE", "normal")
 
-    async def push() -> None:
-        async with AsyncDPQ.from_url(pair.url, queue_name, durability="replica") as q:
-            await q.push("first")
-            cut()
-            before = waits(pair)
-            await q.push("second")
-            assert waits(pair) > before
-            await q.drop()
+def test_a_cut_connection(pair: Pair, either: Any) -> None:
+    """A call whose connection was cut goes over another one, which then waits."""
+    either.push("first")
+    cut(pair)
+    before = waits(pair)
+    either.push("second")
+    assert waits(pair) > before
 
-    if kind == "asyncio":
-        asyncio.run(push())
-        return
-    with DPQ.from_url(pair.url, queue_name, durability="replica") as q:
-        q.push("first")
-        cut()
-        before = waits(pair)
-        q.push("second")
-        assert waits(pair) > before
-        q.drop()
+
+def test_a_cut_connection_of_a_client_that_never_sends_twice(pair: Pair, queue_name: str) -> None:
+    """A call that was under way when its connection ended ends once only."""
     once = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
     with once, DPQ(once, queue_name, durability="replica") as q:
         q.push("first")
-        cut()
+        cut(pair)
         assert q.push("second")  # it is looked at before it is used
-        pair.master.signal(signal.SIGSTOP)
-        try:
+        with still(pair.master):
             once.connection_pool.connection_kwargs["socket_timeout"] = 0.1
             with DPQ(once, queue_name, durability="replica") as impatient:
                 impatient._operations.agree(q._operations.settings or {})
                 with pytest.raises(RedisError):
                     impatient.push("third")
-        finally:
-            pair.master.signal(signal.SIGCONT)
         q.drop()
 
 
@@ -675,30 +588,21 @@ def test_a_demoted_master_confirms_nothing(
     """A server that becomes a replica while a call waits for its own: the call is not confirmed."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 20)
     client = Redis.from_url(pair.url, retry=Retries(NoBackoff(), 0))
-    outcome: list[Any] = []
-
-    def push() -> None:
-        try:
-            outcome.append(q.push("a"))
-        except (NotConfirmedError, RedisError) as error:
-            outcome.append(error)
-
-    with client, DPQ(client, queue_name, durability="replica") as q:
+    admin = pair.master.client
+    with (
+        client,
+        DPQ(client, queue_name, durability="replica") as q,
+        ThreadPoolExecutor() as threads,
+    ):
         q.push("first")
-        pair.replica.signal(signal.SIGSTOP)
-        thread = threading.Thread(target=push)
-        try:
-            thread.start()
-            while not pair.master.client.info("clients")["blocked_clients"]:
-                time.sleep(0.001)
-            pair.master.client.execute_command("REPLICAOF", "127.0.0.1", pair.replica.port)
-            thread.join(20)
-            assert not thread.is_alive()
-        finally:
-            pair.master.client.execute_command("REPLICAOF", "NO", "ONE")
-            pair.replica.signal(signal.SIGCONT)
-            thread.join(30)
-        assert isinstance(outcome[0], NotConfirmedError | RedisError), outcome
+        with still(pair.replica):
+            push = threads.submit(q.push, "a")
+            wait_for(lambda: admin.info("clients")["blocked_clients"], admin.client_list)
+            try:
+                admin.execute_command("REPLICAOF", "127.0.0.1", pair.replica.port)
+                assert isinstance(push.exception(20), NotConfirmedError | RedisError)
+            finally:
+                admin.execute_command("REPLICAOF", "NO", "ONE")
     pair.settle()
 
 
@@ -734,25 +638,20 @@ def test_what_the_client_sends_is_not_confirmed(
         q.redis.close()
 
 
-def test_closing_in_the_middle(
-    pair: Pair, queue_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("wait_long")
+def test_closing_in_the_middle(pair: Pair, queue_name: str) -> None:
     """Who waits for a confirmation when the queue object is closed is told so at once."""
-    monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", 60)
 
     async def work() -> None:
         q: AsyncDPQ[Any] = AsyncDPQ.from_url(pair.url, queue_name, durability="replica")
         await q.push("first")
-        pair.replica.signal(signal.SIGSTOP)
-        try:
+        with still(pair.replica):
             push = asyncio.ensure_future(q.push("second"))
             while await q.size() < 2:
                 pass
             await q._session.close()
             with pytest.raises(NotConfirmedError):
                 await push
-        finally:
-            pair.replica.signal(signal.SIGCONT)
         await q.drop()
         await q.close()
 
@@ -782,30 +681,17 @@ def test_other_clients_are_refused(pair: Pair, queue_name: str) -> None:
         DPQ(clients[0], queue_name, durability="disk")  # type: ignore[arg-type]
 
 
-def test_a_server_without_waitaof_is_refused(place: Path, queue_name: str) -> None:
+def test_a_server_without_waitaof_is_refused(place: Path, face: Face, queue_name: str) -> None:
     """`fsync` needs Redis 7.2 or Valkey, and an AOF: the first call says so, and what to do."""
     old = [each for each in find_all_binaries() if not has_waitaof(each)]
-    for number, binary in enumerate([*old[:1], find_binary()]):
-        node = Node(place / f"old-{number}", binary, appendonly="no")
-        try:
-            node.start()
-            wanted = "has no WAITAOF.*appendfsync always" if binary in old else "appendonly yes"
-            url = f"unix://{node.socket}"
-            with (
-                DPQ.from_url(url, queue_name, durability="fsync") as q,
-                pytest.raises(ConfigurationError, match=wanted),
-            ):
-                q.push("a")
-
-            async def push(url: str = url, wanted: str = wanted) -> None:
-                async with AsyncDPQ.from_url(url, queue_name, durability="fsync") as q:
-                    with pytest.raises(ConfigurationError, match=wanted):
-                        await q.push("a")
-
-            asyncio.run(push())
-        finally:
-            node.kill()
-            node.client.close()
+    for binary in [*old[:1], find_binary()]:
+        wanted = "has no WAITAOF.*appendfsync always" if binary in old else "appendonly yes"
+        with (
+            alone(place / uuid.uuid4().hex, binary, appendonly="no") as node,
+            face.queue.from_url(f"unix://{node.socket}", queue_name, durability="fsync") as q,
+            pytest.raises(ConfigurationError, match=wanted),
+        ):
+            q.push("a")
 
 
 @pytest.mark.parametrize(
@@ -826,16 +712,11 @@ def test_users_need_the_word_that_waits(
     (line,) = re.findall(rf"ACL SETUSER {role} reset on >PASSWORD (.*)", lines)
     rules = re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
     word = {"replica": "+wait", "fsync": "+waitaof"}[durability]
-    admin = pair.master.client
-    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", *rules, word)
-    try:
-        url = pair.url.replace("unix://", "unix://p:pw@")
-        with DPQ.from_url(url, queue_name, durability=durability) as q:
-            assert q.push("a")
-    finally:
-        admin.execute_command("ACL", "DELUSER", "p")
-        with DPQ.from_url(pair.url, queue_name) as q:
-            q.drop()
+    with (
+        user(pair, queue_name, *rules, word) as url,
+        DPQ.from_url(url, queue_name, durability=durability) as q,
+    ):
+        assert q.push("a")
 
 
 def test_the_guide_shows_how_to_repeat(
@@ -878,20 +759,12 @@ def test_the_guide_shows_how_to_repeat(
 
 def test_without_its_write_nothing_is_confirmed(pair: Pair, queue_name: str) -> None:
     """A server that refuses the write that goes before WAIT has not been asked for all."""
-    admin = pair.master.client
-    admin.execute_command("ACL", "SETUSER", "p", "reset", "on", ">pw", "~*", "+@all", "-hincrby")
-    try:
-        with (
-            DPQ.from_url(
-                pair.url.replace("unix://", "unix://p:pw@"), queue_name, durability="replica"
-            ) as q,
-            pytest.raises(NotConfirmedError, match=r"(?i)hincrby|permissions"),
-        ):
-            q.push("a")
-    finally:
-        admin.execute_command("ACL", "DELUSER", "p")
-        with DPQ.from_url(pair.url, queue_name) as q:
-            q.drop()
+    with (
+        user(pair, queue_name, "~*", "+@all", "-hincrby") as url,
+        DPQ.from_url(url, queue_name, durability="replica") as q,
+        pytest.raises(NotConfirmedError, match=r"(?i)hincrby|permissions"),
+    ):
+        q.push("a")
 
 
 def test_without_a_replica_nothing_is_confirmed(
@@ -899,16 +772,13 @@ def test_without_a_replica_nothing_is_confirmed(
 ) -> None:
     """A master alone answers 0; a user who may not WAIT is told what the server said."""
     monkeypatch.setattr(durability_module, "CONFIRM_SECONDS", SHORT_S)
-    node = Node(place / "alone", find_binary())
-    try:
-        node.start()
-        with DPQ.from_url(f"unix://{node.socket}", queue_name, durability="replica") as q:
-            with pytest.raises(NotConfirmedError, match="0 of 1 replica"):
-                q.push("a")
-            node.client.execute_command("ACL", "SETUSER", "default", "-wait")
-            with pytest.raises(NotConfirmedError, match=r"(?i)no permissions.*wait"):
-                q.push("b")
-            assert q.size() == 2
-    finally:
-        node.kill()
-        node.client.close()
+    with (
+        alone(place / "alone") as node,
+        DPQ.from_url(f"unix://{node.socket}", queue_name, durability="replica") as q,
+    ):
+        with pytest.raises(NotConfirmedError, match="0 of 1 replica"):
+            q.push("a")
+        node.client.execute_command("ACL", "SETUSER", "default", "-wait")
+        with pytest.raises(NotConfirmedError, match=r"(?i)no permissions.*wait"):
+            q.push("b")
+        assert q.size() == 2

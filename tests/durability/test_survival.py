@@ -5,13 +5,13 @@ directory of its own; and a server that never asks its disk (`appendfsync no`).
 """
 
 import shutil
-import tempfile
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from kit.nodes import alone
 from soak.servers import Node, Pair
 from support import has_waitaof, wait_for
 
@@ -37,19 +37,8 @@ KEPT: dict[str, tuple[dict[str, Any], set[str]]] = {
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="dpq-survival-", dir="/tmp") as directory:
-        yield Path(directory)
-
-
-@pytest.fixture
-def nodes() -> Iterator[list[Node]]:
-    """Servers that are to end with the test."""
-    nodes: list[Node] = []
-    yield nodes
-    for node in nodes:
-        node.kill()
-        node.client.close()
+def place(directory: str) -> Path:
+    return Path(directory)
 
 
 def payloads(node: Node, queue_name: str) -> set[str]:
@@ -59,58 +48,55 @@ def payloads(node: Node, queue_name: str) -> set[str]:
 
 
 @pytest.mark.parametrize("persistence", KEPT)
-def test_a_killed_process(
-    place: Path, nodes: list[Node], queue_name: str, persistence: str
-) -> None:
+def test_a_killed_process(place: Path, queue_name: str, persistence: str) -> None:
     """What was acknowledged before a SIGKILL is there after a restart as far as it is written.
 
     While an `everysec` fsync is under way the server keeps what is to be written, for up to 2 s.
     """
     how, kept = KEPT[persistence]
-    node = Node(place / "node", find_binary(), **how)
-    nodes.append(node)
-    node.start()
-    with DPQ.from_url(f"unix://{node.socket}", queue_name) as q:
-        q.push("before the save")
-        if how.get("save"):
-            node.client.save()
-        q.push("after it")
-    wait_for(lambda: not node.client.info().get("aof_buffer_length"), node.client.info)
-    node.kill()
-    node.start()
-    assert payloads(node, queue_name) == kept
+    with alone(place / "node", **how) as node:
+        with DPQ.from_url(f"unix://{node.socket}", queue_name) as q:
+            q.push("before the save")
+            if how.get("save"):
+                node.client.save()
+            q.push("after it")
+        wait_for(lambda: not node.client.info().get("aof_buffer_length"), node.client.info)
+        node.kill()
+        node.start()
+        assert payloads(node, queue_name) == kept
 
 
-def from_the_disk(node: Node, place: Path, nodes: list[Node]) -> Node:
-    """A server that begins with the files of another one, as they are now."""
-    other = Node(place / f"copy-{len(nodes)}", node.binary, **node.settings)
-    nodes.append(other)
-    shutil.copytree(node.directory / "appendonlydir", other.directory / "appendonlydir")
-    other.start()
-    return other
+def payloads_on_the_disk(node: Node, place: Path, queue_name: str) -> set[str]:
+    """What a server has that begins with the files of another one, as they are now."""
+    with alone(place / "copy", node.binary, **node.settings) as other:
+        other.kill()
+        shutil.rmtree(other.directory / "appendonlydir")
+        shutil.copytree(node.directory / "appendonlydir", other.directory / "appendonlydir")
+        other.start()
+        return payloads(other, queue_name)
 
 
 @waitaof
 def test_what_no_disk_was_asked_for_is_not_confirmed(
-    place: Path, nodes: list[Node], queue_name: str, monkeypatch: pytest.MonkeyPatch
+    place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When the server never asks its disk, `async` returns all the same, and `fsync` refuses. When
     it does, at once or each second, `fsync` returns, and the file has the change."""
-    node = Node(place / "node", find_binary(), appendfsync="no")
-    nodes.append(node)
-    node.start()
-    url = f"unix://{node.socket}"
-    with DPQ.from_url(url, queue_name) as q:
-        q.push("a")
-    with DPQ.from_url(url, queue_name, durability="fsync") as q:
-        with monkeypatch.context() as patch:
-            patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
-            with pytest.raises(NotConfirmedError, match=r"0 of 1 disk .* a power cut may undo it"):
-                q.push("b")
-        for policy in AOF_POLICIES:
-            node.client.config_set("appendfsync", policy)
-            assert q.push(policy)
-    assert payloads(from_the_disk(node, place, nodes), queue_name) == {"a", "b", *AOF_POLICIES}
+    with alone(place / "node", appendfsync="no") as node:
+        url = f"unix://{node.socket}"
+        with DPQ.from_url(url, queue_name) as q:
+            q.push("a")
+        with DPQ.from_url(url, queue_name, durability="fsync") as q:
+            with monkeypatch.context() as patch:
+                patch.setattr(durability_module, "CONFIRM_SECONDS", 0.05)
+                with pytest.raises(
+                    NotConfirmedError, match=r"0 of 1 disk .* a power cut may undo it"
+                ):
+                    q.push("b")
+            for policy in AOF_POLICIES:
+                node.client.config_set("appendfsync", policy)
+                assert q.push(policy)
+        assert payloads_on_the_disk(node, place, queue_name) == {"a", "b", *AOF_POLICIES}
 
 
 @pytest.mark.parametrize(
@@ -120,8 +106,7 @@ def test_a_failover(
     place: Path, queue_name: str, monkeypatch: pytest.MonkeyPatch, persistence: str
 ) -> None:
     """A replica that was cut off when it becomes the master has what was confirmed, and no more."""
-    pair = Pair(place, find_binary(), hz=100, **KEPT[persistence][0])
-    try:
+    with closing(Pair(place, find_binary(), hz=100, **KEPT[persistence][0])) as pair:
         pair.start()
         with (
             DPQ.from_url(pair.url, queue_name) as loose,
@@ -137,5 +122,3 @@ def test_a_failover(
                 durable.push("not confirmed")
         pair.master.kill()
         assert payloads(pair.replica, queue_name) == {"confirmed", "in time"}
-    finally:
-        pair.close()

@@ -110,6 +110,12 @@ class Awaited:
     async def _enter(self, manager: Any) -> Any:
         return await manager.__aenter__()
 
+    def __enter__(self) -> "Awaited":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.wait(self._queue.close())
         if not self._queue._opened:

@@ -159,7 +159,7 @@ LEASES = [
         "queue/lease_renewal_async",
         "            await asyncio.shield(self._beat)\n",
         "            pass\n",
-        f"{CONTRACT}extensions.py::test_an_extension_on_its_way_undoes_nothing_async",
+        f"{CONTRACT}async.py::test_a_slow_extension_does_not_undo_a_settling",
     ),
     _py(
         "a lease whose work has ended is extended no more",
@@ -790,7 +790,7 @@ WORKERS = [
         "worker/fetcher_async",
         "        answered = True\n",
         "        answered = False\n",
-        f"{CONTRACT}worker_refused.py::test_what_has_ended_does_not_wait_for_a_pop",
+        ASYNC,
     ),
     _py(
         "children run files of the current directory",
@@ -882,7 +882,7 @@ WORKERS = [
         "worker/fetcher_async",
         "if isinstance(done.error, RateLimited):",
         "if False:",
-        f"{CONTRACT}worker_ends.py::test_what_was_fetched_under_the_same_limit_goes_back",
+        ASYNC,
     ),
 ]
 SCHEDULER = [
@@ -892,7 +892,6 @@ SCHEDULER = [
         "if gone and self._named is None:",
         "if gone and self._named:",
         f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
-        f"{DAEMON}scheduler.py::test_a_name_without_a_queue_is_let_go",
     ),
     _py(
         "the scheduler sleeps until the last of its queues' events",
@@ -1021,7 +1020,7 @@ COMMAND_LINE = [
         "cli/change",
         "    if not yes:\n",
         "    if False:\n",
-        f"{CLI}::test_nothing_is_deleted_without_yes",
+        f"{CLI}::test_wrong_usage",
     ),
 ]
 DURABILITY = [
@@ -1557,7 +1556,7 @@ DAEMONS = [
         "scheduler",
         "                    self._leave(name)\n",
         "                    pass\n",
-        f"{DAEMON}scheduler.py::test_a_dropped_queue_with_a_marker_is_let_go",
+        f"{DAEMON}scheduler.py::test_a_queue_that_is_gone_is_let_go",
     ),
     _py(
         "of a master that is away each queue is tried again",

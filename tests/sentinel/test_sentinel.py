@@ -4,14 +4,17 @@ On the first server of the run (`--server`).
 """
 
 import asyncio
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import hypothesis
 import pytest
+from kit.awaited import Awaited
+from kit.faces import FACES, Face, face_of
+from kit.threads import in_a_thread
 from pressure import Pressure
 from redis import Redis
 from redis.asyncio import sentinel as aio_sentinel
@@ -20,7 +23,7 @@ from redis.sentinel import Sentinel
 from support import PATIENCE_S, SERVERS, wait_for
 from topology import SERVICE, Node, Sentinels
 
-from dpq import DPQ, AsyncDPQ, AsyncWorker, Scheduler, Task, Worker
+from dpq import DPQ, AsyncDPQ, Scheduler, Task
 from dpq.server import Binary, Server, find_binary
 from dpq.transport import waiter as waiters
 from dpq.transport import waiter_async
@@ -48,9 +51,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def group(request: pytest.FixtureRequest) -> Iterator[Sentinels]:
-    group = Sentinels(request.param)
-    yield group
-    group.close()
+    with closing(Sentinels(request.param)) as group:
+        yield group
 
 
 @pytest.fixture
@@ -60,19 +62,13 @@ def healed(group: Sentinels) -> Iterator[Sentinels]:
     group.heal()
 
 
-@contextmanager
-def in_a_thread(work: Callable[[], object], stop: Callable[[], object]) -> Iterator[None]:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop()
-        thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+@pytest.fixture(params=FACES)
+def face(request: pytest.FixtureRequest) -> Iterator[Face]:
+    with face_of(request.param) as face:
+        yield face
 
 
-def life_of_a_task(q: DPQ) -> None:
+def life_of_a_task(q: Any) -> None:
     q.push("first", priority=1)
     q.push("later", delay=0.1)
     task, done, _ = q.pop()
@@ -81,46 +77,33 @@ def life_of_a_task(q: DPQ) -> None:
     assert q.pop(timeout=PATIENCE_S).on_success()
     assert q.check() == []
     assert q.size() == 0
+    q.drop()
 
 
-async def async_life_of_a_task(q: AsyncDPQ) -> None:
-    await q.push("first", priority=1)
-    await q.push("later", delay=0.1)
-    assert await (await q.pop()).on_success()
-    assert await (await q.pop(timeout=PATIENCE_S)).on_success()
-    assert await q.check() == []
-
-
-def test_by_url(group: Sentinels, queue_name: str) -> None:
-    """A URL names Sentinels and a service, for both shells."""
-    with DPQ.from_url(group.url, queue_name) as q:
+def test_by_url(face: Face, group: Sentinels, queue_name: str) -> None:
+    """A URL names Sentinels and a service, for both faces."""
+    with face.queue.from_url(group.url, queue_name) as q:
         life_of_a_task(q)
 
-    async def main() -> None:
-        async with AsyncDPQ.from_url(group.url, queue_name) as q:
-            await async_life_of_a_task(q)
-            await q.drop()
 
-    asyncio.run(main())
-
-
-def test_a_callers_own_client(group: Sentinels, queue_name: str) -> None:
+def test_a_callers_own_client(
+    face: Face, group: Sentinels, queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What redis-py's `Sentinel` makes for a master works as it is."""
     addresses = [("127.0.0.1", sentinel.port) for sentinel in group.sentinels]
-    with ExitStack() as stack:
-        sentinel = stack.enter_context(Sentinel(addresses))
-        client = stack.enter_context(sentinel.master_for(SERVICE))
-        life_of_a_task(stack.enter_context(DPQ(client, queue_name)))
-
-    async def main() -> None:
-        async with AsyncExitStack() as stack:
-            sentinel = await stack.enter_async_context(aio_sentinel.Sentinel(addresses))
-            client = await stack.enter_async_context(sentinel.master_for(SERVICE))
-            q = await stack.enter_async_context(AsyncDPQ(client, queue_name))
-            await async_life_of_a_task(q)
-            await q.drop()
-
-    asyncio.run(main())
+    if face is FACES["blocking"]:
+        with (
+            Sentinel(addresses) as sentinel,
+            sentinel.master_for(SERVICE) as client,
+            DPQ(client, queue_name) as q,
+        ):
+            life_of_a_task(q)
+        return
+    sentinel = aio_sentinel.Sentinel(addresses)
+    monkeypatch.setattr(Awaited, "_client_of", staticmethod(lambda client: client))
+    with Awaited(sentinel.master_for(SERVICE), queue_name) as q:
+        life_of_a_task(q)
+    Awaited.wait(sentinel.aclose())
 
 
 def test_another_service(group: Sentinels, queue_name: str) -> None:
@@ -152,32 +135,17 @@ def test_workers_and_scheduler_go_on(
     def handle(task: Task[Any]) -> None:
         handled[task.payload] = time.monotonic()
 
-    async def handle_async(task: Task[Any]) -> None:
-        handle(task)
-
-    def run_async() -> None:
-        async def main() -> None:
-            async with AsyncDPQ.from_url(url, names["async"]) as q:
-                worker = AsyncWorker(q, handle_async)
-                ends.append((asyncio.get_running_loop(), worker))
-                await worker.run(signals=False)
-
-        asyncio.run(main())
-
-    def end_async() -> None:
-        loop, worker = ends[0]
-        loop.call_soon_threadsafe(worker.stop)
-
-    names = {kind: f"{queue_name}-{kind}" for kind in ("thread", "async", "upkeep")}
-    ends: list[tuple[asyncio.AbstractEventLoop, AsyncWorker]] = []
+    names = {kind: f"{queue_name}-{kind}" for kind in (*FACES, "upkeep")}
     with ExitStack() as stack:
         queues = {kind: stack.enter_context(DPQ.from_url(url, names[kind])) for kind in names}
-        worker = Worker(stack.enter_context(DPQ.from_url(url, names["thread"])), handle)
         own = open_url(url)
         stack.callback(own.close)
         scheduler = Scheduler(own.client, [names["upkeep"]])
-        stack.enter_context(in_a_thread(lambda: worker.run(signals=False), worker.stop))
-        stack.enter_context(in_a_thread(run_async, end_async))
+        for kind in FACES:
+            face = stack.enter_context(face_of(kind))
+            worker = face.worker(stack.enter_context(face.queue.from_url(url, names[kind])), handle)
+            run = partial(worker.run, signals=False)
+            stack.enter_context(in_a_thread(run, worker.stop))
         stack.enter_context(in_a_thread(scheduler.run, scheduler.stop))
         master = healed.master()
         wait_for(lambda: master.redis.info("clients")["blocked_clients"] == 3, healed.seen)
@@ -191,7 +159,7 @@ def test_workers_and_scheduler_go_on(
         died = time.monotonic()
         wait_for(lambda: healed.master_port() != master.port, healed.seen)
         replaced = time.monotonic()
-        for kind in ("thread", "async"):
+        for kind in FACES:
             push_at_last(queues[kind], kind)
         wait_for(lambda: len(handled) == 2, lambda: handled)
         wait_for(lambda: queues["upkeep"].get(due).state == "ready", healed.seen)
@@ -237,7 +205,7 @@ def test_a_demoted_master(binary: Binary, queue_name: str) -> None:
             stack.enter_context(DPQ.from_url(server.url, queue_name)) for _ in range(2)
         )
         other.size()
-        with in_a_thread(lambda: found.append(waiting.pop(timeout=PATIENCE_S)), lambda: None):
+        with in_a_thread(lambda: found.append(waiting.pop(timeout=PATIENCE_S))):
             wait_for(lambda: root.info("clients")["blocked_clients"] == 1, other.stats)
             root.execute_command("REPLICAOF", "127.0.0.1", 1)  # of nobody
             with pytest.raises(ResponseError, match="read only"):
