@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
-    from dpq.model.task import DeadTask, Fairness, OnDuplicate, Order, Popped, Push, Task, TaskState
+    from dpq.model.task import (
+        DeadTask,
+        Fairness,
+        OnDuplicate,
+        Order,
+        Payloads,
+        Popped,
+        Push,
+        Task,
+        TaskState,
+    )
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.queue import DPQ, known_queues
@@ -59,6 +69,7 @@ __all__ = [
     "OnDuplicate",
     "Order",
     "PayloadError",
+    "Payloads",
     "Popped",
     "Problem",
     "Push",
@@ -104,6 +115,7 @@ _HOMES = {
         "Fairness",
         "OnDuplicate",
         "Order",
+        "Payloads",
         "Popped",
         "Push",
         "Task",

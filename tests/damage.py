@@ -10,19 +10,21 @@ from dpq import DPQ, Adaptive, RateLimit
 
 Found = tuple[str, str]  # kind and subject
 LONG = 10**8  # seconds of a lease that does not end by itself
+PADS = ("", "x" * 600)
+"""What makes a payload stand in its record, or in a field of its own."""
 
 
-def fill(q: Any) -> dict[str, str]:
-    """A task in every state; their ids."""
-    ids = {"dead": q.push("dead")}
+def fill(q: Any, pad: str = "") -> dict[str, str]:
+    """A task in every state, their payloads as long as the pad and more; their ids."""
+    ids = {"dead": q.push("dead" + pad)}
     q.bury(q.pop().task, "r")
-    ids["invisible"] = q.push("invisible")
+    ids["invisible"] = q.push("invisible" + pad)
     q.pop(visibility=1000)
-    ids["ready"] = q.push("ready")
-    ids["delayed"] = q.push("delayed", delay=60, key="k")
-    ids["head"] = q.push("head", group="open")
+    ids["ready"] = q.push("ready" + pad)
+    ids["delayed"] = q.push("delayed" + pad, delay=60, key="k")
+    ids["head"] = q.push("head" + pad, group="open")
     q.delay_group("shut", 60)
-    ids["waiting"] = q.push("waiting", group="shut")
+    ids["waiting"] = q.push("waiting" + pad, group="shut")
     return ids
 
 
@@ -53,8 +55,7 @@ def bad_record(probe, ids) -> set[Found]:
 
 def order_too_long(probe, ids) -> set[Found]:
     """A digit more: where its member is cut, the id would begin with it."""
-    record = probe.redis.hget(probe.key("meta"), ids["waiting"])
-    probe.redis.hset(probe.key("meta"), ids["waiting"], record.replace(b"\t", b"4\t", 1))
+    probe.damage(ids["waiting"], "order", probe.record(ids["waiting"])["order"] + "4")
     return {("bad record", ids["waiting"])}
 
 
@@ -79,7 +80,7 @@ def in_two_states(probe, ids) -> set[Found]:
 
 
 def no_payload(probe, ids) -> set[Found]:
-    probe.redis.hdel(probe.key("payload"), ids["dead"])
+    probe.lose_body(ids["dead"])
     return {("no payload", ids["dead"])}
 
 
@@ -90,8 +91,7 @@ def key_lost(probe, ids) -> set[Found]:
 
 def bad_schedule(name: str, schedule: bytes) -> Callable:
     def plant(probe, ids) -> set[Found]:
-        record = probe.redis.hget(probe.key("meta"), ids["delayed"])
-        probe.redis.hset(probe.key("meta"), ids["delayed"], record + b"\t" + schedule)
+        probe.damage(ids["delayed"], "rest", schedule.decode())
         return {("bad schedule", ids["delayed"])}
 
     plant.__name__ = f"bad_schedule_{name}"

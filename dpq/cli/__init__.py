@@ -111,6 +111,7 @@ _add()(change.scripts)
 _add()(change.register)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
+_add()(doctor.upgrade)
 _add()(demo.demo)
 
 

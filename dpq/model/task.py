@@ -13,6 +13,7 @@ __all__ = [
     "Fairness",
     "OnDuplicate",
     "Order",
+    "Payloads",
     "Popped",
     "Push",
     "Task",
@@ -31,9 +32,11 @@ OnDuplicate = Literal["keep", "update", "raise_priority", "rerun", "error"]
 Order = Literal["fifo", "lifo"]
 """The order of equal priorities: first in, first out; or last in, first out."""
 
-
 Fairness = Literal["none", "round_robin"]
 """The order of groups of equal priority: by the order of their tasks, or in turn."""
+
+Payloads = Literal["inline", "apart"]
+"""The place of short payloads: in the records of their tasks, or apart from them."""
 
 
 class TaskState(StrEnum):

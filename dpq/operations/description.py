@@ -10,7 +10,7 @@ from typing import Any, Generic
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
 from dpq.model.payload import Codec
-from dpq.model.task import Fairness, Order, P
+from dpq.model.task import Fairness, Order, P, Payloads
 from dpq.model.validation import milliseconds, number, queue_label, whole_number
 from dpq.protocol.placement import MAX_PARTITIONS
 
@@ -37,6 +37,7 @@ class Description(Generic[P]):
         order: Order | None,
         aging: float | None,
         fairness: Fairness | None,
+        payloads: Payloads | None,
         backoff: Backoff,
         max_payload_bytes: int,
         dead_max_tasks: int | None,
@@ -54,7 +55,7 @@ class Description(Generic[P]):
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
         self.named = named_settings(
-            order, aging, fairness, dead_max_tasks, dead_max_age, partitions
+            order, aging, fairness, payloads, dead_max_tasks, dead_max_age, partitions
         )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         if not isinstance(backoff, Backoff):
@@ -65,6 +66,7 @@ def named_settings(
     order: Order | None,
     aging: float | None,
     fairness: Fairness | None,
+    payloads: Payloads | None,
     dead_max_tasks: int | None,
     dead_max_age: float | None,
     partitions: int | None = None,
@@ -84,6 +86,10 @@ def named_settings(
                 f"fairness is {fairness!r}: it must be 'none' or 'round_robin'"
             )
         named["fairness"] = fairness
+    if payloads is not None:
+        if payloads not in ("inline", "apart"):
+            raise ConfigurationError(f"payloads is {payloads!r}: it must be 'inline' or 'apart'")
+        named["payloads"] = payloads
     if dead_max_tasks is not None:
         named["dead_max_tasks"] = str(whole_number("dead_max_tasks", dead_max_tasks, 0, 10**9))
     if dead_max_age is not None:

@@ -38,7 +38,7 @@ from dpq.operations.settings import agree
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
-from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
 from dpq.protocol.refusals import Code, read_settings
 from dpq.protocol.replies import Batch, Look, Promoted
@@ -128,16 +128,21 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
     # Settings of the queue
 
     def configure(
-        self, *, create: bool = False, limits: bool = False, named: dict[str, str] | None = None
+        self,
+        *,
+        create: bool = False,
+        limits: bool = False,
+        named: dict[str, str] | None = None,
+        storage_format: str = str(STORAGE_FORMAT),
     ) -> Steps[dict[str, str]]:
         """Write the settings that this client names and no client has named before; read all.
 
-        With `limits`, restore lost limits as well.
+        With `limits`, restore lost limits as well. `storage_format` is that of a new queue.
         """
         named = self.named if named is None else named
         flat = [text for pair in named.items() for text in pair]
         read = partial(agree, self.queue_name, named)
-        args = [self._now(), STORAGE_FORMAT, 2 if limits else int(create), *flat]
+        args = [self._now(), storage_format, 2 if limits else int(create), *flat]
         command = self._command("configure", args, read)
         return once(command._replace(needs_confirmation=False))  # see SettingsWatch
 
@@ -263,8 +268,13 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
             ]
             mode += f"\x1f{own[0]} {own[1]}"
-        spec = f"{attempts} {cost} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
-        return spec, self._codec.encode(payload), key, line
+        body = self._codec.encode(payload)
+        ordinary = len(mode) == 1 and cost == 1 and residual == "1" and not (key or due or expires)
+        if ordinary and len(body) <= INLINE_BYTES and text.lstrip("-").isdecimal():
+            head = f" {attempts} {text}\t{group}\n"  # as it stands in a plain record
+            return str(-int(text)), head.encode() + body, "", ""
+        spec = f"f{attempts} {cost} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
+        return spec, body, key, line
 
     # Taking
 
@@ -598,6 +608,16 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
             yield from self._make()
         return removed + mended
+
+    def upgrade(self) -> Steps[int]:
+        """Raise the storage format, and rewrite all records; return how many are left."""
+        left = 0
+        cursor = "0"
+        while True:
+            cursor, held = yield self._command("upgrade", [cursor, PAGE], replies.read_upgrade)
+            left += int(held)
+            if cursor == "0":
+                return left
 
     def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
         """Find keys of another type, which no other script can read; `remove` removes them."""

@@ -34,7 +34,7 @@ PUSHED_AT_ONCE = 16 * PUSH_BATCH
 """Tasks in one round trip of push_many over all partitions: the client holds them in memory."""
 
 SHARED_SETTINGS = (
-    *("order", "aging", "aging_since", "fairness"),
+    *("order", "aging", "aging_since", "fairness", "payloads"),
     *("dead_max_tasks", "dead_max_age", "partitions"),
 )
 """The settings of the queue that the first partition shares with all others."""
@@ -133,7 +133,13 @@ class QueueOperations(Generic[P]):
         if "format" in settings:
             if others and (create or first.named):
                 shared = {name: settings[name] for name in SHARED_SETTINGS if name in settings}
-                yield from all_of([part.configure(create=True, named=shared) for part in others])
+                first_format = settings["format"]
+                yield from all_of(
+                    [
+                        part.configure(create=True, named=shared, storage_format=first_format)
+                        for part in others
+                    ]
+                )
             yield from first.enter()
         return settings
 
@@ -425,6 +431,11 @@ class QueueOperations(Generic[P]):
     def check(self) -> Steps[list[Problem]]:
         """Look at everything that is stored."""
         return _joined([part.check() for part in self.partitions])
+
+    def upgrade(self) -> Steps[int]:
+        """Raise the storage format of all partitions; return how many records are left."""
+        left = yield from all_of([part.upgrade() for part in self.partitions])
+        return sum(left)
 
     def repair(self) -> Steps[list[Problem]]:
         """Repair everything that is stored."""

@@ -1,8 +1,15 @@
 """The names of all Redis keys; no other module makes one. Knows no Redis and no task."""
 
-STORAGE_FORMAT = 3
+STORAGE_FORMAT = 4
 """The number of the storage format: any change to a key, a field or a stored encoding raises it.
 A queue stores its number in `conf`."""
+
+INLINE_BYTES = 512
+"""Bytes of the longest payload that stands in its record; lua/lib/inline.lua has the same number.
+Each change of a record writes it again, to replicas and to the disk as well."""
+
+FORMATS = ("3", "4")
+"""The storage formats of the queues that this DPQ works with; lua/lib/refusal.lua has them, too."""
 
 REGISTRY = "{dpq}:queues"
 """SET of the names of all queues on this server."""
@@ -17,8 +24,8 @@ PARTS = (
     "waiting",  # ZSET: group, score, order and id, behind a head or in a closed group
     "groups",  # HASH: group -> its head
     "closed",  # ZSET: group -> opens, ms
-    "payload",  # HASH: id -> bytes
-    "meta",  # HASH: id -> record
+    "payload",  # HASH: id -> payload that is too long for the record
+    "meta",  # HASH: id -> record, and payload
     "dead",  # ZSET: id -> when, ms
     "keys",  # HASH: unique key -> id
     "conf",  # HASH: settings

@@ -9,11 +9,20 @@ it. Each of these ends with a line break:
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+try:
+    from hiredis import pack_command
+except ImportError:  # the extra `fast` has it
+    pack_command = None  # type: ignore[assignment]
+
 from dpq.protocol.command import Command, PlainCommand
 from dpq.protocol.scripts import Script
 
 MOST_HEADS = 10_000
 """Packed beginnings of commands that are kept, about 1 KB each: enough for 1024 partitions."""
+
+MANY_WORDS = 8
+"""From so many words on hiredis packs faster, though it adds their number: 300 words in 60 % of the
+time."""
 
 
 class Packer:
@@ -58,6 +67,9 @@ def pack_texts(commands: Iterable[Command[Any]]) -> bytes:
 
 def bulk_strings(values: PlainCommand) -> bytes:
     """Pack the words of a command, without their number."""
+    if pack_command is not None and len(values) >= MANY_WORDS:
+        packed: bytes = pack_command(tuple(values))  # type: ignore[arg-type]
+        return packed[packed.index(b"\n") + 1 :]
     parts = []
     for value in values:
         if type(value) is bytes:

@@ -111,12 +111,13 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
     refused: list[tuple[Task[Any], Exception]] = []
     until = moment_of(first)
     size = 0
-    for i in range(1, len(reply), 3):
-        task_id = reply[i].decode("utf-8", "replace")
-        size += len(reply[i + 2])
+    for name, value in zip(reply[1::2], reply[2::2], strict=True):
+        task_id = name.decode("utf-8", "replace")
+        record, _, body = value.partition(b"\n")
+        size += len(body)
         try:
-            payload, met = read_payload(codec, reply[i + 2], task_id)
-            task = make_task(Task, task_id, reply[i + 1], payload, _INVISIBLE, until)
+            payload, met = read_payload(codec, body, task_id)
+            task = make_task(Task, task_id, record, payload, _INVISIBLE, until)
             if task.visibility:
                 own = moment_of(first - lease_ms + task.visibility * 1000)
                 task = task.model_copy(update={"visible_until": own})
@@ -127,7 +128,7 @@ def read_batch(codec: Codec[P], reply: list[Any], lease_ms: int = 0) -> Batch[P]
         except UNREADABLE as error:  # the other tasks of the batch must reach the caller
             raise_interruption(error)
             reason = f"payload: {error}" if isinstance(error, PayloadError) else "bad record"
-            record = reply[i + 1].partition(b" ")[0] + NO_RECORD[1:]  # its token
+            record = record.partition(b" ")[0] + NO_RECORD[1:]  # its token
             unreadable.append((make_task(Task, task_id, record, None, _INVISIBLE, until), reason))
     return Batch(tasks, unreadable, size=size, refused=refused)
 
@@ -345,6 +346,16 @@ def read_promoted(reply: list[Any]) -> Promoted:
 def read_wait(reply: int) -> int | None:
     """Read the milliseconds until the next event, or None."""
     return None if reply < 0 else int(reply)
+
+
+def read_upgrade(reply: list[Any]) -> tuple[str, int]:
+    """Read the reply of upgrade: the next cursor ("0" at the end), and the records that are left.
+
+    Raises:
+        ConfigurationError: The queue has a format that this DPQ does not know.
+    """
+    require_same(reply)
+    return reply[0].decode(), reply[1]
 
 
 def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:

@@ -1,6 +1,7 @@
 """Single values of replies: times and texts. replies.py and the operations call it. No I/O."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from dpq.model.interrupts import raise_interruption
@@ -8,8 +9,12 @@ from dpq.model.interrupts import raise_interruption
 _EVER, _LONG_AGO = datetime.max.replace(tzinfo=UTC), datetime.min.replace(tzinfo=UTC)
 
 
+@lru_cache(maxsize=1000)
 def moment_of(milliseconds: float) -> datetime:
-    """Convert a time of the server; a damaged one, too far for a date, to the farthest date."""
+    """Convert a time of the server; a damaged one, too far for a date, to the farthest date.
+
+    Tasks that were pushed together have the same times, so that a batch needs few conversions.
+    """
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError) as error:  # somebody wrote into Redis

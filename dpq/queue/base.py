@@ -13,7 +13,7 @@ from typing import Any, Generic, TypedDict, Unpack, cast, overload
 from dpq.model.backoff import Backoff
 from dpq.model.errors import ConfigurationError
 from dpq.model.payload import DEFAULT_MAX_PAYLOAD_BYTES
-from dpq.model.task import Fairness, Order, P, Popped, Task
+from dpq.model.task import Fairness, Order, P, Payloads, Popped, Task
 from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.durability import Durability, named_durability
@@ -40,6 +40,7 @@ class QueueSettings(TypedDict, total=False):
     order: Order | None
     aging: float | None
     fairness: Fairness | None
+    payloads: Payloads | None
     backoff: Backoff
     max_payload_bytes: int
     dead_max_tasks: int | None
@@ -86,6 +87,7 @@ class QueueBase(Generic[P]):
         order: Order | None = None,
         aging: float | None = None,
         fairness: Fairness | None = None,
+        payloads: Payloads | None = None,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
@@ -112,6 +114,10 @@ class QueueBase(Generic[P]):
             fairness: `"round_robin"` serves groups of equal priority in turn, whatever their
                 backlog (not with LIFO or aging); `"none"` in the order of their tasks. None follows
                 the queue (a new queue: `"none"`).
+            payloads: `"apart"` stores every payload in a key that only roles which read payloads
+                reach; `"inline"` stores those of at most 512 bytes in the tasks' records, which is
+                faster, takes less memory, and can be read by an overview and a blind producer too
+                (docs/security.md). None follows the queue (a new queue: `"inline"`).
             backoff: The delay of a failed task before its next attempt.
             max_payload_bytes: The longest encoded payload, from 1 to 64 MiB.
             dead_max_tasks: The most dead letters that are kept; None follows the queue (a new
@@ -136,9 +142,9 @@ class QueueBase(Generic[P]):
                 "The order".
             clock: The time in ms, instead of the server's; for tests only.
 
-            `order`, `aging`, `fairness`, `partitions` and the two limits of dead letters belong to
-            the
-            queue: the first client that names one writes it to the server, at once.
+            `order`, `aging`, `fairness`, `payloads`, `partitions` and the two limits of dead
+            letters belong to the queue: the first client that names one writes it to the server, at
+            once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -151,6 +157,7 @@ class QueueBase(Generic[P]):
             order=order,
             aging=aging,
             fairness=fairness,
+            payloads=payloads,
             backoff=backoff,
             max_payload_bytes=max_payload_bytes,
             dead_max_tasks=dead_max_tasks,
@@ -274,6 +281,11 @@ class QueueBase(Generic[P]):
         return self._setting("fairness", "none")
 
     @property
+    def payloads(self) -> str:
+        """The place of short payloads, as far as this client knows: "inline" or "apart"."""
+        return self._setting("payloads", "inline")
+
+    @property
     def backoff(self) -> Backoff:
         """The delay of a failed task before its next attempt."""
         return self._described.backoff
@@ -305,6 +317,7 @@ def operations_of(queue_name: str) -> QueueOperations[Any]:
             order=None,
             aging=None,
             fairness=None,
+            payloads=None,
             backoff=Backoff(),
             max_payload_bytes=DEFAULT_MAX_PAYLOAD_BYTES,
             dead_max_tasks=None,

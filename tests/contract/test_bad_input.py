@@ -227,6 +227,7 @@ def test_a_bad_queue_name_is_refused(redis: Redis, name: Any, bound: str, queue_
         {"order": "lifo", "aging": 1.0},
         {"fairness": "fair"},
         {"fairness": True},
+        {"payloads": "private"},
         {"fairness": "round_robin", "order": "lifo"},
         {"fairness": "round_robin", "aging": 0.5},
         {"backoff": 5},

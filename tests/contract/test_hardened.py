@@ -83,22 +83,25 @@ def test_a_validator_that_raises_anything(redis: Redis, queue_name: str) -> None
 
 
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
+@pytest.mark.parametrize("pad", ["", "x" * 600], ids=["short", "long"])
 def test_a_corrupt_record_hurts_no_neighbour(
-    q: DPQ[Any], redis: Redis, clock: Any, state: str
+    q: DPQ[Any], redis: Redis, clock: Any, state: str, pad: str
 ) -> None:
     """A record that cannot be read becomes a dead letter with its payload; others are served."""
     delay = 1 if state == "delayed" else 0
-    ids = q.push_many(Push(payload=n, delay=delay) for n in range(20))
+    payloads = [f"{n}{pad}" for n in range(20)]
+    ids = q.push_many(Push(payload=payload, delay=delay) for payload in payloads)
     if state == "invisible":
         q.pop_many(20, visibility=1)
-    redis.hset(key_of(q.queue_name, "meta"), ids[5], "garbage")
+    garbage = "garbage" if pad else 'garbage\n"5"'
+    redis.hset(key_of(q.queue_name, "meta"), ids[5], garbage)
     clock.advance(2)
-    assert {task.payload for task in q.pop_many(20)} == set(range(20)) - {5}
+    assert {task.payload for task in q.pop_many(20)} == set(payloads) - {payloads[5]}
     [dead] = q.dead.list()
-    assert (dead.id, dead.reason, dead.payload) == (ids[5], "bad record", 5)
+    assert (dead.id, dead.reason, dead.payload) == (ids[5], "bad record", payloads[5])
     assert q.check() == []
     assert q.dead.replay(ids[5]) == 1
-    assert q.pop().task.payload == 5
+    assert q.pop().task.payload == payloads[5]
 
 
 def test_acks_go_on_past_a_lost_lease(q: DPQ[Any]) -> None:
@@ -128,12 +131,14 @@ def test_aging_named_late_turns_nothing_round(redis: Redis, queue_name: str, clo
     q.drop()
 
 
-def test_check_does_not_read_payloads(q: DPQ[Any], redis: Redis) -> None:
-    """A check of tasks with large payloads asks for none of them."""
+def test_check_reads_few_payloads_at_once(q: DPQ[Any], redis: Redis) -> None:
+    """A call of check looks at 1 MiB of payloads or a little more: others are served between."""
     q.push_many(Push(payload="x" * 100_000) for _ in range(300))
     redis.config_resetstat()
     assert q.check() == []
-    assert redis.info("commandstats")["cmdstat_hscan"]["calls"] <= 12
+    calls = redis.info("commandstats")
+    assert calls["cmdstat_evalsha"]["calls"] >= 300 * 100_000 // (1024 * 1024 + 100_000)
+    assert calls["cmdstat_hscan"]["calls"] <= 300 + 12
 
 
 def test_one_daemon_has_few_connections(redis: Redis, queue_name: str) -> None:
@@ -176,6 +181,7 @@ ANOTHER: dict[str, Any] = {
     "order": "lifo",
     "aging": 0.5,
     "fairness": "round_robin",
+    "payloads": "apart",
     "backoff": Backoff(base=1),
     "max_payload_bytes": 99,
     "dead_max_tasks": 17,

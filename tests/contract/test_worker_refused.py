@@ -149,7 +149,7 @@ def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
     worker = worker_of(q, gate)
     running = start(worker)
     gate.wait_for(1)
-    redis.hset(conf, "format", "4")
+    redis.hset(conf, "format", "5")
 
     def ending() -> bool:
         look_now(redis, q)
@@ -157,8 +157,8 @@ def test_a_worker_of_a_queue_that_a_newer_dpq_took_over(
 
     wait_for(ending, lambda: worker.handled)
     gate.open()  # a stop would cut it short
-    with pytest.raises(ConfigurationError, match="format 4"):
+    with pytest.raises(ConfigurationError, match="format 5"):
         running.result(PATIENCE)
     assert worker.handled == {"done": 1}
-    redis.hset(conf, "format", "3")
+    redis.hset(conf, "format", "4")
     assert (q.stats().acked, q.check()) == (1, [])

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import typer
 from hypothesis import settings
+from kit.records import read_record
 from kit.terminals import ENVIRONMENT, Terminal
 from kit.waiting import blocked
 from rich.console import Console
@@ -98,8 +99,8 @@ def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> Non
 
     result = run("push", '{"a": [1, null]}', *(word for pair in options.items() for word in pair))
     task = q.get(result.stdout.strip())
-    enqueued, expires = q.redis.hget(key_of(q.queue_name, "meta"), task.id).split()[10:12]
-    assert int(expires) - int(enqueued) == 500_000
+    stored = read_record(q.redis.hget(key_of(q.queue_name, "meta"), task.id))
+    assert int(stored["expires"]) - int(stored["enqueued"]) == 500_000
     assert (task.visible_until - task.enqueued_at).total_seconds() == 100
     assert result.stdout == f"{task.id}\n"
     assert (task.payload, task.priority, task.state) == ({"a": [1, None]}, 2**53 + 1, "delayed")
@@ -538,7 +539,7 @@ def test_register(run: Run, q: DPQ, name: str) -> None:
 
 def test_check_tells_problems(run: Run, q: DPQ) -> None:
     """A sound queue is 0 and silence on stdout; a damaged one is 1 and a line for each problem."""
-    task_id = q.push(1)
+    task_id = q.push("x" * 600)
     assert run("check").stdout == ""
     q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
     assert task_id in run("check", code=1).stdout

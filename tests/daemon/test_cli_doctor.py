@@ -63,7 +63,7 @@ def test_finds_explains_and_mends(run: Run, q: DPQ) -> None:
 
 def test_json(run: Run, q: DPQ) -> None:
     """With --json each problem is one object, with its meaning and whether it was mended."""
-    task_id = q.push(1)
+    task_id = q.push("x" * 600)
     q.redis.hdel(key_of(q.queue_name, "payload"), task_id)
     for words, code, mended in ((["doctor"], 1, False), (["doctor", "--repair"], 0, True)):
         [line] = run(*words, "--json", code=code).stdout.splitlines()

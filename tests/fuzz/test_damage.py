@@ -15,6 +15,7 @@ import pytest
 from fuzz_settings import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
+from kit.records import COUNTS, FULL, full_record, plain_record, read_record
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -361,28 +362,46 @@ odd_numbers = st.one_of(
 ).filter(lambda text: text != "9" * 13)  # one delivery more would be too long
 odd_agings = st.tuples(odd_numbers, odd_numbers).map("@".join)
 records = st.lists(
-    st.dictionaries(st.integers(0, 13), st.one_of(odd_numbers, odd_agings), min_size=1, max_size=2),
+    st.tuples(
+        st.sampled_from(["p", "f", ""]),
+        st.dictionaries(
+            st.sampled_from([*COUNTS, *FULL]),
+            st.one_of(odd_numbers, odd_agings),
+            min_size=1,
+            max_size=2,
+        ),
+    ),
     min_size=8,
     max_size=8,
 )
-"""For each of some tasks, what stands in which fields of its record."""
+"""For each task the kind of its record ("" of format 3), and what stands in which fields."""
 
 
 @examples(25)
 @given(records)
-@example([{12: "1.5@1700000000000"}, {9: "1e+20"}, {12: "0.5@5"}, {12: "1.5.1@5"}, {}])
+@example(
+    [
+        *(("f", {"aging": text}) for text in ("1.5@1700000000000", "0.5@5", "1.5.1@5", "nan@1")),
+        *(("", {"aging": text}) for text in ("1.5@1700000000000", "0.5@5", "1.5.1@5", "nan@1")),
+        *((kind, {"priority": "1e+20"}) for kind in ("p", "f", "")),
+        *((kind, {"deliveries": "9" * 14}) for kind in ("p", "f", "")),
+        *((kind, {"order": "1" * 17}) for kind in ("p", "f", "")),
+        *((kind, {}) for kind in ("p", "f", "")),
+    ]
+)
 def test_what_pop_takes_for_a_record_is_one_for_check(redis, what):
     """A record is named and its task dead, or it comes and can be given back; then all is sound."""
     redis.flushall()
     clock = Clock(NOW)
     q: DPQ[Any] = DPQ(redis, NAME, clock=clock)
     ids = q.push_many([Push(n) for n in range(len(what))])
-    for task_id, changes in zip(ids, what, strict=True):
-        head, tab, tail = redis.hget(key_of(NAME, "meta"), task_id).decode().partition("\t")
-        fields = head.split()
-        for place, text in changes.items():
-            fields[place] = text
-        redis.hset(key_of(NAME, "meta"), task_id, " ".join(fields) + tab + tail)
+    for task_id, (kind, changes) in zip(ids, what, strict=True):
+        fields = read_record(redis.hget(key_of(NAME, "meta"), task_id)) | {"kind": kind} | changes
+        if not kind:
+            redis.hset(key_of(NAME, "payload"), task_id, fields["payload"][1:])
+            fields["payload"] = ""
+        record = plain_record(fields) if kind == "p" else full_record(fields)
+        redis.hset(key_of(NAME, "meta"), task_id, record)
     q.get(ids[0])
     bad = {problem.subject for problem in q.check() if problem.kind == "bad record"}
     came = q.pop_many(99)

@@ -56,22 +56,34 @@ def test_a_damaged_total_loses_no_task(redis, q, key, clock, field):
         b"1 0 1 0 - 0 10 1 0 x 1700000000000 0 0 1000000000000001\t\t\t\t",
         b"1 0 1 0 - 0 10 1 0 5 1700000000000 0 x@5 1000000000000001\t\t\t\t",
         b"1 0 1 0 - 0 10 1 0 5 1700000000000 0 0 1\t\t\t\t",
+        b"p1700000000000 1000000000000001 10 0",
+        b"p1700000000000 1000000000000001 10 0\tg\t",
+        b"p1700000000000 1000000000000001 10 2.5\t",
+        b"p1700000000000 2000000000000001 10 0\t",
+        b"0 0 0 - 0 p1700000000000 1000000000000001 10 0\t",
+        b"f1700000000000 1000000000000001 10 0 1 0 0 0\t\t\t",
+        b"f1700000000000 1000000000000001 10 nan 1 0 0 0\t\t\t\t",
+        b"1 0 1 0 - 0 f1700000000000 1000000000000001 10 0 1 0 0 1@\t\t\t\t",
+        b"q1700000000000 1000000000000001 10 0\t",
     ],
 )
+@pytest.mark.parametrize("pad", ["", "x" * 600], ids=["short", "long"])
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible"])
-def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record, state):
+def test_one_bad_record_takes_no_other_task_with_it(redis, q, key, clock, record, state, pad):
     """A record that cannot be read goes to the dead letters; those beside it come."""
-    ids = q.push_many([Push(n, -n, 5 if state == "delayed" else 0) for n in range(5)])
+    delay = 5 if state == "delayed" else 0
+    ids = q.push_many([Push(f"{n}{pad}", -n, delay) for n in range(5)])
     if state == "invisible":
         q.pop_many(5)
-    redis.hset(key("meta"), ids[2], record)
+    redis.hset(key("meta"), ids[2], record if pad else record + b'\n"2"')
     clock.advance(60)
     q.promote()
     got = q.pop_many(9)
     clock.advance(60)
     q.promote()
-    assert [task.payload for task in got if task.id != ids[2]] == [0, 1, 3, 4]
-    assert [(task.id, task.reason) for task in q.dead.list()] == [(ids[2], "bad record")]
+    assert [task.payload[0] for task in got if task.id != ids[2]] == ["0", "1", "3", "4"]
+    [dead] = q.dead.list()
+    assert (dead.id, dead.reason, dead.payload) == (ids[2], "bad record", f"2{pad}")
     assert q.check() == []
 
 
@@ -148,7 +160,7 @@ def test_what_comes_by_hand_beyond_the_clients_bounds_breaks_nothing(redis, q, q
     q.push("before")
     called = script("push")
     keys = [key_of(queue_name, part) for part in called.parts]
-    spec = f"3 1 0 5 0 1 k\t{'g' * 200}\t{'k' * 200}"
+    spec = f"f3 1 0 5 0 1 k\t{'g' * 200}\t{'k' * 200}"
     redis.eval(called.text, len(keys), *keys, clock.ms, "i" * 200, spec, b'"%b"' % (b"x" * 2**21))
     task = q.pop().task
     assert (len(task.group), len(task.key), len(task.id)) == (200, 200, 200)

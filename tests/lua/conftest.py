@@ -7,16 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kit.records import full_record, read_record
 from redis import Redis
 
 from dpq import DPQ, Task
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import script
-
-RECORD = (
-    "token attempts deliveries deferrals delivery again "
-    "max cost wait priority enqueued expires aging order"
-)
 
 
 class Probe:
@@ -37,17 +33,35 @@ class Probe:
 
     def record(self, task_id: str) -> dict[str, str]:
         """The stored record, by the names of docs/design.md."""
-        raw = self.redis.hget(self.key("meta"), task_id).decode()
-        head, group, key, reason, error = raw.split("\t")
-        fields = dict(zip(RECORD.split(), head.split(), strict=True))
-        return fields | {"group": group, "key": key, "reason": reason, "error": error}
+        return read_record(self.redis.hget(self.key("meta"), task_id))
 
     def damage(self, task_id: str, field: str, text: str) -> None:
         """Write something else into a field of the stored record."""
-        head, tab, tail = self.redis.hget(self.key("meta"), task_id).decode().partition("\t")
-        fields = head.split()
-        fields[RECORD.split().index(field)] = text
-        self.redis.hset(self.key("meta"), task_id, " ".join(fields) + tab + tail)
+        self.redis.hset(
+            self.key("meta"), task_id, full_record(self.record(task_id) | {field: text})
+        )
+
+    def body(self, task_id: str) -> bytes | None:
+        """The stored payload, wherever it stands."""
+        apart: bytes | None = self.redis.hget(self.key("payload"), task_id)
+        raw = self.redis.hget(self.key("meta"), task_id) or b""
+        return raw.partition(b"\n")[2] if b"\n" in raw else apart
+
+    def lose_body(self, task_id: str) -> None:
+        """Take the stored payload away, wherever it stands."""
+        raw = self.redis.hget(self.key("meta"), task_id) or b""
+        self.redis.hset(self.key("meta"), task_id, raw.partition(b"\n")[0])
+        self.redis.hdel(self.key("payload"), task_id)
+
+    def bodies(self) -> dict[str, bytes]:
+        """All stored payloads, by the ids of their tasks."""
+        apart = self.redis.hgetall(self.key("payload"))
+        inline = {
+            task_id: raw.partition(b"\n")[2]
+            for task_id, raw in self.redis.hgetall(self.key("meta")).items()
+            if b"\n" in raw
+        }
+        return {task_id.decode(): body for task_id, body in {**apart, **inline}.items()}
 
     def stored(self) -> dict[str, Any]:
         """Everything that is stored, to compare before and after."""

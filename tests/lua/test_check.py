@@ -1,7 +1,7 @@
 """check: every kind of damage is found, and a sound queue has none."""
 
 import pytest
-from damage import DAMAGES, fill
+from damage import DAMAGES, PADS, fill
 
 from dpq import Problem
 
@@ -15,9 +15,12 @@ def ids(q) -> dict[str, str]:
 
 
 @pytest.mark.damaged
+@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
 @pytest.mark.parametrize("plant", DAMAGES, ids=lambda plant: plant.__name__)
-def test_finds(q, probe, ids, plant):
+def test_finds(q, probe, pad, plant):
     """Planted damage is reported with its kind and its subject, and nothing else is."""
+    ids = fill(q, pad)
+    assert q.check() == []
     expected = plant(probe, ids)
     assert {(problem.kind, problem.subject) for problem in q.check()} == expected
 
@@ -28,7 +31,7 @@ def test_finds_damage_on_a_later_page(q, probe):
     for i in range(700):
         q.push(i, delay=i)
     last = q.peek(700, "delayed")[-1].id
-    probe.redis.hdel(probe.key("payload"), last)
+    probe.lose_body(last)
     assert q.check() == [Problem(kind="no payload", subject=last)]
 
 

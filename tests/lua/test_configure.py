@@ -16,6 +16,7 @@ SETTINGS = {
     "order": ("fifo", "lifo"),
     "aging": (0.5, 2.0),
     "fairness": ("round_robin", "none"),
+    "payloads": ("apart", "inline"),
     "dead_max_tasks": (10, 11),
     "dead_max_age": (3600.0, 7200.0),
 }

@@ -3,7 +3,7 @@
 import pytest
 
 from dpq import DPQ, TaskState
-from dpq.protocol.keys import REGISTRY
+from dpq.protocol.keys import REGISTRY, STORAGE_FORMAT
 
 
 def test_nothing_is_left(q, probe):
@@ -28,7 +28,7 @@ def test_used_again(q, clock, probe):
     q.drop()
     other.push("y")
     assert probe.redis.sismember(REGISTRY, q.queue_name)
-    assert probe.stored()["conf"][b"format"] == b"3"
+    assert probe.stored()["conf"][b"format"] == str(STORAGE_FORMAT).encode()
     assert probe.record(q.peek()[0].id)["order"].endswith("1")
 
 

@@ -22,11 +22,12 @@ REFUSED: dict[str, Callable[[DPQ[Any]], object]] = {
     "promote": lambda q: q.promote(),
     "check": lambda q: q.check(),
     "repair": lambda q: q.repair(),
+    "upgrade": lambda q: q.upgrade(),
     "a setting": lambda q: DPQ(q.redis, q.queue_name, order="lifo"),
 }
 
 
-@pytest.mark.parametrize("text", ["2", "4", "03", "0", "99999999999999999999"])
+@pytest.mark.parametrize("text", ["2", "5", "03", "04", "0", "99999999999999999999"])
 def test_another_number_is_another_format(server, q, clock, probe, redis, text):
     """Both numbers are named, by who has the queue open and by who opens it; nothing is changed."""
     q.set_limit(2, 60, 2, group="g")
@@ -46,12 +47,13 @@ def test_another_number_is_another_format(server, q, clock, probe, redis, text):
 def test_each_step_of_a_repair_compares_the_format(q, probe, clock):
     """Also when the queue is taken over in the middle of a repair."""
     q.push("x")
-    probe.redis.hset(probe.key("conf"), "format", "4")
+    probe.redis.hset(probe.key("conf"), "format", "5")
     probe.redis.hset(probe.key("meta"), "new", "a record of another form")
     before = probe.stored()
     for name, part in REPAIRED_PARTS:
         assert probe.call(name, clock(), part, "0", 100)[0] == -8
     assert probe.call("types", clock(), 1, 1)[0] == -8
+    assert probe.call("upgrade", "0", 100)[0] == -8
     assert probe.stored() == before
 
 
@@ -59,7 +61,7 @@ def test_a_holder_may_end_its_work_in_a_newer_queue(q, probe, clock):
     """What was popped before is extended and ended, and the queue can be paused and dropped."""
     q.push_many(map(Push, range(6)))
     held: list[Task[Any]] = q.pop_many(6)
-    probe.redis.hset(probe.key("conf"), "format", "4")
+    probe.redis.hset(probe.key("conf"), "format", "5")
     q.extend(held[0], 60)
     q.ack(held[0])
     q.fail(held[1], "error")
@@ -101,7 +103,7 @@ def test_a_format_that_is_no_number_is_lost(server, q, clock, probe, redis, text
     assert probe.redis.hget(probe.key("conf"), "format") == str(STORAGE_FORMAT).encode()
 
 
-@pytest.mark.parametrize("text", ["4", "junk"])
+@pytest.mark.parametrize("text", ["5", "junk"])
 def test_the_copy_of_another_format(q, clock, probe, redis, text):
     """A lost format is what its copy says: another number is refused with both, damage is none."""
     fill(q, 20)
@@ -109,8 +111,8 @@ def test_the_copy_of_another_format(q, clock, probe, redis, text):
     probe.redis.hdel(probe.key("conf"), "format")
     with DPQ(redis, q.queue_name, clock=clock) as late:
         for client in (q, late):
-            if text == "4":
-                told = "format 4, and this DPQ knows format 3"
+            if text == "5":
+                told = "format 5, and this DPQ knows format 4"
                 with pytest.raises(ConfigurationError, match=told):
                     client.pop()
             else:

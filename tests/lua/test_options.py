@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Any, cast
 
 import pytest
+from kit.records import full_record, read_record
 from redis import Redis
 
 from dpq import DPQ, ConfigurationError, Push, Release, Retry, TaskNotFoundError
@@ -99,7 +100,9 @@ def test_damaged_options_hold_nobody_up(
     meta = key_of(q.queue_name, "meta")
     record = redis.hget(meta, task_id)
     record = record if isinstance(record, bytes) else record.encode()
-    redis.hset(meta, task_id, record + f"\x1f{text}".encode())
+    fields = read_record(record) | {"kind": "f"}
+    fields["error"] = f"\x1f{text}"
+    redis.hset(meta, task_id, full_record(fields))
     task = q.pop().task
     assert task.payload == "a"
     assert options(task) in ((None, None), (0.005, None))

@@ -12,6 +12,11 @@ def raw_pop(probe, clock, most=1, max_bytes=LOTS, batch=100, waiter=""):
     return probe.call("pop", clock(), most, 30_000, max_bytes, batch, waiter)
 
 
+def bodies(reply):
+    """The payloads of a reply of pop, each behind a record."""
+    return [value.partition(b"\n")[2] for value in reply[2::2]]
+
+
 def test_nothing(q):
     """An empty queue answers three times None."""
     assert q.pop() == (None, None, None)
@@ -146,7 +151,7 @@ def test_upkeep_before_choice(q, clock, probe):
     assert raw_pop(probe, clock, batch=3) == [-5]
     assert q.stats().popped == 0
     reply = raw_pop(probe, clock, batch=3)
-    assert reply[3] == b"6"
+    assert bodies(reply) == [b"6"]
     assert probe.drain() == [5, 4, 3, "ready", 2, 1, 0]
 
 
@@ -156,7 +161,7 @@ def test_upkeep_of_a_full_batch(q, clock, probe):
         q.push(i, delay=1)
     clock.advance(1)
     assert raw_pop(probe, clock, batch=3) == [-5]
-    assert raw_pop(probe, clock, batch=3)[3] == b"0"
+    assert bodies(raw_pop(probe, clock, batch=3)) == [b"0"]
 
 
 def test_upkeep_counts_all_kinds(q, clock, probe):
@@ -169,7 +174,7 @@ def test_upkeep_counts_all_kinds(q, clock, probe):
     clock.advance(1)
     assert raw_pop(probe, clock, batch=2) == [-5]
     assert probe.count("closed") == 1
-    assert raw_pop(probe, clock, batch=2)[3] == b'"group"'
+    assert bodies(raw_pop(probe, clock, batch=2)) == [b'"group"']
 
 
 @pytest.mark.many_calls
@@ -181,26 +186,42 @@ def test_backlog(q, clock):
     assert q.pop().task.payload == 449
 
 
-def test_bytes_bound(q, probe, clock):
+@pytest.mark.parametrize("priority", [5, 2**53 + 1], ids=["plain", "full"])
+@pytest.mark.parametrize("size", [98, 998], ids=["short", "long"])
+def test_bytes_bound(q, probe, clock, size, priority):
     """A batch ends where its payloads pass the bound; the rest is put back in its place."""
     for i in range(4):
-        q.push(f"{i}" * 98, priority=2**53 + 1, group="g" if i > 1 else None)
+        q.push(f"{i}" * size, priority=priority, group="g" if i > 1 else None)
     before = probe.stored()["ready"]
-    reply = raw_pop(probe, clock, most=10, max_bytes=250)
-    assert [body[1:2] for body in reply[3::3]] == [b"0", b"1"]
+    reply = raw_pop(probe, clock, most=10, max_bytes=2.5 * size)
+    assert [body[1:2] for body in bodies(reply)] == [b"0", b"1"]
     assert [member for member, _ in probe.stored()["ready"]] == [before[2][0]]
-    reply = raw_pop(probe, clock, most=10, max_bytes=150)
-    assert [body[1:2] for body in reply[3::3]] == [b"2"]
-    assert raw_pop(probe, clock, most=10, max_bytes=1)[3][1:2] == b"3"
+    reply = raw_pop(probe, clock, most=10, max_bytes=1.5 * size)
+    assert [body[1:2] for body in bodies(reply)] == [b"2"]
+    assert [body[1:2] for body in bodies(raw_pop(probe, clock, most=10, max_bytes=1))] == [b"3"]
 
 
-def test_bytes_bound_puts_back_exactly(q, probe, clock):
+@pytest.mark.parametrize("size", [98, 510, 511])
+@pytest.mark.parametrize("options", [{}, {"cost": 2}], ids=["plain", "full"])
+def test_bytes_bound_counts_payloads_only(q, probe, clock, size, options):
+    """The bound is that of the payloads, wherever they stand: no byte of a record counts."""
+    for _ in range(2):
+        q.push_many(Push("x" * size, **options) for _ in range(3))
+        q.release(q.pop().task, priority=1)  # of this one the record has counts
+        for bytes_, count in ((2 * (size + 2) - 1, 1), (2 * (size + 2), 2)):
+            reply = raw_pop(probe, clock, most=9, max_bytes=bytes_)
+            assert [len(body) for body in bodies(reply)] == [size + 2] * count
+        q.drop()
+
+
+@pytest.mark.parametrize("size", [98, 998], ids=["short", "long"])
+def test_bytes_bound_puts_back_exactly(q, probe, clock, size):
     """Whatever the priorities, the tasks that are put back keep score, member and group."""
-    priorities = [1e300, 2**62 + 1, 0.1, 0, 5e-324, -0.1, -1e300]
+    priorities = [1e300, 2**62 + 1, 0.1, 0, 7, 2**52, 5e-324, -0.1, -7, -1e300]
     for priority in priorities:
-        q.push("x" * 98, priority=priority)
+        q.push("x" * size, priority=priority)
     before = probe.stored()["ready"]
-    raw_pop(probe, clock, most=7, max_bytes=150)
+    raw_pop(probe, clock, most=10, max_bytes=1.5 * size)
     assert probe.stored()["ready"] == before[1:]
 
 
@@ -252,11 +273,13 @@ def test_only_expired(q, clock, probe):
 
 
 @pytest.mark.damaged
-def test_missing_payload(q, probe):
+@pytest.mark.parametrize("options", [{}, {"cost": 2}, {"group": "g"}], ids=["plain", "full", "g"])
+@pytest.mark.parametrize("payload", ["x", "x" * 998], ids=["short", "long"])
+def test_missing_payload(q, probe, payload, options):
     """A task whose payload is gone is dead with that reason, and the next one is popped."""
-    task_id = q.push("x", priority=1)
-    q.push("next")
-    probe.redis.hdel(probe.key("payload"), task_id)
+    task_id = q.push(payload, priority=1, **options)
+    q.push("next", **options)
+    probe.lose_body(task_id)
     assert probe.pop().payload == "next"
     assert probe.record(task_id)["reason"] == "payload missing"
     assert probe.count("dead") == 1

@@ -343,7 +343,7 @@ def test_who_is_put_back_has_paid_nothing(q, clock, probe):
     for i in range(3):
         q.push(f"{i}" * 98, group="g" if i else None)
     reply = probe.call("pop", clock(), 10, 30_000, 150, 100, "")
-    assert len(reply) == 4
+    assert len(reply) == 3
     assert (units(q), units(q, "g")) == (9, 10)
     assert [task[0] for task in payloads(q)] == ["1", "2"]
     assert (units(q), units(q, "g")) == (7, 8)

@@ -30,7 +30,7 @@ def test_one_state(q, probe, state):
     assert q.purge(state) == 3
     stats = q.stats()
     assert {name: getattr(stats, name) for name in STATES} == dict.fromkeys(STATES, 3) | {state: 0}
-    assert len(probe.stored()["payload"]) == len(probe.stored()["meta"]) == 12
+    assert len(probe.bodies()) == len(probe.stored()["meta"]) == 12
     assert not any(key.startswith(state.encode()) for key in probe.stored()["keys"])
 
 

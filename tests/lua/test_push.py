@@ -58,6 +58,7 @@ def test_record(q, clock, probe):
     """What push was told is stored as docs/design.md says."""
     task_id = q.push("x", 2**53 + 1, 1.5, group="g", key="k", max_attempts=7, expires_in=9)
     assert probe.record(task_id) == {
+        "kind": "f",
         "token": "0",
         "attempts": "0",
         "deliveries": "0",
@@ -76,7 +77,12 @@ def test_record(q, clock, probe):
         "key": "k",
         "reason": "",
         "error": "",
+        "rest": "",
+        "payload": '\n"x"',
     }
+    plain = q.push({"a": 1}, -(2**52), group="g", max_attempts=7)
+    stored = f'p{clock.ms} {10**15 + 2} 7 {-(2**52)}\tg\n{{"a":1}}'
+    assert probe.stored()["meta"][plain.encode()] == stored.encode()
 
 
 @pytest.mark.parametrize("options", [{}, {"delay": 5}, {"group": "g"}, {"key": "k"}])

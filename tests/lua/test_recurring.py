@@ -266,7 +266,7 @@ def test_the_clock_of_the_server(redis, q, probe):
 def test_first_time_that_has_passed(q, clock, probe):
     """A cron time that passes between the question for the time and the push is run at once."""
     q.push("open")
-    spec = f"10 1 0 0 0 1 kc 0 {clock.ms - 1} {LINE}\t\t"
+    spec = f"f10 1 0 0 0 1 kc 0 {clock.ms - 1} {LINE}\t\t"
     assert probe.call("push", clock.ms, "late", spec, b"1") == [0]
     assert q.get("late").state == "ready"
     assert q.get("late").scheduled_at == START
@@ -671,9 +671,7 @@ def test_check(q, clock, probe, text):
     """`check` names a schedule that is none; an ack of it is refused and loses nothing."""
     task_id = q.push("x", every=60)
     task = probe.pop()
-    raw = probe.redis.hget(probe.key("meta"), task_id).decode()
-    head = raw.rsplit("\t", 1)[0]
-    probe.redis.hset(probe.key("meta"), task_id, f"{head}\t{text}")
+    probe.damage(task_id, "rest", text)
     assert [(p.kind, p.subject) for p in q.check()] == [("bad schedule", task_id)]
     with pytest.raises(ConfigurationError):
         q.ack(task)

@@ -11,6 +11,7 @@ from damage import (
     DAMAGES,
     LIMIT_DAMAGES,
     LONG,
+    PADS,
     SETTINGS_DAMAGES,
     fill,
     fill_limits,
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.damaged
 
 def kept(probe) -> Counter[bytes]:
     """Every payload, by how often it is stored."""
-    return Counter(probe.redis.hvals(probe.key("payload")))
+    return Counter(probe.bodies().values())
 
 
 def shown(q: DPQ) -> dict[str, str]:
@@ -41,19 +42,18 @@ def mended(probe) -> set[tuple[str, str]]:
     done = probe.q.repair()
     assert probe.q.check() == []
     assert kept(probe) - Counter({b"": 10**6}) == before
-    assert set(shown(probe.q)) == {
-        task_id.decode() for task_id in probe.redis.hkeys(probe.key("payload"))
-    }
+    assert set(shown(probe.q)) == set(probe.bodies())
     stored = probe.stored()
     assert probe.q.repair() == []
     assert probe.stored() == stored
     return {(p.kind, p.subject) for p in done}
 
 
+@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
 @pytest.mark.parametrize("plant", DAMAGES, ids=lambda plant: plant.__name__)
-def test_mends(q, probe, plant: Callable):
+def test_mends(q, probe, plant: Callable, pad: str):
     """Planted damage is named and gone, every payload is in some state, and all is done at once."""
-    ids = fill(q)
+    ids = fill(q, pad)
     expected = plant(probe, ids)
     done = mended(probe)
     follows = {found for found in expected if found[0] == "event not noticed" and found not in done}
@@ -101,10 +101,11 @@ def test_nothing_there(q, probe):
 # Keys of another type
 
 
-def test_keys_of_another_type(q, probe):
+@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
+def test_keys_of_another_type(q, probe, pad):
     """Each is named by its key, alone, and goes; no other payload is lost, new tasks go behind."""
     for part in PARTS:
-        ids = fill(q)
+        ids = fill(q, pad)
         q.set_limit(9, 1, 9, group="open")
         before = kept(probe)
         probe.redis.delete(probe.key(part))
@@ -113,7 +114,12 @@ def test_keys_of_another_type(q, probe):
         assert [(p.kind, p.subject) for p in named] == [("wrong type", probe.key(part))]
         assert q.repair()[:1] == named
         assert (q.check(), q.repair()) == ([], [])
-        if part not in ("payload", "meta"):  # else they are in the dead letters
+        if part == "meta":  # the long payloads are in the dead letters, the short ones are lost
+            assert kept(probe) == (before if pad else {})
+        elif part == "payload" and pad:
+            assert {dead.reason for dead in q.dead.list(99)} == {"payload missing"}
+            assert q.stats().dead == len(ids)
+        else:
             assert before == kept(probe)
             q.push("last", group="open")
             first = ids["invisible"] if part == "invisible" else ids["ready"]
@@ -177,20 +183,45 @@ def test_settings_need_a_number(redis, queue_name):
 
 def test_record_lost(q, probe):
     """A payload without a record becomes a dead letter `bad record`, and can be run again."""
-    task_id = q.push({"a": 1}, group="g", key="k")
+    payload = {"a": PADS[1]}
+    task_id = q.push(payload, group="g", key="k")
     probe.redis.hdel(probe.key("meta"), task_id)
     mended(probe)
     [dead] = q.dead.list()
-    assert (dead.id, dead.payload, dead.reason) == (task_id, {"a": 1}, "bad record")
+    assert (dead.id, dead.payload, dead.reason) == (task_id, payload, "bad record")
     assert q.dead.replay() == 1
-    assert probe.pop().payload == {"a": 1}
+    assert probe.pop().payload == payload
 
 
+@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
+def test_record_spoilt(q, probe, pad):
+    """A payload behind a record that cannot be read becomes a dead letter, and can be run again."""
+    payload = {"a": "\n\t\x1f" + pad}
+    task_id = q.push(payload, group="g", key="k")
+    raw = probe.redis.hget(probe.key("meta"), task_id)
+    line, feed, body = raw.partition(b"\n")
+    probe.redis.hset(probe.key("meta"), task_id, line.replace(b" ", b"-") + feed + body)
+    assert mended(probe) > {("bad record", task_id)}
+    [dead] = q.dead.list()
+    assert (dead.id, dead.payload, dead.reason) == (task_id, payload, "bad record")
+    assert q.dead.replay() == 1
+    assert probe.pop().payload == payload
+
+
+def test_record_lost_with_its_payload(q, probe):
+    """Of a short payload nothing is left when its record is lost: its id goes, its key is free."""
+    task_id = q.push(1, group="g", key="k")
+    probe.redis.hdel(probe.key("meta"), task_id)
+    assert mended(probe) >= {("no record", task_id)}
+    assert (q.size(), probe.stored().get("keys", {})) == (0, {})
+
+
+@pytest.mark.parametrize("pad", PADS, ids=["short", "long"])
 @pytest.mark.parametrize("state", ["ready", "delayed", "invisible", "head", "waiting", "dead"])
-def test_payload_lost(q, probe, clock, state):
+def test_payload_lost(q, probe, clock, state, pad):
     """A record without its payload becomes a dead letter, from every state, and runs nowhere."""
-    task_id = fill(q)[state]
-    probe.redis.hdel(probe.key("payload"), task_id)
+    task_id = fill(q, pad)[state]
+    probe.lose_body(task_id)
     mended(probe)
     [dead] = q.dead.list(reason="payload missing")
     assert dead.id == task_id
@@ -204,7 +235,7 @@ def test_payload_lost(q, probe, clock, state):
 
 def test_record_and_payload_lost(q, probe):
     """An id of which nothing is left goes from its set."""
-    task_id = q.push(1)
+    task_id = q.push(PADS[1])
     probe.redis.hdel(probe.key("meta"), task_id)
     probe.redis.hdel(probe.key("payload"), task_id)
     assert mended(probe) == {("no record", task_id)}
@@ -504,14 +535,14 @@ def test_any_damage(server, redis, queue_name, clock, probe, seed, fairness):
         q.set_limit(concurrency=1, group="g2")
         for i in range(40):
             q.push(
-                uuid.uuid4().hex,
+                uuid.uuid4().hex * (1 if i % 2 else 20),
                 i % 3,
                 [0, 0, 0, 5][i % 4],
                 group=[None, "g1", "g2", "g3"][i % 7 % 4],
                 key=f"k{i}" if i % 5 == 0 else None,
             )
-        for task in q.pop_many(8, visibility=60)[::2]:
-            q.bury(task, "r") if task.token % 4 else q.fail(task, "e", 9)
+        for n, task in enumerate(q.pop_many(8, visibility=60)[::2]):
+            q.bury(task, "r") if n % 2 else q.fail(task, "e", 9)
         q.delay_group("g3", 50)
         q.push("due", group="g1")
         assert q.check() == []
@@ -550,11 +581,11 @@ def test_bounded_steps(q, probe, clock):
 
 def test_many_lost_records(q, probe):
     """Payloads whose records are lost are all found, some in each step."""
-    for i in range(700):
-        q.push(i)
+    payloads = [f"{i:0600}" for i in range(700)]
+    q.push_many(map(Push, payloads))
     probe.redis.delete(probe.key("meta"))
     q.repair()
-    assert sorted(dead.payload for dead in q.dead.list(1000)) == list(range(700))
+    assert sorted(dead.payload for dead in q.dead.list(1000)) == payloads
     assert q.check() == []
 
 

@@ -291,6 +291,7 @@ def test_order_and_pause_come_back_by_a_repair(q, clock, probe):
     [
         ("order", "junk"),
         ("fairness", "0"),
+        ("payloads", "elsewhere"),
         ("dead_max_tasks", "x"),
         ("paused_until", ""),
         ("paused_until", "nan"),
@@ -298,7 +299,7 @@ def test_order_and_pause_come_back_by_a_repair(q, clock, probe):
 )
 def test_an_unreadable_setting_comes_back(server, redis, queue_name, clock, field, text):
     """What cannot be read counts as lost: check names it, a repair restores it from its copy."""
-    settings = {"order": "fifo", "fairness": "none", "dead_max_tasks": 7}
+    settings = {"order": "fifo", "fairness": "none", "payloads": "apart", "dead_max_tasks": 7}
     with DPQ(redis, queue_name, clock=clock, **settings) as q:
         q.push(1)
         q.pause()

@@ -185,8 +185,8 @@ LEASES = [
     _lua(
         "the options of a task are lost when it comes back",
         "lib/record",
-        ".. task.options\n",
-        "\n",
+        ".. task.options .. task.schedule",
+        ".. task.schedule",
         f"{LUA}options.py",
     ),
     _lua(
@@ -287,8 +287,8 @@ LEASES = [
     _lua(
         "a task that was started in time expires later",
         "pop/take",
-        "expires ~= '0' and deliveries == '0'",
-        "expires ~= '0'",
+        "deliveries == '0' and expires or '0', group",
+        "expires, group",
         f"{LUA}pop.py",
         f"{LUA}promote.py",
     ),
@@ -1459,9 +1459,95 @@ FORMATS = [
     _lua(
         "an older format is known",
         "lib/refusal",
-        "if format and format ~= '3' then",
-        "if format and tonumber(format) > 3 then",
+        "if format and format ~= '4' and format ~= '3' then",
+        "if format and tonumber(format) > 4 then",
         f"{LUA}format.py::test_another_number_is_another_format",
+    ),
+]
+RECORDS = [
+    _lua(
+        "a record with a reason is written as a plain one",
+        "lib/record",
+        "and names == task.group .. '\\t\\t\\t' and",
+        "and",
+        f"{LUA}records.py",
+    ),
+    _lua(
+        "a record with a half of a priority is written as a plain one",
+        "lib/record",
+        "and string.find(task.priority, '^%-?%d+$') then",
+        "then",
+        f"{LUA}records.py",
+    ),
+    _lua(
+        "a payload of 512 bytes stands by itself",
+        "lib/inline",
+        "#body <= 512",
+        "#body < 512",
+        f"{LUA}records.py",
+    ),
+    _lua(
+        "a long payload stays behind a short one",
+        "push/merge",
+        "redis.call('HDEL', payload, id)",
+        "",
+        f"{LUA}records.py",
+    ),
+    _lua(
+        "the bytes bound counts a line feed",
+        "pop/take",
+        "rest = counted and rest + 1",
+        "rest = counted and rest",
+        f"{LUA}pop.py",
+    ),
+    _lua(
+        "the cost of a head is read from its payload",
+        "lib/open_or_close",
+        "'^[^\\t\\n]*f%d+",
+        "'f%d+",
+        f"{LUA}records.py",
+    ),
+    _lua(
+        "a payload is lost with the record before it",
+        "lib/bury",
+        ".. (inline or '')",
+        "",
+        f"{LUA}repair.py",
+    ),
+    _lua(
+        "a queue of format 3 gets new records",
+        "push",
+        "old = settings[1] == '3'",
+        "old = false",
+        f"{LUA}format3.py",
+    ),
+    _lua(
+        "an upgrade rewrites the record of a running task",
+        "upgrade",
+        "local body = not held and",
+        "local body =",
+        f"{LUA}format3.py",
+    ),
+    _lua(
+        "an upgrade leaves payloads twice",
+        "upgrade",
+        "        redis.call('HDEL', payload, id)\n",
+        "",
+        f"{LUA}format3.py",
+    ),
+    _lua(
+        "an upgrade leaves the copy of the format",
+        "upgrade",
+        "  redis.pcall('HSET', stats, 'kept.format', '4')\n",
+        "",
+        f"{LUA}format3.py",
+    ),
+    _py(
+        "a record after a failure is not read",
+        "protocol/records",
+        'rest[0][:1] == "f"',
+        'delivery == "f"',
+        f"{UNIT}replies.py",
     ),
 ]
 DAEMONS = [
@@ -1621,5 +1707,15 @@ MUTANTS: list[Mutant] = [
         + KEYS
     ),
     *(PARTITIONS + WORKERS + SCHEDULER + COMMAND_LINE + DURABILITY + EDGES + WAITS + REPAIR),
-    *(INTERRUPTIONS + LOOPS + TERMINALS + WINDOWS + FORMATS + DAEMONS + SPREAD + UNSETTLED),
+    *(
+        INTERRUPTIONS
+        + LOOPS
+        + TERMINALS
+        + WINDOWS
+        + FORMATS
+        + RECORDS
+        + DAEMONS
+        + SPREAD
+        + UNSETTLED
+    ),
 ]

@@ -62,6 +62,10 @@ def in_words(line: str, queue_name: str, version: str) -> list[str]:
     return re.findall(r"\([^)]*\)|\S+", line.replace("emails", queue_name))
 
 
+LONG = "x" * 600
+"""A payload that stands in a key of its own."""
+
+
 class Stage(NamedTuple):
     """Where a role plays.
 
@@ -91,6 +95,7 @@ def plain_producer(stage: Stage) -> None:
         q.push(1)
         q.push({"a": 1}, 17, 10, max_attempts=3, expires_in=60, cost=2)
         q.push_many([Push(n, delay=n % 2) for n in range(300)])
+        q.push_many([Push(LONG, delay=n % 2) for n in range(3)])
         assert q.push("first", key="k") == q.push("second", key="k")
         with suppress(DuplicateTaskError):
             q.push("third", key="k", on_duplicate="error")
@@ -107,6 +112,7 @@ def producer(stage: Stage) -> None:
                 q.push(priority, priority, group=group, cost=priority % 3 + 1)
         for mode in ("update", "raise_priority", "rerun"):
             q.push(mode, 5, key="k", on_duplicate=mode)
+            q.push(LONG, 5, key="k", on_duplicate=mode)
             q.push(mode, 6, key="g", group="a", on_duplicate=mode)
             q.push(mode, 7, 9, key="g", group="a", on_duplicate=mode)
         [head] = [task for task in stage.owner().pop_many(400) if task.key == "k"]
@@ -122,6 +128,7 @@ def consumer(stage: Stage) -> None:
         owner.set_limit([RateLimit(50, 1, adaptive=Adaptive(1, 60))], concurrency=9, group="*")
         owner.push_many([Push(n, n % 3, group=f"g{n % 7}", cost=n % 2 + 1) for n in range(60)])
         owner.push_many([Push(n, n % 3, expires_in=1 + n % 9) for n in range(40)])
+        owner.push_many([Push(int("9" * 600), n, group=f"g{n % 7}") for n in range(20)])
         owner.push("not an int", 99)
         verbs: list[Callable[[Any], Any]] = [
             q.ack,
@@ -201,6 +208,7 @@ def scheduler(stage: Stage) -> None:
         owner.push_many([Push(n, 0, n % 9, group=f"g{n % 9}", cost=n % 2 + 1) for n in range(90)])
         owner.push_many([Push(n, 0, n % 9, expires_in=3, key=f"k{n}") for n in range(30)])
         owner.push(1, max_attempts=1)
+        owner.push_many([Push(LONG, 9, max_attempts=1, expires_in=n or None) for n in range(9)])
         upkeep = stage.queue(clock)
         for n in range(40):
             clock.advance(1)
@@ -276,6 +284,7 @@ def _furnish(stage: Stage) -> None:
         owner.push_many([Push(n, n % 120, key=f"k{n}") for n in range(250)])
         owner.push_many([Push(n, group="ab"[n % 2]) for n in range(9)])
         owner.push(1, delay=60)
+        owner.push_many([Push(LONG, 9, group="ab"[n % 2]) for n in range(4)])
         owner.bury(owner.pop().task, "to see it")
         owner.pop_many(2)
         owner._session.run(owner._operations.beat, "id", "w", "host", 1, 2, 3, 4.0)
@@ -285,6 +294,8 @@ def damage(stage: Stage) -> None:
     """Something of some kinds for `repair` to mend."""
     first, second, *_ = [task.id for task in stage.owner().peek(9)]
     stage.root.hset(key_of(stage.name, "meta"), first, "no record")
+    record = stage.root.hget(key_of(stage.name, "meta"), second) or b""
+    stage.root.hset(key_of(stage.name, "meta"), second, record.partition(b"\n")[0])
     stage.root.hdel(key_of(stage.name, "payload"), second)
     stage.root.delete(key_of(stage.name, "delayed"))
     stage.root.hset(key_of(stage.name, "gates"), "a", "no gate")

@@ -359,17 +359,37 @@ def test_looking_changes_nothing(server, login, redis, queue_name):
         assert [redis.dump(key) for key in keys] == before
 
 
-def test_a_blind_producer_reads_no_payload(server, login):
-    """With selectors, a producer can push and not look."""
-    for_selectors(server)
-    stage = login("dpq-blind-producer")
-    id_ = stage.queue().push("secret")
-    for look in (lambda q: q.get(id_), lambda q: q.peek(), lambda q: q.pop()):
+def read_by_hand(stage: Stage, *task_ids: str) -> str:
+    """All that a role's user is told of these tasks by the commands that read a hash."""
+    told = []
+    for part in ("payload", "meta"):
+        for words in (("HGETALL",), ("HSCAN", 0), *(("HGET", id_) for id_ in task_ids)):
+            with suppress(ResponseError):
+                told.append(
+                    stage.user.execute_command(words[0], key_of(stage.name, part), *words[1:])
+                )
+    return repr(told)
+
+
+@pytest.mark.parametrize("role", ["dpq-overview", "dpq-blind-producer"])
+def test_who_reads_no_payload(server, login, role):
+    """By no call and by no command, in a queue that keeps payloads apart; else no long one."""
+    if role == "dpq-blind-producer":
+        for_selectors(server)
+    stage = login(role)
+    owner = stage.owner()
+    inline, long = (owner.push("secret" * times) for times in (1, 100))
+    assert "secret" in read_by_hand(stage, inline)
+    assert "secretsecret" not in read_by_hand(stage, long)
+    owner.purge()
+    stage.owner(payloads="apart")
+    ids = [owner.push("secret" * times) for times in (1, 100)]
+    if role == "dpq-blind-producer":
+        ids += [stage.queue().push("secret", cost=cost) for cost in (1, 2)]
+    for look in (lambda q: q.get(ids[0]), lambda q: q.peek(), lambda q: q.pop()):
         with pytest.raises(ResponseError, match=NOT_ALLOWED):
             look(stage.queue())
-    for words in (("HGET", id_), ("HGETALL",), ("HMGET", id_), ("HSCAN", 0)):
-        with pytest.raises(ResponseError, match=NOT_ALLOWED):
-            stage.user.execute_command(words[0], key_of(stage.name, "payload"), *words[1:])
+    assert "secret" not in read_by_hand(stage, *ids)
     assert stage.owner().pop().task.payload == "secret"
 
 

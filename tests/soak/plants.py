@@ -41,8 +41,8 @@ PLANTS = [
     _lua("a failed task comes back at once", "fail", MS, "0", EARLY),
     _lua("a 429 closes for half of its time", "rate_limited", MS, f"{MS} / 2",
          "handed out though closed", EARLY),
-    _lua("leases are half as long as they say", "pop/lease", "'%.0f', now + visibility)",
-         "'%.0f', now + visibility / 2)", EARLY),
+    _lua("leases are half as long as they say", "pop/lease", "'%d', now + visibility)",
+         "'%d', now + visibility / 2)", EARLY),
     _lua("leases are not extended", "extend", "  redis.call('ZADD', invisible, now + ms, id)\n", "",
          "redelivered without a reason", "a late ack was taken", "lost"),
     # Attempts

@@ -19,6 +19,7 @@ def description() -> Description[Any]:
         order=None,
         aging=None,
         fairness=None,
+        payloads=None,
         backoff=Backoff(),
         max_payload_bytes=1000,
         dead_max_tasks=None,

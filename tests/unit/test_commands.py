@@ -25,8 +25,35 @@ def test_push(operations):
         operations.push_many([Push(payload={"a": 1}, priority=2**53 + 1, delay=0.5, group="g")])
     ).args
     assert re.fullmatch(r"[A-Za-z0-9_-]{19}", task_id)
-    assert spec == "10 1 500 9007199254740993 0 0998 k\tg\t"
+    assert spec == "f10 1 500 9007199254740993 0 0998 k\tg\t"
     assert body == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("priority", "score"), [(0, "0"), (5, "-5"), (-5, "5"), (2**53, f"-{2**53}")]
+)
+def test_plain_push(operations, priority, score):
+    """Of a plain task the spec is its score, and before its payload stands its record."""
+    push = Push(payload={"a": 1}, priority=priority, group="g\xe9", max_attempts=7)
+    [_, _, spec, body] = next(operations.push_many([push])).args
+    assert spec == score
+    assert body.decode() == f' 7 {priority}\tg\xe9\n{{"a":1}}'
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        *({"cost": 2}, {"delay": 1}, {"key": "k"}, {"expires_in": 5}, {"every": 5}),
+        *({"visibility": 5}, {"time_limit": 5}, {"priority": 2.5}, {"priority": 2**53 + 1}),
+        *({"priority": 1e300}, {"priority": -1e-9}, {"payload": "x" * 511}),
+    ],
+)
+def test_full_push(operations, more):
+    """What needs more than a plain record says so in its spec; its payload stands alone."""
+    push = Push(**{"payload": "x" * 510} | more)
+    [_, _, spec, body] = next(operations.push_many([push])).args
+    assert spec.startswith("f")
+    assert body == f'"{push.payload}"'.encode()
 
 
 def test_ids_differ(operations):
@@ -65,9 +92,9 @@ def test_push_many_is_lazy(operations):
 
 def test_named_settings(operations):
     """Only what a client names is sent to be agreed upon."""
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0]
+    assert list(next(operations.open()).args) == [5, str(STORAGE_FORMAT), 0]
     operations.description.named.update(order="lifo")
-    assert list(next(operations.open()).args) == [5, STORAGE_FORMAT, 0, "order", "lifo"]
+    assert list(next(operations.open()).args) == [5, str(STORAGE_FORMAT), 0, "order", "lifo"]
 
 
 def test_disagreement(operations):

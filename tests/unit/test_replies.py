@@ -22,12 +22,20 @@ from dpq.protocol import refusals, replies
 CODEC: Codec[Any] = Codec(Any, 1000)
 NUMBERS: Codec[int] = Codec(int, 1000)
 START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)  # 1 700 000 000 000 ms
-RECORD = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 1000000000000007\tgr\xc3\xbcn\tk\t\tbad page"
+NAMES = b"\tgr\xc3\xbcn\tk\t\tbad page"
+RECORD = b"12 1 3 2 - 0 f1700000000000 1000000000000007 10 2.5 1 500 0 0" + NAMES
+OLD = b"12 1 3 2 - 0 10 1 500 2.5 1700000000000 0 0 1000000000000007" + NAMES
+"""The same of format 3."""
+
+both = pytest.mark.parametrize("record", [RECORD, OLD], ids=["full", "format 3"])
 
 
-def test_batch():
+@both
+@pytest.mark.parametrize("delivery", [b"-", b"d", b"x", b"X", b"f", b"r", b"b"])
+def test_batch(record, delivery):
     """A batch of pop has the tasks with every field of their records."""
-    batch = replies.read_batch(CODEC, [1_700_000_030_000, b"id", RECORD, b'{"a": 1}'])
+    record = record.replace(b" - ", b" " + delivery + b" ")
+    batch = replies.read_batch(CODEC, [1_700_000_030_000, b"id", record + b'\n{"a": 1}'])
     task = batch.tasks[0]
     assert (task.id, task.payload, task.priority) == ("id", {"a": 1}, 2.5)
     assert (task.group, task.key, task.last_error) == ("grün", "k", "bad page")
@@ -35,6 +43,48 @@ def test_batch():
     assert (task.max_attempts, task.state) == (10, "invisible")
     assert (task.enqueued_at, task.visible_until) == (START, START + timedelta(seconds=30))
     assert (batch.unreadable, batch.again) == ([], False)
+
+
+@pytest.mark.parametrize("group", ["", "gr\xfcn", "g p1 f2", "x" * 200])
+@pytest.mark.parametrize("counts", [b"", b"12 1 3 2 - 0 ", b"12 1 3 2 f 0 "])
+def test_plain_record(group, counts):
+    """A plain record has four numbers and the group; what it does not say is as usual."""
+    record = counts + b"p1700000000000 1000000000000007 10 -5\t" + group.encode()
+    reply = [b"delayed", b"1700000000500", record, b'"\\n"']
+    [task] = replies.read_stored(CODEC, ["id"], reply)
+    assert (task.id, task.payload, task.priority, task.group) == ("id", "\n", -5, group or None)
+    expected = (12, 2, 3, 2) if counts else (0, 1, 0, 0)
+    assert (task.token, task.attempt, task.deliveries, task.deferrals) == expected
+    assert (task.max_attempts, task.enqueued_at) == (10, START)
+    assert (task.key, task.last_error, task.cost, task.every, task.cron) == (None,) * 2 + (
+        1,
+        None,
+        None,
+    )
+    assert (task.visibility, task.time_limit) == (None, None)
+    assert task.visible_until == START + timedelta(milliseconds=500)
+
+
+def test_tasks_share_nothing():
+    """Records with the same counts are read once, but each task has its own fields."""
+    record = b"9 0 1 0 - 0 p1700000000000 1000000000000007 10 %d\tg%d\n%d"
+    reply = [5, *(text for n in range(3) for text in (b"id%d" % n, record % (n, n, n)))]
+    tasks = replies.read_batch(CODEC, reply).tasks
+    assert [(task.id, task.priority, task.group, task.payload) for task in tasks] == [
+        (f"id{n}", n, f"g{n}", n) for n in range(3)
+    ]
+
+
+@pytest.mark.parametrize("body", [b'"\n\t p1"', b'"a"\n', b'"\\u001f"'])
+def test_line_feeds_in_a_payload(body):
+    """The payload is all that stands behind the first line feed."""
+    codec = replies.Codec(Any, 1000)
+    batch = replies.read_batch(codec, [5, b"id", RECORD + b"\n" + body])
+    assert batch.size == len(body)
+    if b"\n\t" not in body:  # JSON allows them between values alone
+        assert batch.tasks[0].payload in ("a", "\x1f")
+    else:
+        assert batch.unreadable[0][0].id == "id"
 
 
 @pytest.mark.parametrize(
@@ -47,9 +97,10 @@ def test_batch_of_nothing(reply, again, event):
     assert (batch.tasks, batch.again, batch.next_event_ms) == ([], again, event)
 
 
-def test_batch_with_unreadable_payloads():
+@both
+def test_batch_with_unreadable_payloads(record):
     """Tasks whose payloads do not validate are set apart with their errors; the others come."""
-    reply = [1_700_000_030_000, b"one", RECORD, b'"x"', b"two", RECORD, b"2"]
+    reply = [1_700_000_030_000, b"one", record + b'\n"x"', b"two", record + b"\n2"]
     batch = replies.read_batch(NUMBERS, reply)
     assert [task.payload for task in batch.tasks] == [2]
     [(task, reason)] = batch.unreadable
@@ -57,15 +108,27 @@ def test_batch_with_unreadable_payloads():
     assert reason.startswith("payload: the stored payload cannot be read")
 
 
-def test_batch_with_an_unreadable_record():
+@both
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"2.5", b"1-2"),
+        (b"1700000000000", b"x"),
+        (b"10 ", b""),
+        (b"\tk", b""),
+        (b" 1 3 2", b" 1 x 2"),
+    ],
+)
+def test_batch_with_an_unreadable_record(record, old, new):
     """A task whose record cannot be read is set apart with its token; the others come."""
-    bad = RECORD.replace(b"2.5", b"1-2")
-    batch = replies.read_batch(CODEC, [5, b"one", bad, b"1", b"two", RECORD, b"2"])
+    bad = record.replace(old, new)
+    batch = replies.read_batch(CODEC, [5, b"one", bad + b"\n1", b"two", record + b"\n2"])
     assert [task.payload for task in batch.tasks] == [2]
     [(task, reason)] = batch.unreadable
     assert (task.id, task.token, reason) == ("one", 12, "bad record")
 
 
+@both
 @pytest.mark.parametrize(
     ("schedule", "every", "cron"),
     [
@@ -76,9 +139,9 @@ def test_batch_with_an_unreadable_record():
         ("e 0 1 " + "9" * 400, None, None),
     ],
 )
-def test_schedule(schedule, every, cron):
+def test_schedule(record, schedule, every, cron):
     """Behind the last error stands the schedule of a recurring task; one that is none is None."""
-    reply = [1, b"id", RECORD + b"\t" + schedule.encode(), b"1"]
+    reply = [1, b"id", record + b"\t" + schedule.encode() + b"\n1"]
     task = replies.read_batch(CODEC, reply).tasks[0]
     assert (task.last_error, task.every, task.cron) == ("bad page", every, cron)
     assert task.scheduled_at == START + timedelta(milliseconds=500)
@@ -96,14 +159,35 @@ def test_stored_states():
     assert [task.visible_until for task in tasks] == [None, later, later, None]
 
 
-def test_dead():
+@both
+def test_dead(record):
     """A dead task says why, when and after how many attempts, whatever its payload is."""
-    record = RECORD.replace(b"\t\t", b"\texpired\t")
+    record = record.replace(b"\t\t", b"\texpired\t")
     reply = [b"id", b"1700000000500", record, b"not json"]
     [task] = replies.read_page(NUMBERS, TaskState.DEAD, reply)
     assert isinstance(task, DeadTask)
     assert (task.reason, task.attempts, task.payload) == ("expired", 1, "not json")
     assert (task.died_at, task.visible_until) == (START + timedelta(milliseconds=500), None)
+
+
+@pytest.mark.parametrize("counts", [b"", b"9 0 1 0 b 0 "])
+def test_dead_and_plain(counts):
+    """A plain record says no reason, and none but zero attempts before the first delivery."""
+    record = counts + b"p1700000000000 1000000000000007 10 5\tg"
+    [task] = replies.read_page(NUMBERS, TaskState.DEAD, [b"id", b"1700000000500", record, b"1"])
+    assert (task.reason, task.attempts, task.group, task.payload) == ("", 0, "g", 1)
+
+
+@pytest.mark.parametrize("record", [b"", b" ", b"p", b"f", b"\t", b"1 2", b"\xff", b"p1 2 3\tg"])
+def test_no_record_when_looked_at(record):
+    """What is no record is shown as such, with what it has as its payload."""
+    for state in TaskState:
+        [task] = (
+            replies.read_page(CODEC, state, [b"id", b"5 7", record, b"1"][:4])
+            if state is TaskState.READY
+            else replies.read_page(CODEC, state, [b"id", b"5", record, b"1"])
+        )
+        assert (task.id, task.payload, task.last_error) == ("id", 1, "bad record")
 
 
 def test_unreadable_when_looked_at():

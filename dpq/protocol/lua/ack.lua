@@ -13,25 +13,30 @@
 local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
-local ids, reply, gone, finished, group_of, again = {}, {}, {}, {}, {}, {}
+local ids, reply, gone, gone_at, again, apart = {}, {}, {}, {}, {}, false
 for i = 2, #args, 2 do
-  ids[#ids + 1] = args[i]
+  ids[i / 2] = args[i]
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
-  local token, rerun, group, key, recurs = string.match(raws[i] or '',
-    '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t]*\t([^\t]*)\t([^\t]*)\t[^\t]*\t[^\t]*(\t?)')
-  local claim = args[2 * i + 1]
+  local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
+  local token = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 p[^\n]*\n') -- plain: neither key nor schedule
+  if not token then
+    token, rerun, key, recurs, rest = string.match(raw,
+      '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t\n]*\t[^\t\n]*\t?([^\t\n]*)\t?[^\t\n]*\t?[^\t\n]*(\t?)[^\n]*()')
+  end
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
-  elseif rerun ~= '0' or recurs ~= '' then
+  elseif rest and (rerun ~= '0' or recurs ~= '') then
     again[#again + 1] = i
   else
-    gone[#gone + 1] = id
-    finished[id], group_of[id] = raws[i], group
-    if key ~= '' then
-      redis.call('HDEL', keys, key)
+    gone[#gone + 1], gone_at[#gone + 1] = id, i
+    if rest then
+      apart = apart or rest > #raw
+      if key ~= '' then
+        redis.call('HDEL', keys, key)
+      end
     end
   end
 end
@@ -39,11 +44,16 @@ end
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 then
   -- Needs: now, record, open_or_close, place, back, anew, recur
-  for id, group in pairs(awaited and group_of or {}) do
-    ended(id, group)
-  end
-  for id, raw in pairs(strays and finished or {}) do
-    leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
+  local left = {} -- one may be named twice
+  for n, id in ipairs((awaited or strays) and gone or {}) do
+    local raw = raws[gone_at[n]]
+    if awaited and not left[id] then
+      ended(id, string.match(raw, '^[^\t\n]*\t([^\t\n]*)'))
+    end
+    if strays and not left[id] then
+      leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })
+    end
+    left[id] = true
   end
   for _, i in ipairs(again) do
     local id = ids[i]
@@ -69,7 +79,9 @@ if strays or awaited or #again > 0 then
   admit()
 end
 if #gone > 0 then
-  redis.call('HDEL', payload, unpack(gone))
+  if apart then
+    redis.call('HDEL', payload, unpack(gone))
+  end
   redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
 return reply

@@ -8,7 +8,7 @@
 -- Lost reply: safe to send again.
 local args = ARGV
 
--- Needs: record, groups
+-- Needs: record, groups, body
 local reply = {}
 for _, name in ipairs(args) do
   local key = string.match(name, '^\t(.*)$')
@@ -30,7 +30,11 @@ for _, name in ipairs(args) do
   end
   reply[#reply + 1] = key and raw and state .. ' ' .. id or state
   reply[#reply + 1] = when
-  reply[#reply + 1] = raw or ''
-  reply[#reply + 1] = raw and redis.call('HGET', payload, id) or ''
+  local record, body
+  if raw then
+    record, body = record_and_body(id, raw)
+  end
+  reply[#reply + 1] = record or ''
+  reply[#reply + 1] = body or ''
 end
 return reply

@@ -10,6 +10,6 @@ local cursor = ARGV[1]
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  reply[#reply + 1] = string.match(redis.call('HGET', meta, page[2][i]) or '', '\t([^\t]*)') or ''
+  reply[#reply + 1] = string.match(redis.call('HGET', meta, page[2][i]) or '', '^[^\t\n]*\t([^\t\n]*)') or ''
 end
 return reply

@@ -11,20 +11,20 @@
 -- Lost reply: safe to send again.
 local state, start, most, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: member
+-- Needs: member, body
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
 local set, reply = sets[state], {}
 local members = redis.call('ZRANGE', set, start, start + most - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local id, order = split(set, members[i])
-  local body = redis.call('HGET', payload, id) or ''
-  max_bytes = max_bytes - #body
+  local record, body = record_and_body(id, redis.call('HGET', meta, id) or '')
+  max_bytes = max_bytes - #(body or '')
   if max_bytes < 0 and i > 1 then
     break
   end
   reply[#reply + 1] = id
   reply[#reply + 1] = set == ready and members[i + 1] .. ' ' .. order or set == waiting and '0' or members[i + 1]
-  reply[#reply + 1] = redis.call('HGET', meta, id) or ''
-  reply[#reply + 1] = body
+  reply[#reply + 1] = record
+  reply[#reply + 1] = body or ''
 end
 return reply

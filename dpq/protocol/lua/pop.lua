@@ -12,12 +12,12 @@
 -- ARGV[7]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns one of:
--- * {lease end, id, record, payload, id, ...}: the tasks.
+-- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if nothing will come by itself, or
 --   another waiter watches that moment. `now`: the time in microseconds.
 -- * {-5}: the upkeep is not done yet: call again at once.
 -- * {score, order and id, ...}: of a look, the first tasks in ready; none if the queue lets none of them run.
--- * {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it knows another format (refusal).
+-- * {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it does not know the format (refusal).
 -- * {-9}: settings or limits are lost. Nothing runs until a client has restored them (configure).
 -- Lost reply: the tasks stay leased, without a holder, until their leases run out, which counts as an attempt. The
 -- units that they took of a limit are spent.
@@ -96,11 +96,11 @@ end
 local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take
-local bodies, rotten = {}, {}
-local taken = { metas = {}, bodies = bodies, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',
+local metas, rotten = {}, {}
+local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',
   aging = '0' }
-while #bodies < most and taken.passed < batch and taken.bytes <= max_bytes do
-  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #bodies))
+while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
+  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #metas / 2))
   if #popped == 0 or take(popped, taken, max_bytes, judge, crown) then
     break
   end
@@ -110,7 +110,7 @@ if after_all then
   after_all()
 end
 local reply, least
-if #bodies > 0 then
+if #metas > 0 then
   -- Needs: lease
   reply, least = lease(taken, visibility)
   if not soonest or soonest <= instant or now + least < soonest or least < 5000 then
@@ -129,7 +129,7 @@ if #rotten > 0 then
   -- Needs: discard
   discard(rotten)
 end
-if #bodies > 0 then
+if #metas > 0 then
   return reply
 elseif taken.passed > 0 then
   return { -5 }

@@ -3,12 +3,13 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2..]           a task: id, spec, payload. The spec is "max cost delay priority expires_in residual
---                     mode", the schedule if it has one (see recur; of a cron task `first` says when,
---                     of others the delay), its options (docs/design.md), TAB, group, TAB, key; times in ms;
---                     mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). Without a
---                     task the call only reads the time. Last, unless it is one: the number of
---                     partitions that the client knows
+-- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
+--                     " max priority TAB group LF". Of others the spec is "f" and "max cost delay priority
+--                     expires_in residual mode", the schedule if it has one (see recur; of a cron task `first`
+--                     says when, of others the delay), its options (docs/design.md), TAB, group, TAB, key; times
+--                     in ms; mode is k(eep), u(pdate), r(aise_priority), a(gain, for rerun) or e(rror). Without a
+--                     task the call only reads the time. Last, unless it is one: the number of partitions that
+--                     the client knows
 --
 -- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id.
 -- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
@@ -24,16 +25,16 @@ if #args == 1 then
 end
 local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
-local refused = out_of_bounds(args)
-if refused then
-  return refused
+local group_of, wrong = bounded(args)
+if wrong then
+  return wrong
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions')
+  'partitions', 'payloads')
 if not settings[1] then
   return { 1 }
 end
-refused = refusal(settings[1], settings[7], partitions)
+local refused = refusal(settings[1], settings[7], partitions)
 if refused then
   return refused
 end
@@ -45,14 +46,14 @@ local known = redis.call('HMGET', meta, unpack(ids))
 for i = 1, #ids do
   if not known[i] then
     fresh = fresh + 1
-    keyed = keyed or string.byte(args[3 * i], -1) ~= 9 -- it ends in a key
+    keyed = keyed or not group_of[3 * i - 1] and string.byte(args[3 * i], -1) ~= 9 -- it ends in a key
   end
 end
 if keyed then
   -- Needs: claim
   claims = {}
   for i, id in ipairs(ids) do
-    if not known[i] and string.byte(args[3 * i], -1) ~= 9 then
+    if not known[i] and not group_of[3 * i - 1] and string.byte(args[3 * i], -1) ~= 9 then
       local holder, status = claim(claims, id, args[3 * i])
       if status then
         return { status, i, holder }
@@ -67,30 +68,33 @@ local lifo, rate, aging = settings[2] == 'lifo', tonumber(settings[3] or 0) or 0
 if rate > 0 and rate <= 1000000 and #settings[3] <= 24 and string.find(settings[3], '^%d[%d.e+-]*$') then
   aging = settings[3] .. '@' .. (string.match(string.sub(settings[4] or '', 1, 15), '^%d+$') or '0')
 end
-local delays, plain, others, light = {}, {}, {}, true
+local plain, delays, others = {}, {}, {}
+local batch = { metas = {}, payloads = {}, plain = plain, delays = delays, others = others, aging = aging,
+  setting = settings[8], old = settings[1] == '3' }
 if fresh > 0 then
   -- Needs: draw, fresh
   local place = draw(stats, 'pushed', fresh)
   if settings[5] == 'round_robin' or settings[7] then
     place = draw(conf, 'turns', fresh, settings[7])
   end
-  local metas, payloads = {}, {}
   for i, id in ipairs(ids) do
     if not known[i] and not holders[i] then
       place = place + 1
-      light = add(id, args[3 * i], args[3 * i + 1], lifo and 999999999999999 - place or place, aging, metas, payloads,
-        delays, plain, others) and light
+      add(id, args[3 * i], args[3 * i + 1], lifo and 999999999999999 - place or place,
+        group_of[3 * i - 1], batch)
     end
   end
-  redis.call('HSET', meta, unpack(metas))
-  redis.call('HSET', payload, unpack(payloads))
+  redis.call('HSET', meta, unpack(batch.metas))
+  if #batch.payloads > 0 then
+    redis.call('HSET', payload, unpack(batch.payloads))
+  end
 end
 if #plain > 0 then
   redis.call('ZADD', ready, unpack(plain))
 end
 
 local reply = { 0 }
-if not light then
+if batch.heavy then
   redis.call('HSET', conf, 'heavy', '1')
 end
 if keyed then
@@ -99,10 +103,8 @@ if keyed then
   end
 end
 if #delays > 0 or met or next(others) then
-  -- Needs: notice, place, merge
-  for id, task in pairs(others) do
-    enter(id, task)
-  end
+  -- Needs: notice, place, merge, gather
+  gather(others)
   if #delays > 0 then
     redis.call('ZADD', delayed, unpack(delays))
     notice(redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] - now)

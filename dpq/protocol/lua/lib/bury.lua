@@ -1,7 +1,7 @@
 -- bury: move tasks to the dead letters, which are capped by number and age.
 -- Keys: payload meta dead keys conf stats
 -- Needs: now, record
--- Gives: forget(id, task); rescue(id); bury(id, task, reason); trim(most), which drops dead letters over the
+-- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
 --        caps (100 000 tasks and 90 days, unless the queue has others).
 local function forget(id, task)
   redis.call('HDEL', payload, id)
@@ -30,8 +30,11 @@ local function trim(most)
 end
 
 -- A record that cannot be read is replaced, so that the payload is not lost.
-local function rescue(id)
-  redis.call('HSET', meta, id, '0 0 0 0 b 0 1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000\t\t\tbad record\t')
+local function rescue(id, raw)
+  local inline = string.match(raw or '', '\n.*$')
+  local record = inline and 'f' .. stamp .. ' 1000000000000000 1 0 1 0 0 0'
+    or '1 1 0 0 ' .. stamp .. ' 0 0 1000000000000000'
+  redis.call('HSET', meta, id, '0 0 0 0 b 0 ' .. record .. '\t\t\tbad record\t' .. (inline or ''))
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', '1')
 end

@@ -2,7 +2,8 @@
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
---        turn), succeed(group), shut(group); admitted, how many tasks have become ready in this script.
+--        turn), lead_all(members, heads), succeed(group), shut(group); admitted, how many tasks have become ready in
+--        this script.
 local admitted, fairness, timed = 0, nil, nil
 
 local function score_of(task)
@@ -75,6 +76,13 @@ local function lead(group, score, member, turn)
   redis.call('ZADD', ready, score, member)
   redis.call('HSET', groups, group, head)
   admitted = admitted + 1
+end
+
+-- Many at once, with neither turns nor heads before them: scores and members; groups and their heads.
+local function lead_all(members, heads)
+  redis.call('ZADD', ready, unpack(members))
+  redis.call('HSET', groups, unpack(heads))
+  admitted = admitted + #members / 2
 end
 
 -- The best waiting task of a group becomes its head; false when none waits.

@@ -9,10 +9,11 @@
 -- The words that a setting may be, beside digits unless it says so. Of an aging, or a number of partitions, that cannot
 -- be read, clients tell.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
-  order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false } }
+  order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
+  payloads = { inline = 1, apart = 1, digits = false } }
 
 local function settings()
-  local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'partitions', 'dead_max_tasks',
+  local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partitions', 'dead_max_tasks',
     'dead_max_age', 'queue_rules', 'limited', 'paused_until' }
   local fields = {}
   for i, name in ipairs(names) do

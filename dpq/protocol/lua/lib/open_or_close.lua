@@ -19,7 +19,8 @@ local function next_at(group, headed)
   if gate[1] and not headed and heavy() then
     local score, member = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    cost = raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d+) ') or 1
+    cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d+) %d+ %d+ %S+\t')
+      or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d+) ') or 1 -- of format 3; a plain one costs 1
     rank = score and -score or rank
   end
   return opens_at(gate, tonumber(cost), rank)

@@ -1,25 +1,64 @@
 -- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
--- Gives: read(raw), write(task).
+-- A plain record (p) has only what most tasks need, a full one (f) has all. A record of format 3 has no letter. Before
+-- the first delivery the counts are left out.
+-- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
+--        of its own; nil in format 3.
+local function read_old(task, raw, at)
+  local edge, rest
+  task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
+    task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
+    '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
+    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()$', at)
+  return edge, rest
+end
+
 local function read(raw)
-  local task, edge = {}, nil
-  task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, task.max,
-    task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
-    task.group, task.key, task.reason, task.error, task.options, task.schedule = string.match(raw,
-    '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) (%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
-    .. '([^\t]*)\t([^\t]*)\t([^\t]*)\t([^\t\31]*)([^\t]*)(.*)$')
-  local priority = tonumber(task.priority or '')
-  local rate = task.aging == '0' and 0 or tonumber(string.match(task.aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
+  local task = { token = '0', attempts = '0', deliveries = '0', deferrals = '0', delivery = '-', again = '0',
+    cost = '1', wait = '0', expires = '0', aging = '0', key = '', reason = '', error = '', options = '',
+    schedule = '' }
+  local at, kind, edge, rest = 1, string.byte(raw), nil, nil
+  if kind and kind <= 57 then
+    task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again, at = string.match(raw,
+      '^(%d+) (%d+) (%d+) (%d+) (%S) (%d+) ()')
+    kind = at and string.byte(raw, at)
+  end
+  if kind == 112 then
+    task.enqueued, task.order, task.max, task.priority, edge, task.group, rest = string.match(raw,
+      '^(%d+) (%d+) (%d+) (%-?%d+)()\t([^\t\n]*)()', at + 1)
+  elseif kind == 102 then
+    task.enqueued, task.order, task.max, task.priority, task.cost, task.wait, task.expires, task.aging, edge,
+      task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
+      '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%d+) (%S+)()\t'
+      .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()', at + 1)
+  elseif kind then
+    edge, rest = read_old(task, raw, at)
+  end
+  local priority = edge and tonumber(task.priority)
+  local rate = edge and (task.aging == '0' and 0 or tonumber(string.match(task.aging, '^(%d[%d.e+-]*)@%d+$') or ''))
   local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
     and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that the next number is written as digits
     and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
+    and (rest > #raw or string.byte(raw, rest) == 10)
+  if sound and (kind == 112 or kind == 102) then
+    task.inline = string.sub(raw, rest)
+  end
   return sound and task or nil
 end
 
 local function write(task)
-  return table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery,
-    task.again, task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging,
-    task.order }, ' ')
-    .. '\t' .. table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.options
-    .. task.schedule
+  local head = table.concat({ task.token, task.attempts, task.deliveries, task.deferrals, task.delivery, task.again,
+    '' }, ' ')
+  local names = table.concat({ task.group, task.key, task.reason, task.error }, '\t') .. task.options .. task.schedule
+  if not task.inline then
+    return head .. table.concat({ task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires,
+      task.aging, task.order }, ' ') .. '\t' .. names
+  end
+  local first = table.concat({ task.enqueued, task.order, task.max, task.priority }, ' ')
+  local more = table.concat({ '', task.cost, task.wait, task.expires, task.aging }, ' ')
+  head = head == '0 0 0 0 - 0 ' and '' or head
+  if more == ' 1 0 0 0' and names == task.group .. '\t\t\t' and string.find(task.priority, '^%-?%d+$') then
+    return head .. 'p' .. first .. '\t' .. task.group .. task.inline
+  end
+  return head .. 'f' .. first .. more .. '\t' .. names .. task.inline
 end

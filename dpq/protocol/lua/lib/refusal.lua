@@ -1,16 +1,16 @@
--- refusal: refuse a client that knows another storage format (STORAGE_FORMAT of protocol/keys.py), or another number of
--- partitions. It would misread the data, or look in the wrong partitions. A partition without settings does not exist
--- yet, or has lost them: that is no reason to refuse.
+-- refusal: refuse a client that does not know the storage format of the queue (FORMATS of protocol/keys.py), or that
+-- knows another number of partitions. It would misread the data, or look in the wrong partitions. A partition without
+-- settings does not exist yet, or has lost them: that is no reason to refuse.
 -- Keys: conf
 -- Gives: refusal(format, stored, partitions), for `format` and `partitions` of conf, and the partitions that the client
 --        knows ("0": not yet; nil: one). It returns the reply of the script, or nil; and the format, or false if it is
 --        no number, which is damage (lost).
 local function refusal(format, stored, partitions)
-  if format ~= '3' then
+  if format ~= '4' then
     format = format and string.match(format, '^%d+$') or false
   end
-  if format and format ~= '3' then
-    return { -8, format, '3', conf }, format
+  if format and format ~= '4' and format ~= '3' then
+    return { -8, format, '4', conf }, format
   elseif partitions ~= '0' and (stored or '1') ~= (partitions or '1') and (stored or format) then
     return { -7, stored or '1', partitions or '1', conf }, format
   end

@@ -35,7 +35,7 @@ local function upkeep(most, quiet)
         records[#records + 1] = write(task)
       end
     elseif raws[i] then
-      rescue(id)
+      rescue(id, raws[i])
       local found = watched and redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2] or {}
       for n = 1, #found, 2 do
         ended(id, string.match(found[n], '^[^\t]*'), true)
@@ -59,7 +59,7 @@ local function upkeep(most, quiet)
         enter(id, task)
       end
     elseif raws[i] then
-      rescue(id)
+      rescue(id, raws[i])
     end
   end
 

@@ -1,13 +1,13 @@
 -- discard: move tasks that pop has taken and nobody can run to the dead letters.
 -- Needs: record, bury
--- Gives: discard(rotten), for `rotten` of take: id, record or false, reason, ...
+-- Gives: discard(rotten), for `rotten` of take: id, record, and the reason, or false if the record cannot be read.
 local function discard(rotten)
   for _, task in ipairs(rotten) do
-    local known = task[2] and read(task[2])
+    local known = task[3] and read(task[2])
     if known then
       bury(task[1], known, task[3])
     else
-      rescue(task[1])
+      rescue(task[1], task[2])
     end
   end
 end

@@ -1,15 +1,24 @@
 -- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
--- Gives: out_of_bounds(args), for the arguments of push: an error that it is to answer, or nil.
-local function out_of_bounds(args)
+-- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; and an
+--        error that it is to answer, or nil.
+local function bounded(args)
+  local group_of = {}
   for i = 2, #args, 3 do
-    local spec = args[i + 1]
-    local wrong = #args[i] > 200 and 'id' or #args[i + 2] > 67108864 and 'payload'
-    if #spec > 150 then
-      local group, key = string.match(spec, '\t([^\t]*)\t(.*)$')
-      wrong = wrong or #(group or spec) > 200 and 'group' or #(key or '') > 200 and 'key'
+    local spec, body, wrong, group, key = args[i + 1], args[i + 2], nil, nil, nil
+    if string.byte(spec) ~= 102 then
+      group = string.match(body, '^ %d+ %-?%d+\t([^\t\n]*)\n')
+      if not group or not tonumber(spec) then
+        return nil, redis.error_reply('ERR DPQ: a plain task has no score, or no record')
+      end
+      group_of[i] = group
+    elseif #spec > 150 then
+      group, key = string.match(spec, '\t([^\t]*)\t(.*)$')
     end
+    wrong = #args[i] > 200 and 'id' or #body > 67108864 and 'payload' or group and #group > 200 and 'group'
+      or key and #key > 200 and 'key'
     if wrong then
-      return redis.error_reply('ERR DPQ: the ' .. wrong .. ' is too long: at most 200 bytes, a payload 64 MiB')
+      return nil, redis.error_reply('ERR DPQ: the ' .. wrong .. ' is too long: at most 200 bytes, a payload 64 MiB')
     end
   end
+  return group_of
 end

@@ -12,7 +12,7 @@ local function claim(claims, id, spec)
     return nil
   elseif mode == 'e' then
     return holder, -3
-  elseif group ~= (earlier and earlier.group or string.match(record, '\t([^\t]*)')) then
+  elseif group ~= (earlier and earlier.group or string.match(record, '^[^\t\n]*\t([^\t\n]*)')) then
     return holder, -4
   end
   return holder

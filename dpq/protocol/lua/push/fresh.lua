@@ -1,38 +1,63 @@
 -- fresh: a push adds a task.
--- Needs: now, begin
--- Gives: add(id, spec, body, place, aging, metas, payloads, delays, plain, others): whether it costs 1. It adds to
---        metas and payloads what is to be stored; and to delays, plain or others where the task is to stand: delayed,
---        ready, or where place says. `place` is its place among equals, `aging` that of its record.
-local function add(id, spec, body, place, aging, metas, payloads, delays, plain, others)
-  local head, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
-    '^(%d+ (%d+) (%d+) (%S+)) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
+-- Needs: now, begin, inline
+-- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
+--        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
+--        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
+--        records; `setting`, the queue's `payloads`; `old`, whether it is of format 3.
+local function add_full(id, spec, body, place, batch)
+  local behind_it, aging, n = not batch.old and inline(body, batch.setting), batch.aging, #batch.payloads
+  local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
+    '^f(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
   local order = residual .. string.format('%015d', place)
   if schedule ~= '' then
     schedule, wait, expires = begin(schedule, wait)
     wait = string.format('%.0f', wait)
-    head = string.gsub(head, '^(%d+ %d+) %d+', '%1 ' .. wait)
   elseif expires ~= '0' then
     expires = string.format('%.0f', now + expires)
   end
-  local n = #metas
-  metas[n + 1], payloads[n + 1] = id, id
-  metas[n + 2] = '0 0 0 0 - 0 ' .. head .. ' ' .. stamp .. ' ' .. expires .. ' ' .. aging .. ' ' .. order
-    .. '\t' .. tail .. '\t\t' .. options .. schedule
-  payloads[n + 2] = body
-  if wait ~= '0' then
-    delays[#delays + 1] = string.format('%.0f', now + wait)
-    delays[#delays + 1] = id
-  elseif group == '' and aging == '0' then
-    n = #plain
-    if string.byte(priority) == 45 then -- minus the priority, as text
-      plain[n + 1] = string.sub(priority, 2)
-    else
-      plain[n + 1] = priority == '0' and priority or '-' .. priority
-    end
-    plain[n + 2] = order .. id
+  tail = '\t' .. tail .. '\t\t' .. options .. schedule
+  local record
+  if batch.old then
+    record = '0 0 0 0 - 0 ' .. table.concat({ max, cost, wait, priority, stamp, expires, aging, order }, ' ') .. tail
   else
-    others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0,
-      priority = priority }
+    record = 'f' .. table.concat({ stamp, order, max, priority, cost, wait, expires, aging }, ' ') .. tail .. behind_it
   end
-  return cost == '1'
+  if not behind_it or behind_it == '' then
+    batch.payloads[n + 1], batch.payloads[n + 2] = id, body
+  end
+  n = #batch.metas
+  batch.metas[n + 1], batch.metas[n + 2] = id, record
+  batch.heavy = batch.heavy or cost ~= '1'
+  if wait ~= '0' then
+    n = #batch.delays
+    batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id
+  elseif group == '' and aging == '0' then
+    n = #batch.plain
+    if string.byte(priority) == 45 then -- minus the priority, as text
+      batch.plain[n + 1] = string.sub(priority, 2)
+    else
+      batch.plain[n + 1] = priority == '0' and priority or '-' .. priority
+    end
+    batch.plain[n + 2] = order .. id
+  else
+    batch.others[id] = { group = group, order = order, aging = aging, enqueued = now, wait = 0, priority = priority }
+  end
+end
+
+local function add(id, spec, body, place, group, batch)
+  if not group then
+    return add_full(id, spec, body, place, batch)
+  elseif batch.old or (batch.setting or 'inline') ~= 'inline' or batch.aging ~= '0' then
+    local max, priority, text = string.match(body, '^ (%d+) (%S+)\t[^\n]*\n(.*)$')
+    spec = 'f' .. table.concat({ max, 1, 0, priority, 0, 1, 'k' }, ' ') .. '\t' .. group .. '\t'
+    return add_full(id, spec, text, place, batch)
+  end
+  local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
+  batch.metas[n + 1], batch.metas[n + 2] = id, 'p' .. stamp .. ' ' .. order .. body
+  if group == '' then
+    n = #batch.plain
+    batch.plain[n + 1], batch.plain[n + 2] = spec, order .. id
+  else
+    batch.others[id] = { group = group, order = order, aging = '0', enqueued = now, wait = 0, priority = -spec }
+  end
 end

@@ -1,6 +1,6 @@
 -- merge: what a push does to the task that holds its key.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, begin, renew, revise
+-- Needs: now, record, inline, begin, renew, revise
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
@@ -8,7 +8,7 @@ local function merge(id, spec, body)
     return
   end
   local max, cost, wait, priority, expires, residual, mode, schedule, options = string.match(spec,
-    '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
+    '^f(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then
@@ -17,7 +17,12 @@ local function merge(id, spec, body)
       revise(id, task, priority, residual)
     end
   elseif mode ~= 'k' then
-    redis.call('HSET', payload, id, body)
+    task.inline = task.inline and inline(body, redis.call('HGET', conf, 'payloads'))
+    if (task.inline or '') == '' then
+      redis.call('HSET', payload, id, body)
+    else
+      redis.call('HDEL', payload, id)
+    end
     task.cost, task.options = cost, options
     if cost ~= '1' then
       redis.call('HSET', conf, 'heavy', '1')

@@ -5,12 +5,12 @@
 --        that must begin anew; spoilt as in diagnose.
 
 -- Its payload, if it is there, goes to the dead letters.
-local function salvage(id)
+local function salvage(id, raw)
   for _, set in ipairs({ delayed, invisible, dead }) do
     redis.call('ZREM', set, id)
   end
-  if redis.call('HEXISTS', payload, id) == 1 then
-    rescue(id)
+  if raw or redis.call('HEXISTS', payload, id) == 1 then
+    rescue(id, raw)
   end
 end
 
@@ -53,8 +53,10 @@ local function mend(id, raw, torn, spoilt)
   local task = read(raw)
   if not task then
     problem('bad record', id, raw)
-    redis.call('HSETNX', payload, id, '')
-    salvage(id)
+    if not string.find(raw, '\n', 1, true) then
+      redis.call('HSETNX', payload, id, '')
+    end
+    salvage(id, raw)
     task = read(redis.call('HGET', meta, id))
   end
   local states, placed, filled, holds, timed = diagnose(id, task, spoilt)

@@ -3,12 +3,13 @@
 -- Gives: page_of(part, cursor, count): the key of the part, the next cursor, and the entries: name, value, ...
 local function payloads(cursor, count)
   local names, at, steps, bytes = {}, cursor, tonumber(count), 0
-  repeat -- one by one: a page of payloads could be large
-    local found = redis.call('HSCAN', payload, at, 'COUNT', '1')
+  repeat -- HSCAN reads the payloads, too: one by one if they are large
+    local few = bytes < 1024 * #names and '16' or '1'
+    local found = redis.call('HSCAN', payload, at, 'COUNT', few)
     for i = 1, #found[2], 2 do
       names[#names + 1], names[#names + 2], bytes = found[2][i], '', bytes + #found[2][i + 1]
     end
-    at, steps = found[1], steps - 1
+    at, steps = found[1], steps - tonumber(few)
   until at == '0' or steps <= 0 or bytes > 1048576
   return { at, names }
 end
@@ -19,8 +20,6 @@ local function page_of(part, cursor, count)
   if set ~= payload then
     local hash = set == meta or set == keys or set == groups
     return set, redis.call(hash and 'HSCAN' or 'ZSCAN', set, cursor, 'COUNT', count)
-  elseif redis.call('HLEN', payload) <= redis.call('HLEN', meta) then
-    return set, { '0', {} } -- each record was seen to have one, so there are no others
   end
   return set, payloads(cursor, count)
 end

@@ -1,0 +1,49 @@
+"""Stored records, taken apart and put together as docs/design.md has them, to damage one."""
+
+COUNTS = ("token", "attempts", "deliveries", "deferrals", "delivery", "again")
+PLAIN = ("enqueued", "order", "max", "priority")
+FULL = (*PLAIN, "cost", "wait", "expires", "aging")
+OLD = ("max", "cost", "wait", "priority", "enqueued", "expires", "aging", "order")
+NAMES = ("group", "key", "reason", "error")
+USUAL = dict(zip(COUNTS, ("0", "0", "0", "0", "-", "0"), strict=True)) | {
+    "cost": "1", "wait": "0", "expires": "0", "aging": "0", "key": "", "reason": "", "error": "",
+}  # fmt: skip
+
+
+def read_record(raw: bytes) -> dict[str, str]:
+    """The fields of a record by their names.
+
+    `kind` is "p", "f" or "" (format 3); `rest` what stands behind the last error and its options,
+    the schedule; `payload` what stands behind the record, with its line feed.
+    """
+    line, has_payload, payload = raw.decode().partition("\n")
+    head, *names = line.split("\t")
+    words = head.split(" ")
+    fields = dict(USUAL)
+    if head[0] not in "pf":
+        fields |= zip(COUNTS, words[:6], strict=True)
+        words = words[6:]
+    kind = words[0][0] if words[0][0] in "pf" else ""
+    words[0] = words[0].removeprefix(kind)
+    form = {"p": PLAIN, "f": FULL, "": OLD}[kind]
+    fields |= zip(form, words, strict=True)
+    fields |= zip(NAMES, names, strict=False)
+    rest = "\t".join(names[len(NAMES) :])
+    return fields | {"kind": kind, "rest": rest, "payload": has_payload + payload}
+
+
+def full_record(fields: dict[str, str]) -> bytes:
+    """The same fields as a full record, or as one of format 3 if they are of one."""
+    kind = "f" if fields["kind"] else ""
+    counts = " ".join(fields[name] for name in COUNTS)
+    words = " ".join(fields[name] for name in (FULL if kind else OLD))
+    names = "\t".join(fields[name] for name in NAMES)
+    rest = f"\t{fields['rest']}" if fields["rest"] else ""
+    return f"{counts} {kind}{words}\t{names}{rest}{fields['payload']}".encode()
+
+
+def plain_record(fields: dict[str, str]) -> bytes:
+    """The same fields as a plain record, which has no room for others; `kind` is not asked for."""
+    counts = " ".join(fields[name] for name in COUNTS)
+    words = " ".join(fields[name] for name in PLAIN)
+    return f"{counts} p{words}\t{fields['group']}{fields['payload']}".encode()

@@ -1,0 +1,531 @@
+"""Records: plain and full, with and without a payload behind them, and from one form to another."""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from dpq import DPQ, Push, TaskState
+from dpq.protocol.command import same
+
+SIZES = (0, 509, 510, 511, 5000)
+"""Characters of a payload; with its quotes it has two bytes more, and up to 512 stand inline."""
+
+STATES = ("ready", "delayed", "invisible", "head", "waiting", "dead")
+
+
+def stands(probe: Any, task_id: str) -> str:
+    """The kind of a record, with a + if its payload stands in a field of its own."""
+    apart = probe.redis.hexists(probe.key("payload"), task_id)
+    record = probe.record(task_id)
+    assert apart == (record["payload"] == "")
+    return record["kind"] + "+" * apart
+
+
+# From one form to another
+
+
+def failed(q, task):
+    q.fail(task, "broke", delay=5)
+
+
+def released_with(priority):
+    def call(q, task):
+        q.release(task, delay=5, priority=priority)
+
+    return call
+
+
+def buried(q, task):
+    q.bury(task, "no use")
+    q.dead.replay([task.id])
+
+
+def expired(q, task):
+    q._operations.description.clock.advance(40)
+
+
+def updated(**change):
+    def call(q, task):
+        q.update(task.id, **change)
+        if change != {"priority": 2.5}:
+            q.release(task, delay=5)
+
+    return call
+
+
+AFTER = {
+    "fail": (failed, "f"),
+    "fail without a text": (lambda q, task: q.fail(task, delay=5), "p"),
+    "release": (lambda q, task: q.release(task, delay=5), "p"),
+    "release, a whole priority": (released_with(-7), "p"),
+    "release, a half": (released_with(2.5), "f"),
+    "release, a large one": (released_with(2**60 + 1), "p"),
+    "rate_limited": (lambda q, task: q.rate_limited(task, 5, "task"), "p"),
+    "set_visibility": (lambda q, task: q.set_visibility(task, 5), "p"),
+    "extend": (lambda q, task: q.extend(task, 50), "p"),
+    "update, a half": (updated(priority=2.5), "f"),
+    "update, cost": (updated(cost=3), "f"),
+    "update, cost 1": (updated(cost=1), "p"),
+    "expired lease": (expired, "p"),
+    "bury, replay": (buried, "p"),
+}
+"""What may become of a running plain task, and the kind of its record then."""
+
+
+@pytest.mark.parametrize("size", [5, 600], ids=["short", "long"])
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("name", AFTER)
+def test_a_plain_task_becomes_full_and_plain_again(q, probe, clock, name, group, size):
+    """Each verb writes the kind that its task needs; group, payload and counts stay what they were.
+
+    Back again it goes as soon as nothing of it needs more than a plain record has.
+    """
+    act, kind = AFTER[name]
+    payload = "\n\tp1 f2 \x1f" + "x" * size
+    long = "+" if size > 500 else ""
+    before = q.push("before", -99, group=group)
+    task_id = q.push(payload, priority=4, group=group, max_attempts=9)
+    assert stands(probe, task_id) == ("p" if not long else "f+")
+    task = probe.pop(visibility=30)
+    assert task.id == task_id
+    act(q, task)
+    q.promote()
+    if long:
+        kind = probe.record(task_id)["kind"]  # f until it was written again
+        assert kind == "f" or AFTER[name][1] == "p"
+    assert stands(probe, task_id) == kind + long
+    now = q.get(task_id)
+    assert (now.payload, now.group, now.max_attempts) == (payload, group, 9)
+    assert q.check() == []
+    q.update(task_id, priority=3)
+    clock.advance(60)
+    found = {each.id: each for each in q.pop_many(2)}
+    assert found.keys() == {task_id, before}
+    again = found[task_id]
+    assert (again.payload, again.group, again.token > task.token) == (payload, group, True)
+    assert again.deliveries == 2
+    assert again.last_error == ("broke" if act is failed else None)
+    assert again.cost == (3 if "cost" in name and kind == "f" else 1)
+    q.ack_many(found.values())
+    assert not {"meta", "payload"} & set(probe.stored())
+
+
+MORE: dict[str, dict[str, Any]] = {
+    "cost": {"cost": 2},
+    "delay": {"delay": 5},
+    "key": {"key": "k"},
+    "expires_in": {"expires_in": 9},
+    "visibility": {"visibility": 7},
+    "time_limit": {"time_limit": 7},
+    "every": {"every": 60},
+    "cron": {"cron": "* * * * *"},
+    "half a priority": {"priority": 0.5},
+    "a large priority": {"priority": 2**53 + 1},
+    "the largest float": {"priority": 1.7976931348623157e308},
+    "the least float": {"priority": -5e-324},
+}
+
+
+@pytest.mark.parametrize("size", [5, 600], ids=["short", "long"])
+@pytest.mark.parametrize("name", MORE)
+def test_a_task_that_needs_more_is_full(q, probe, clock, name, size):
+    """What a plain record has no room for is kept through all that a task may meet."""
+    payload = "x" * size
+    long = "+" if size > 500 else ""
+    task_id = q.push(payload, **MORE[name])
+    pushed = q.get(task_id)
+    assert stands(probe, task_id) == "f" + long
+    clock.advance(5 if "delay" in MORE[name] else 60 if "cron" in MORE[name] else 0)
+    for step in range(3):
+        task = probe.pop(visibility=600)
+        if step == 0:
+            q.release(task)
+        elif step == 1:
+            q.bury(task, "no")
+            assert q.get(task_id).payload == payload
+            q.dead.replay()
+    fields = ("key", "cost", "priority", "visibility", "time_limit", "every", "cron", "group")
+    for field in fields:
+        assert getattr(task, field) == getattr(pushed, field), field
+    if MORE[name].keys() <= {"every", "cron"}:
+        assert stands(probe, task_id) == "f" + long
+        q.cancel(task_id)
+    else:
+        assert q.ack(task)
+    assert not {"meta", "payload", "keys"} & set(probe.stored())
+
+
+def test_a_plain_record_after_an_expiry_is_over(q, probe, clock):
+    """A replay takes the expiry away, and with it the last thing that was more than plain."""
+    task_id = q.push("x", expires_in=5)
+    clock.advance(5)
+    assert q.pop().task is None
+    assert q.get(task_id).reason == "expired"
+    q.dead.replay()
+    assert stands(probe, task_id) == "p"
+    assert probe.pop().payload == "x"
+
+
+def test_rerun_of_a_running_task(q, probe, clock):
+    """A push that comes while its task runs is kept, and the record is full for its key."""
+    for payload in ("old", "new" * 200, "newest"):
+        task_id = q.push(payload, key="k", on_duplicate="rerun")
+        if payload == "old":
+            task = probe.pop()
+        assert probe.bodies() == {task_id: f'"{payload}"'.encode()}
+    assert q.ack(task)
+    assert stands(probe, task_id) == "f"
+    assert probe.drain() == ["newest"]
+
+
+@pytest.mark.parametrize(
+    "settings", [{"aging": 0.5}, {"order": "lifo"}, {"fairness": "round_robin"}]
+)
+@pytest.mark.parametrize("group", [None, "g"])
+def test_settings_of_the_queue(q, probe, clock, settings, group):
+    """With aging all records are full, else plain; the order is what it is of full ones."""
+    queue = DPQ(q.redis, q.queue_name, clock=clock, **settings)
+    pushes = [{"priority": p, "cost": c} for p in (0, 5) for c in (1, 2, 1)]
+    ids = [queue.push(str(i), group=group, **each) for i, each in enumerate(pushes)]
+    plain = "f" if "aging" in settings else "p"
+    assert [stands(probe, task_id) for task_id in ids] == [plain, "f", plain] * 2
+    expected = [5, 4, 3, 2, 1, 0] if "order" in settings else [3, 4, 5, 0, 1, 2]
+    assert probe.drain() == [str(i) for i in expected]
+
+
+# Where a payload stands
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("state", STATES)
+def test_where_a_payload_stands(q, probe, clock, state, size):
+    """Up to 512 bytes behind the record, more in a field of its own, from push to the end."""
+    payload = "x" * size
+    inline = size + 2 <= 512
+    if state == "waiting":
+        q.push("first", group="g")
+    task_id = q.push(
+        payload,
+        delay=5 if state == "delayed" else 0,
+        group="g" if state in ("head", "waiting") else None,
+    )
+    if state in ("invisible", "dead"):
+        task = probe.pop()
+    if state == "dead":
+        q.bury(task, "no")
+    where = {"head": "ready"}.get(state, state)
+    assert stands(probe, task_id).endswith("+") is not inline
+    assert probe.body(task_id) == f'"{payload}"'.encode()
+    assert (q.get(task_id).payload, q.get(task_id).state) == (payload, where)
+    assert [each.payload for each in q.peek(9, where) if each.id == task_id] == [payload]
+    if state == "dead":
+        assert q.dead.list()[0].payload == payload
+        q.dead.replay()
+    clock.advance(60)
+    found = {task.id: task.payload for task in q.pop_many(1) + q.pop_many(1)}
+    if state == "waiting":
+        q.ack_many(q.peek(9, "invisible"))
+        found |= {task.id: task.payload for task in q.pop_many(9)}
+    assert found[task_id] == payload
+    assert q.check() == []
+
+
+def acked(q, clock):
+    q.ack_many(q.pop_many(9))
+
+
+def buried_and_purged(q, clock):
+    for task in q.pop_many(9):
+        q.bury(task, "no")
+    q.dead.purge()
+
+
+def cancelled(q, clock):
+    for task in q.peek(9):
+        q.cancel(task.id)
+
+
+def capped(q, clock):
+    with DPQ(q.redis, q.queue_name, clock=clock, dead_max_tasks=0):
+        for task in q.pop_many(9):
+            q.bury(task, "no")
+
+
+ENDS: list[Callable[[DPQ[Any], Any], object]] = [
+    acked,
+    buried_and_purged,
+    cancelled,
+    capped,
+    lambda q, clock: q.purge(),
+    lambda q, clock: q.purge("ready"),
+    lambda q, clock: q.drop(),
+]
+
+
+@pytest.mark.parametrize("more", [{}, {"cost": 2}, {"key": "k"}], ids=["plain", "full", "key"])
+@pytest.mark.parametrize("end", range(len(ENDS)))
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_left(q, probe, clock, size, end, more):
+    """However a task ends, neither its record nor its payload stays."""
+    q.push("x" * size, **more)
+    q.push("x" * size)
+    q.release(q.pop().task)
+    assert bool(probe.redis.hlen(probe.key("payload"))) == (size > 510)
+    ENDS[end](q, clock)
+    assert not {"meta", "payload", "keys", "ready", "dead"} & set(probe.stored())
+
+
+@pytest.mark.parametrize("on_duplicate", ["update", "rerun"])
+@pytest.mark.parametrize("running", [False, True])
+def test_a_payload_is_replaced(q, probe, on_duplicate, running):
+    """A short one by a long one and back: only the newest is there, in one place."""
+    task_id = q.push("first", key="k")
+    if running:
+        task = probe.pop()
+    for size in (*SIZES, *reversed(SIZES), 3):
+        q.push("y" * size, key="k", on_duplicate=on_duplicate)
+        assert probe.bodies() == {task_id: b'"' + b"y" * size + b'"'}
+        assert stands(probe, task_id) == ("f+" if size > 510 else "f")
+        assert q.get(task_id).payload == "y" * size
+    if running:
+        q.ack(task)
+    assert probe.drain() == ([] if running and on_duplicate == "update" else ["yyy"])
+    assert not {"meta", "payload", "keys"} & set(probe.stored())
+
+
+ODD = ["\n", "\t", "\x1f", "\x00", "p1 2 3 4\tg\n", "f1 1 1 1 9 1 1 1\t\t\t\t", "\r\n\n", "é☃𝄞", ""]
+
+
+@pytest.mark.parametrize("more", [{}, {"cost": 2}, {"group": "g"}], ids=["plain", "full", "group"])
+def test_odd_bytes(q, probe, more):
+    """A payload that looks like a part of a record is a payload, whatever its record."""
+    ids = [q.push(text + pad, **more) for pad in ("", "x" * 600) for text in ODD]
+    texts = [text + pad for pad in ("", "x" * 600) for text in ODD]
+    assert [q.get(task_id).payload for task_id in ids] == texts
+    for task in [q.pop().task for _ in ids]:
+        assert task.payload == texts[ids.index(task.id)]
+        q.fail(task, "no", delay=0)
+    assert q.check() == []
+    assert probe.drain() == texts
+
+
+def test_raw_odd_bytes(q, probe, clock):
+    """What others push may hold line feeds and TABs as they are: a record ends at the first."""
+    q.push("before")
+    q.ack(q.pop().task)
+    q.set_limit(10, 1, burst=10, group="*")
+    body = b'["\xc3\xa9",\n\t\n1 2 3,\t"f1 1 1 1 9 1 1 1"\t]\n'.replace(b" 2 3", b"")
+    for script_args in (
+        ["a", "0", b" 9 0\tg\n" + body],
+        ["b", "f9 2 0 0 0 1 k\tg\t", body],
+        ["c", "f9 1 0 0 0 1 k\tg\tkey", body],
+    ):
+        q._session.send(q._operations.partitions[0]._ask("push", ["", *script_args], same))
+    assert q.check() == []
+    want = ["é", 1, "f1 1 1 1 9 1 1 1"]
+    for _ in range(3):
+        task = probe.pop()
+        assert task.payload == want
+        q.fail(task, "no", delay=0)
+        assert q.get(task.id).payload == want
+    assert q.check() == []
+    assert probe.drain() == [want] * 3
+
+
+@pytest.mark.parametrize("kind", ["p", "f"])
+def test_the_cost_of_a_head_is_in_its_record(q, probe, clock, kind):
+    """A group opens for what its best task costs; what a payload says counts nothing."""
+    q.push("heavy", cost=9, group="other")
+    q.set_limit(1, 1, burst=2, group="g")
+    body = b'["\tf1 1 1 1 99 1 1 1\t"]'.replace(b"\t", b"", 1)
+    plain = ["0", b" 9 0\tg\n" + body]
+    full = ["f9 1 0 0 0 1 k\tg\tk", body]
+    push = ["a", *(plain if kind == "p" else full)]
+    q.push_many(Push(n, group="g", priority=1) for n in range(2))
+    q._session.send(q._operations.partitions[0]._ask("push", ["", *push], same))
+    assert [task.payload for task in q.pop_many(9) if task.group == "g"] == [0, 1]
+    assert q.next_event() == 1
+
+
+# Priorities and names
+
+
+PRIORITIES = [
+    *(0, -1, 1, -(2**53), 2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1, 2**63 - 1, -(2**63)),
+    *(0.1, -2.5, 1e300, -1e300, 5e-324, -0.0, 7.0, 2.0**70, True, Decimal("1.5"), Decimal(-3)),
+]
+
+
+@pytest.mark.parametrize("priority", PRIORITIES, ids=str)
+@pytest.mark.parametrize("group", [None, "g"])
+def test_priorities(q, probe, priority, group):
+    """Each is kept, through all that rewrites its record, and stands where it belongs."""
+    try:
+        task_id = q.push("x", priority=priority, group=group)
+    except (TypeError, ValueError):
+        assert isinstance(priority, bool | Decimal)
+        return
+    kept = q.get(task_id).priority
+    assert kept == priority
+    for _ in range(2):
+        task = probe.pop()
+        assert task.priority == kept
+        q.fail(task, "e", delay=0)
+        assert (q.get(task_id).priority, q.check()) == (kept, [])
+        q.update(task_id, priority=3)
+        assert q.get(task_id).priority == 3
+        q.update(task_id, priority=kept)
+        assert (q.get(task_id).priority, q.check()) == (kept, [])
+    q.push("above", priority=1.5e308, group=group)
+    q.push("below", priority=-1.5e308, group=group)
+    assert probe.drain() == ["above", "x", "below"]
+
+
+def test_order_of_mixed_priorities(q, probe):
+    """Plain and full tasks stand in one order: by priority, then first in, first out."""
+    priorities = [0, 0.5, -1, 2**53 + 1, 2**53, 2.5, -0.5, 3, 2, 0, 2**62, -(2**62), 2**53 + 2]
+    for i, priority in enumerate(priorities):
+        q.push(i, priority=priority, cost=1 + i % 2)
+    expected = sorted(range(len(priorities)), key=lambda i: (-priorities[i], i))
+    assert probe.drain() == expected
+
+
+@pytest.mark.parametrize("group", ["g" * 200, "é" * 100, "𝄞" * 50], ids=["1", "2", "4"])
+@pytest.mark.parametrize("size", [0, 510, 511])
+def test_the_longest_group(q, probe, group, size):
+    """A name of 200 bytes is whole in a record of either kind, before and after a delivery."""
+    for more in ({}, {"cost": 2}):
+        task_id = q.push("x" * size, group=group, **more)
+        assert (q.get(task_id).group, q.check()) == (group, [])
+        q.fail(probe.pop(), "é" * 900, delay=0)
+        task = probe.pop()
+        assert (task.group, task.payload) == (group, "x" * size)
+        assert q.check() == []
+        q.ack(task)
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("delivered", [False, True])
+@pytest.mark.parametrize("kind", ["p", "f", ""])
+@pytest.mark.parametrize(("length", "sound"), [(254, True), (255, True), (256, False)])
+def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, sound):
+    """What stands before its first TAB has at most 255 bytes, for all who read it.
+
+    A task that grows beyond that when it is popped, which none that DPQ writes does, is not lost.
+    """
+    counts = "1700000000000000 0 1 0 r 0 " if delivered else ""
+    if not kind:
+        counts = counts or "0 0 0 0 - 0 "
+        words = ["10", "1", "0", "0", str(clock.ms), "0", "0", "1000000000000001"]
+        at = 0
+    else:
+        words = [f"{kind}{clock.ms}", "1000000000000001", "10", "0"] + ["1", "0", "0", "0"] * (
+            kind == "f"
+        )
+        at = 2
+    missing = length - len(counts + " ".join(words))
+    words[at] = "0" * missing + words[at]  # of max_attempts
+    head = counts + " ".join(words)
+    assert len(head) == length
+    names = "\tg" + "\t\t\t" * (kind != "p")
+    q.push("other", -1, group="g")
+    apart = not kind
+    probe.redis.hset(probe.key("meta"), "a", head + names + ("" if apart else '\n"x"'))
+    if apart:
+        probe.redis.hset(probe.key("payload"), "a", '"x"')
+    q.repair()  # it is in no set: ready, or dead if nobody can read it
+    if sound:
+        assert q.check() == []
+        assert probe.pop().id == "a"
+        assert q.get("a").state is TaskState.INVISIBLE
+        clock.advance(60)
+        assert probe.pop().payload == ("x" if delivered else "other")
+    if not (sound and delivered):
+        [letter] = q.dead.list()
+        assert (letter.id, letter.reason, letter.payload) == ("a", "bad record", "x")
+    assert q.check() == []
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("kind", ["p", "f"])
+def test_too_long_a_record_is_found_by_pop(q, probe, kind):
+    """pop knows the same bound, also of a record that it has not seen at first sight."""
+    task_id = q.push("x", 5, cost=1 + (kind == "f"))
+    q.release(q.pop().task)
+    for length, dead in ((255, 0), (256, 1)):
+        raw = probe.redis.hget(probe.key("meta"), task_id)
+        head, tab, rest = raw.partition(b"\t")
+        words = head.split(b" ")
+        at = next(n for n, word in enumerate(words) if word[:1] == kind.encode()) + 2
+        words[at] = b"0" * (length - len(head)) + words[at]
+        probe.redis.hset(probe.key("meta"), task_id, b" ".join(words) + tab + rest)
+        task = q.pop().task
+        assert (q.stats().dead, task is None) == (dead, bool(dead))
+        if task:
+            assert q.release(task) is None
+            words[at] = b"10"
+            probe.redis.hset(probe.key("meta"), task_id, b" ".join(words) + tab + rest)
+    assert q.dead.list()[0].payload == "x"
+    assert q.check() == []
+
+
+# A queue that keeps all payloads apart
+
+PUSHED: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "group": {"group": "g"},
+    "key": {"key": "k"},
+    "cost": {"cost": 2},
+    "delayed": {"delay": 5},
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", PUSHED)
+def test_all_payloads_apart(q, probe, clock, name, size):
+    """No record has a payload behind it, from push to ack, whatever the task meets."""
+    payload = "x" * size
+    queue = DPQ(q.redis, q.queue_name, clock=clock, payloads="apart")
+    task_id = q.push(payload, **PUSHED[name])  # a client that follows the queue
+    assert stands(probe, task_id) == "f+"
+    if name == "key":
+        q.push(payload, key="k", on_duplicate="update")
+    clock.advance(5)
+    q.fail(probe.pop(), "broke", delay=1)
+    clock.advance(1)
+    q.release(probe.pop(), delay=1)
+    clock.advance(1)
+    q.bury(probe.pop(), "no")
+    q.dead.replay()
+    assert stands(probe, task_id).endswith("+")
+    assert queue.get(task_id).payload == payload
+    assert q.check() == []
+    assert queue.ack(probe.pop())
+    assert not {"meta", "payload", "keys"} & set(probe.stored())
+
+
+def test_payloads_that_were_inline_go_apart(q, probe, clock):
+    """Those of a queue that was told so later stay where they are until an upgrade."""
+    held_id, *ids = [q.push(str(n), cost=1 + n % 2, group="g" if n % 3 else None) for n in range(9)]
+    held = probe.pop()
+    assert held.id == held_id
+    DPQ(q.redis, q.queue_name, payloads="apart")
+    assert not any(stands(probe, task_id).endswith("+") for task_id in ids)
+    assert q.upgrade() == 0
+    assert all(stands(probe, task_id).endswith("+") for task_id in [held_id, *ids])
+    assert q.check() == []
+    assert q.upgrade() == 0
+    assert q.ack(held)
+    assert sorted(probe.drain()) == [str(n) for n in range(1, 9)]
+
+
+def test_an_unreadable_setting_keeps_payloads_apart(q, probe):
+    """Until a repair has restored it, nothing is shown that was to be hidden."""
+    DPQ(q.redis, q.queue_name, payloads="apart")
+    q.push("first")
+    probe.redis.hset(probe.key("conf"), "payloads", "somewhere")
+    assert stands(probe, q.push("x")) == "f+"
+    assert q.repair()
+    assert probe.stored()["conf"][b"payloads"] == b"apart"
