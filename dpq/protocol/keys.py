@@ -5,7 +5,7 @@ STORAGE_FORMAT = 4
 A queue stores its number in `conf`."""
 
 INLINE_BYTES = 512
-"""Bytes of the longest payload that stands in its record; lua/lib/inline.lua has the same number.
+"""Bytes of the longest payload that stands in its record; lua/lib/body.lua has the same number.
 Each change of a record writes it again, to replicas and to the disk as well."""
 
 FORMATS = ("3", "4")

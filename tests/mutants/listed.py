@@ -1481,7 +1481,7 @@ RECORDS = [
     ),
     _lua(
         "a payload of 512 bytes stands by itself",
-        "lib/inline",
+        "lib/body",
         "#body <= 512",
         "#body < 512",
         f"{LUA}records.py",

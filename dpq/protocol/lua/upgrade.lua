@@ -11,7 +11,7 @@
 -- Lost reply: safe to send again.
 local cursor, count = ARGV[1], ARGV[2]
 
--- Needs: refusal, record, inline
+-- Needs: refusal, record, body
 local stored, payloads = unpack(redis.call('HMGET', conf, 'format', 'payloads'))
 local refused = refusal(stored, nil, '0')
 if refused then

@@ -1,5 +1,5 @@
 -- fresh: a push adds a task.
--- Needs: now, begin, inline
+-- Needs: now, begin, body
 -- Gives: add(id, spec, body, place, group, batch), for the group of a plain task: it adds to the batch what is to be
 --        stored, metas and payloads; where the task is to stand: delays, plain (ready), or others, where place says;
 --        and heavy, when it costs more than 1. `place` is its place among equals. Of the batch `aging` is that of its
