@@ -28,11 +28,11 @@ from dpq.transport.waiter import (
     Marker,
     Watch,
     block_command,
+    block_seconds,
     connection_to,
     cut,
     handing_on,
     hang_up,
-    longest_block,
     markers_maybe_lost,
     patience,
     read_marker,
@@ -68,9 +68,7 @@ class AsyncWaiter:
                 for block in self._blocks:
                     self._asked = block
                     with writing():
-                        reading = await block.begin(
-                            min(left, longest_block(self._connections.nodes))
-                        )
+                        reading = await block.begin(self._block_seconds(left))
                     readings[reading] = block
                 _still_wanted()
                 at_most = patience(self._connections.nodes, self._blocks, left)
@@ -90,6 +88,9 @@ class AsyncWaiter:
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
+
+    def _block_seconds(self, left: float) -> float:
+        return block_seconds(self._connections.nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
