@@ -343,11 +343,13 @@ class Promoted(NamedTuple):
         moved: The number of tasks and groups that moved.
         wait_ms: The ms until the next event, or None.
         gone: Nothing of the queue is stored.
+        pruned: The number of useless gates that were removed; there may be more.
     """
 
     moved: int
     wait_ms: int | None
     gone: bool = False
+    pruned: int = 0
 
 
 def read_promoted(reply: list[Any]) -> Promoted:
@@ -357,7 +359,29 @@ def read_promoted(reply: list[Any]) -> Promoted:
         ConfigurationError: The client knows another number of partitions.
     """
     require_same(reply)
-    return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2)
+    pruned = reply[2] if len(reply) > 2 else 0
+    return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2, pruned=pruned)
+
+
+UNKNOWN = -2
+"""The reply of glance for a queue that must be stepped."""
+
+
+class Glance(NamedTuple):
+    """The result of a glance at many queues.
+
+    Attributes:
+        names: The number of names in the list of queues; -1 if they cannot be counted.
+        waits: For each partition the ms until its next event, -1 if nothing is to come, or UNKNOWN.
+    """
+
+    names: int
+    waits: list[int]
+
+
+def read_glance(reply: list[Any]) -> Glance:
+    """Read the reply of glance."""
+    return Glance(reply[0], reply[1:])
 
 
 def read_wait(reply: int) -> int | None:
