@@ -23,7 +23,7 @@ from redis.retry import Retry
 from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
-from dpq.queue.registry import Sieve
+from dpq.queue.registry import Sieve, glance
 
 
 class Proxy:
@@ -340,6 +340,15 @@ def test_next_event(server, q, lossy, lose):
     q.push("x", delay=7)
     with lose("next_event"):
         assert lossy.next_event() == 7
+
+
+def test_glance(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x", delay=7)
+    with lose("glance"):
+        found = lossy._session.send(glance([q._operations], names=True))
+    assert found.names == q.redis.scard(REGISTRY) >= 1
+    assert len(found.waits) == 1
 
 
 def test_pause(server, q, probe, lossy, lose):
