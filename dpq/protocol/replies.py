@@ -39,7 +39,7 @@ _INVISIBLE = TaskState.INVISIBLE
 
 
 LookAgain = tuple[float, float | None, float | None]
-"""When to look again at a partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
+"""The news of a look at one partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
 
 
 class Batch(NamedTuple, Generic[P]):
