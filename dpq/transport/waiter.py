@@ -95,7 +95,9 @@ class Waiter:
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self._nodes = nodes
         self.markers = tuple(markers)
-        self._blocks = [_Block(nodes, some) for some in nodes.by_slot(markers)[:MOST_BLOCKS]]
+        slots = nodes.by_slot(markers)
+        self.hears_all = len(slots) <= MOST_BLOCKS
+        self._blocks = [_Block(nodes, some) for some in slots[:MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     def wait(self, seconds: float) -> Marker | None:
@@ -405,7 +407,7 @@ class Watch:
         *,
         first: bool = False,
     ) -> None:
-        looked = time.monotonic()
+        self._looked = looked = time.monotonic()
         self._offset = looked - now_ms / 1000  # never too early: the reply took its time
         recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
         if recheck_ms is not None:
@@ -415,6 +417,10 @@ class Watch:
         self.called = False
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
             self.marker_received(now_ms + wait_ms)
+
+    def hurry(self) -> None:
+        """Look as early as a first time: the waiter does not hear all markers."""
+        self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
 
     def marker_received(self, moment: float) -> None:
         """Take in a marker: watch for its moment; for 0, look now."""
@@ -440,6 +446,9 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
     """
     if until <= time.monotonic():
         return False
+    if not waiter.hears_all:
+        for watch in watches:
+            watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = waiter.wait(wait)
         if not marker:

@@ -52,8 +52,9 @@ class AsyncWaiter:
     def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._connections = connections
         self.markers = tuple(markers)
-        slots = connections.nodes.by_slot(markers)[:MOST_BLOCKS]
-        self._blocks = [_Block(connections, some) for some in slots]
+        slots = connections.nodes.by_slot(markers)
+        self.hears_all = len(slots) <= MOST_BLOCKS
+        self._blocks = [_Block(connections, some) for some in slots[:MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
@@ -268,6 +269,9 @@ async def sleep(
     """Async `waiter.sleep`; False also when `stop` is done."""
     if until <= time.monotonic():
         return False
+    if not waiter.hears_all:
+        for watch in watches:
+            watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:  # also if it came too late: `withdraw` passes it on

@@ -45,6 +45,8 @@ def settled(scheduler: Scheduler, count: int) -> bool:
     return (
         len(queues) == count
         and all(queue.settings for queue in queues)
+        and scheduler._heard == tuple(queue.partitions for queue in queues)
+        and (scheduler._named is not None or not scheduler._changed)
         and scheduler._look_at > later
         and scheduler._moments.first() > later
     )
@@ -53,6 +55,7 @@ def settled(scheduler: Scheduler, count: int) -> bool:
 def wait_for_rest(redis: Redis, scheduler: Scheduler, count: int) -> None:
     wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
     wait_for_waiters(redis, 1)
+    wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
 
 
 @pytest.mark.parametrize("named", [True, False])

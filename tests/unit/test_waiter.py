@@ -7,7 +7,7 @@ import pytest
 
 from dpq.protocol.replies import Batch
 from dpq.transport import waiter
-from dpq.transport.waiter import Watch, begun, block_seconds, watches_after
+from dpq.transport.waiter import Watch, begun, block_seconds, sleep, watches_after
 
 NOW = 1000.0
 
@@ -66,6 +66,18 @@ def test_partitions() -> None:
 def test_a_moment_comes_before_the_look() -> None:
     assert Watch(7, 9000).look_at - NOW == pytest.approx(9)
     assert Watch(7, 9000, 5000).look_at - NOW == 5
+
+
+def test_a_waiter_that_hears_a_part_of_the_markers_looks_as_often_as_before() -> None:
+    first = watches_after(nothing())
+    watches = watches_after(nothing(), first)
+    deaf: Any = SimpleNamespace(hears_all=False, wait=lambda seconds: seen.append(seconds))
+    seen: list[float] = []
+    assert sleep(deaf, watches, float("inf"))
+    assert seen == [5]
+    deaf.hears_all = True
+    assert sleep(deaf, watches_after(nothing(), first), float("inf"))
+    assert seen == [5, 10]
 
 
 def test_begun() -> None:
