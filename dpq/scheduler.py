@@ -5,13 +5,17 @@ useful but not needed: it keeps the counts right, and wakes waiting consumers wh
 pops. Any number of daemons may run at once, since the scripts decide what is right. It must not
 hold a lock or a task.
 
-Each queue has a moment for its next step; its marker may make it earlier. The cost of each queue is
-bounded. The list of names is read in parts, and loses names without a queue. If a marker is written
-again and again, it wakes the daemon at most `WAKES_PER_SECOND` times a second.
+Each queue has a moment for its next step; its marker may make it earlier. On one server a glance
+reads the moments of many queues in one call, so a queue without work costs next to nothing. The
+cost of each queue is bounded. The list of names is read in parts, and loses names without a queue.
+If a marker is written again and again, it wakes the daemon at most `WAKES_PER_SECOND` times a
+second.
 """
 
 import heapq
 import logging
+import math
+import random
 import signal
 import threading
 import time
@@ -30,21 +34,36 @@ from dpq.model.validation import queue_label
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
-from dpq.protocol.replies import Promoted
+from dpq.protocol.replies import UNKNOWN, Glance, Promoted
 from dpq.queue.base import operations_of
 from dpq.queue.queue import after_opening, forget_queues, some_names
-from dpq.queue.registry import Sieve, readable
+from dpq.queue.registry import Sieve, glance, readable
 from dpq.transport.cluster import MISSING, Node, Nodes, ask, forbidden
 from dpq.transport.connect import open_url
 from dpq.transport.connections import Connections
 from dpq.transport.resending import resendable
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
-from dpq.transport.waiter import MOST_BLOCKS, RECHECK_SECONDS, Marker, Waiter, longest_block
+from dpq.transport.waiter import MOST_BLOCKS, Marker, Waiter, longest_block
 
 __all__ = ["Scheduler", "run_daemon"]
 
 log = logging.getLogger(__name__)
+
+RECHECK_SECONDS = 5.0
+"""Seconds between two glances at all queues: so late is an event at most whose marker is lost. A
+queue that no glance can reach is stepped as often. lua/lib/notice.lua has the same in ms."""
+
+GLANCED_AT = 500
+"""Queues in one glance: about 0.3 ms of server time."""
+
+STEP_SECONDS = 1800.0
+"""Seconds until a queue is stepped in any case, at most, and half of that at least: for old dead
+letters, and useless gates."""
+
+LOOK_SECONDS = 60.0
+"""Seconds between two walks over the names, if their number stays; and between two checks that the
+server knows all scripts. It forgets all at once, so that a glance shows it, too."""
 
 AWAY_SECONDS = 1.0
 """Seconds until the next look while a server is away."""
@@ -67,17 +86,20 @@ LEAST_REST_SECONDS = 0.05
 MOST_QUEUES = 10_000
 """Queues of one daemon: about 80 MB. If there are more, run several daemons with named queues."""
 
+GLANCE = "the glance at all queues"
+
 _TOO_MANY = f"there are more than {MOST_QUEUES} queues: run several daemons with --queue NAME"
 
 MOST_MARKERS = 4096
-"""Markers that a daemon blocks on; it steps the other queues every 5 s."""
+"""Markers that a daemon blocks on; it glances at the other queues every 5 s."""
 
 MARKERS_OF_A_BLOCK = 256
 """Markers on one connection to a single server, which reads all of them for each block. So there
 are at most 16 connections."""
 
 DEAF_SECONDS = 60.0
-"""Seconds in which the daemon does not block on a key of another type."""
+"""Seconds in which the daemon does not block on a key of another type, and in which it does not try
+again a glance that was refused."""
 
 WAKES_PER_SECOND = 100
 """Wake-ups by markers per second, in the long run; after a quiet second, as many at once."""
@@ -93,7 +115,7 @@ class Scheduler:
     """Does the upkeep of some or all queues of one server, or of one cluster.
 
     A marker wakes it when a queue gets an earlier moment: in a cluster for queues in 64 slots, on
-    one server for 4096 queues. It steps the other queues every 5 s. With the right to write the
+    one server for 4096 queues. It looks at the others every 5 s. With the right to write the
     list of names, it removes names without a queue. With the right to load scripts, it loads them
     again if the server has forgotten them: so users without that right can go on after a restart.
 
@@ -112,6 +134,11 @@ class Scheduler:
         self._session = Session(redis, _DaemonConnections(redis, self._see_to_scripts))
         self._waiter: _Listener | None = None
         self._names = _Names(redis, self._session)
+        self._glance_at = 0.0
+        self._glances_from = 0.0  # a glance was refused: until then each queue is stepped
+        self._step_by: dict[str, float] = {}  # when a queue is stepped in any case
+        self._counted = -1  # the names at the last glance
+        self._walked = -1  # the names when the last walk began
         self._look_at = 0.0  # at the names and the scripts, monotonic seconds
         self._pace = _Pace()
         self._may_load = True
@@ -152,6 +179,9 @@ class Scheduler:
         """
         now = time.monotonic()
         _, answered, fault = self._step(self._moments.due(now, QUEUES_A_STEP))
+        if now >= self._glance_at and not fault:
+            seen, fault = self._glance()
+            answered = answered or seen
         if now >= self._look_at and not (fault and self._none_in_reach(answered)):
             refused = self._look()
             fault = fault or refused
@@ -185,7 +215,7 @@ class Scheduler:
                     answered = True
                     moved += self._stepped(queue, result)
                     continue
-                seconds = RECHECK_SECONDS
+                seconds = RECHECK_SECONDS  # it has no settings now, so no glance shows more
                 if isinstance(result, RedisError) and not isinstance(result, ResponseError):
                     fault, seconds = result, AWAY_SECONDS
                     self._away.add(queue.description.name)
@@ -199,7 +229,7 @@ class Scheduler:
 
     def _stepped(self, queue: QueueOperations[Any], result: Promoted) -> int:
         name, now = queue.description.name, time.monotonic()
-        moved, wait_ms, gone = result
+        moved, wait_ms, gone, pruned = result
         if gone and self._named is None:  # if its name is in the list, the next look removes it
             self._leave(name)
             return 0
@@ -207,9 +237,77 @@ class Scheduler:
         self._away.discard(name)
         if moved:
             log.info("%s: moved %d tasks or groups", name, moved)
-        wait = RECHECK_SECONDS if wait_ms is None else min(wait_ms / 1000, RECHECK_SECONDS)
+        most = RECHECK_SECONDS
+        if self._glances and not pruned:
+            most = STEP_SECONDS * (1 + random.random()) / 2  # noqa: S311  # in turns
+        self._step_by[name] = now + most
+        wait = most if wait_ms is None else min(wait_ms / 1000, most)
         self._moments.set(name, now if moved else now + wait)
         return moved
+
+    # Glances
+
+    @property
+    def _glances(self) -> bool:
+        """True if one call can look at many queues: in a cluster their keys are in many slots."""
+        clustered = self._session.connections.nodes.clustered
+        return not clustered and time.monotonic() >= self._glances_from
+
+    def _glance(self) -> tuple[bool, RedisError | None]:
+        """Read the next moments of all queues, and the number of names.
+
+        Returns:
+            True if the server has answered; the error if it did not.
+        """
+        self._glance_at = time.monotonic() + RECHECK_SECONDS
+        queues = [queue for queue in self._queues.values() if queue.settings is not None]
+        if not self._glances or not (queues or self._named is None):
+            self._counted = -1
+            return False, None
+        parts = [queues[at : at + GLANCED_AT] for at in range(0, len(queues) or 1, GLANCED_AT)]
+        looks = [glance(part, names=self._named is None) for part in parts]
+        for part, result in zip(parts, self._session.send_all(looks), strict=True):
+            if isinstance(result, Glance):
+                self._glanced(part, result)
+            elif isinstance(result, RedisError) and not isinstance(result, ResponseError):
+                return False, result
+            else:
+                self._note(GLANCE, result)
+                self._step_instead()
+                return True, None
+        self._troubled.discard(GLANCE)
+        if self._counted != self._walked:
+            self._look_at = min(self._look_at, self._names.rested_at)
+        return True, None
+
+    def _glanced(self, queues: Sequence[QueueOperations[Any]], result: Glance) -> None:
+        now = time.monotonic()
+        self._counted = result.names
+        waits = iter(result.waits)
+        for queue in queues:
+            name = queue.description.name
+            found = [next(waits) for _ in queue.partitions]
+            if UNKNOWN in found:
+                self._moments.hurry(name, now)
+            elif self._moments.of(name) > now:
+                first = min((now + ms / 1000 for ms in found if ms >= 0), default=math.inf)
+                self._moments.set(name, min(first, self._step_by.get(name, now)))
+
+    def _step_instead(self) -> None:
+        """Step each queue, since a glance was refused."""
+        now = time.monotonic()
+        self._glances_from = now + DEAF_SECONDS
+        self._counted = -1
+        for name in self._queues:
+            self._moments.hurry(name, now)
+
+    def _hurry(self, moment: float) -> None:
+        """Look at all queues at a moment, since a marker may be lost."""
+        if self._glances:
+            self._glance_at = min(self._glance_at, moment)
+            return
+        for name in self._queues:
+            self._moments.hurry(name, moment)
 
     def _note(self, what: str, error: Exception) -> None:
         """Log the error of a queue; after the first time only with level DEBUG."""
@@ -235,11 +333,13 @@ class Scheduler:
             if now >= self._look_at:
                 self._see_to_scripts()
             if self._named is not None:
-                self._look_at = now + RECHECK_SECONDS
+                self._look_at = now + (LOOK_SECONDS if self._glances else RECHECK_SECONDS)
                 self._attend(self._named)
                 return None
+            if not self._names.walking:
+                self._walked = self._counted
             self._changed = self._changed and self._names.walking
-            found = self._names.look(self._queues)
+            found = self._names.look(self._queues, full=len(self._queues) >= MOST_QUEUES)
             self._attend(found)
             if self._names.walking:
                 self._look_at = now
@@ -248,7 +348,8 @@ class Scheduler:
                     self._leave(name)
                 self._look_at = self._names.rested_at
                 if not self._changed:
-                    self._look_at = max(self._look_at, now + RECHECK_SECONDS)
+                    rest = RECHECK_SECONDS if self._walked < 0 else LOOK_SECONDS
+                    self._look_at = max(self._look_at, now + rest)
             self._troubled.discard(REGISTRY)
         except RedisError as error:
             self._note(REGISTRY, error)
@@ -269,6 +370,7 @@ class Scheduler:
 
     def _leave(self, name: str) -> None:
         del self._queues[name]
+        self._step_by.pop(name, None)
         self._moments.drop(name)
         self._troubled.discard(name)
         self._away.discard(name)
@@ -324,18 +426,17 @@ class Scheduler:
         ticks = [(tick, name) for name, q in self._queues.items() for tick in q.ticks]
         owners = [each for each in [(REGISTRY_TICK, None), *ticks] if each[0] not in self._deaf]
         owners = owners[:MOST_MARKERS] or [(REGISTRY_TICK, None)]
-        if self._waiter:  # it may have removed a marker: step all queues
+        if self._waiter:  # it may have removed a marker
             self._waiter.close()
             self._changed, self._look_at = True, min(self._look_at, self._names.rested_at)
-            for name in self._queues:
-                self._moments.hurry(name, now)
+            self._hurry(now)
         self._waiter = _Listener(self._session.connections.nodes, [marker for marker, _ in owners])
         self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:
         while self._waiter and not self._stopping.is_set():
             now = time.monotonic()
-            first = min(self._look_at, self._moments.first())
+            first = min(self._look_at, self._glance_at, self._moments.first())
             patience = min(first - now, STOP_CHECK_SECONDS)
             if patience <= 0:
                 return
@@ -349,8 +450,7 @@ class Scheduler:
                 return
             if time.monotonic() < now + patience:  # its connection has failed
                 self._look_at = min(self._look_at, now + AWAY_SECONDS)
-                for name in self._queues:
-                    self._moments.hurry(name, now + AWAY_SECONDS)
+                self._hurry(now + AWAY_SECONDS)
 
     def _ignore_broken(self, waiter: "_Listener", refusal: ResponseError) -> None:
         """Stop blocking on keys of another type: one of them makes the server refuse the block.
@@ -398,6 +498,9 @@ class _Moments:
     def hurry(self, name: str, moment: float) -> None:
         if moment < self._of[name]:
             self.set(name, moment)
+
+    def of(self, name: str) -> float:
+        return self._of[name]
 
     def drop(self, name: str) -> None:
         self._of.pop(name, None)
@@ -461,8 +564,10 @@ class _Names:
         self.gone: set[str] = set()
         self.rested_at = 0.0
 
-    def look(self, known: Iterable[str]) -> list[str]:
+    def look(self, known: Iterable[str], *, full: bool = False) -> list[str]:
         """Check some names; return the queues among them that are not in `known`.
+
+        If the daemon is `full`, no unknown name is checked: that would bring nothing.
 
         Raises:
             RedisError: The list cannot be read.
@@ -477,11 +582,11 @@ class _Names:
             self.walking = self._cursor != 0
             good, bad = readable(names)
             self.gone.difference_update(good)
-            unknown = [name for name in dict.fromkeys(good) if name not in known]
+            unknown = [name for name in dict.fromkeys(good) if name not in known and not full]
             found += self._queues_among(unknown)
             if bad:
                 self._remove(bad)
-            looked += len(unknown) + len(bad)
+            looked += len(unknown) + len(bad) + (len(good) // 10 if full else 0)
             if not self.walking:
                 break
         self._took += time.monotonic() - began

@@ -21,7 +21,7 @@ import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
-from dpq.queue.registry import Sieve
+from dpq.queue.registry import Sieve, glance
 
 PACKAGE = Path(dpq.__file__).parent
 ROOT = PACKAGE.parent
@@ -525,6 +525,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         ],  # of a partition
         "register": q.register(),
         "absent": q._session.send(Sieve().is_queue(q.queue_name)),
+        "glance": q._session.send(glance([q._operations], names=False)),
     }
     q.push("loop", 99)
     with q.leases() as loop:

@@ -125,6 +125,11 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         """The key that daemons block on."""
         return key_of(self._tag, "tick")
 
+    @property
+    def conf(self) -> str:
+        """The key that daemons glance at."""
+        return key_of(self._tag, "conf")
+
     # Settings of the queue
 
     def configure(

@@ -26,7 +26,7 @@ from typing import Generic, TypeVar
 from dpq.model.task import Task
 from dpq.operations.partition import BATCH_BYTES, Partition
 from dpq.protocol.command import Steps, together
-from dpq.protocol.replies import Batch, Look
+from dpq.protocol.replies import Batch, Look, LookAgain
 
 P = TypeVar("P")
 
@@ -46,7 +46,7 @@ class _Taken(Generic[P]):
 
     def __init__(self, most: int) -> None:
         self.tasks: list[Task[P]] = []
-        self.looks: dict[int, tuple[float, float | None]] = {}
+        self.looks: dict[int, LookAgain] = {}
         self.broken: set[int] = set()
         self.failed: Exception | None = None
         self.refused: Exception | None = None
@@ -209,7 +209,8 @@ class PartitionPop(Generic[P]):
             heads = seen[shares[partition] :] or seen[-1:]
             self._heads[partition] = None if partition in over else heads[0]
             if taking[partition] and not isinstance(batch, Exception):
-                taken.looks[partition] = (batch.now_ms, batch.next_event_ms)
+                again = (batch.now_ms, batch.next_event_ms, batch.recheck_ms)
+                taken.looks[partition] = again
         return over, set(partitions) - found.keys()
 
     def _look(
@@ -226,7 +227,7 @@ class PartitionPop(Generic[P]):
             elif look.first:
                 found[partition] = look.first
             elif waiters[partition]:
-                taken.looks[partition] = (look.now_ms, look.wait_ms)
+                taken.looks[partition] = (look.now_ms, look.wait_ms, look.recheck_ms)
         return found
 
     def _remember(self, partition: int, look: Look | Exception) -> None:

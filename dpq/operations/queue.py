@@ -94,6 +94,11 @@ class QueueOperations(Generic[P]):
         """The keys that daemons block on."""
         return [part.tick for part in self.partitions]
 
+    @property
+    def confs(self) -> list[str]:
+        """The keys that daemons glance at."""
+        return [part.conf for part in self.partitions]
+
     def _of(self, id_: str) -> Partition[P]:
         """Find the partition that holds the task of an id."""
         parts = self.partitions
@@ -418,7 +423,8 @@ class QueueOperations(Generic[P]):
         found = yield from all_of([part.promote() for part in parts])
         wait_ms = _soonest([each.wait_ms for each in found])
         gone = all(each.gone for each in found)
-        return Promoted(sum(each.moved for each in found), wait_ms, gone)
+        pruned = sum(each.pruned for each in found)
+        return Promoted(sum(each.moved for each in found), wait_ms, gone, pruned)
 
     def next_event(self) -> Steps[int | None]:
         """Return the ms until the next event."""

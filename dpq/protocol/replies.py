@@ -38,6 +38,10 @@ MAX_DIGITS = 20
 _INVISIBLE = TaskState.INVISIBLE
 
 
+LookAgain = tuple[float, float | None, float | None]
+"""The news of a look at one partition: `now_ms`, `next_event_ms` and `recheck_ms` of `Batch`."""
+
+
 class Batch(NamedTuple, Generic[P]):
     """The result of one pop.
 
@@ -53,9 +57,11 @@ class Batch(NamedTuple, Generic[P]):
             if another waiter watches that moment.
         now_ms: The server's clock, if no task was ready.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
-        looks: For a partitioned queue, `now_ms` and `next_event_ms` of each partition that this
-            waiter begins or stops to watch.
+        looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
+            that this waiter begins or stops to watch.
         lost: Settings or limits are lost: restore them, and ask again.
+        recheck_ms: The ms after which a waiter must look again at the latest; None if the queue
+            does not exist. It is less where an older DPQ may use the queue.
     """
 
     tasks: list[Task[P]]
@@ -64,10 +70,11 @@ class Batch(NamedTuple, Generic[P]):
     next_event_ms: float | None = None
     size: int = 0
     now_ms: float = 0
-    looks: Mapping[int, tuple[float, float | None]] | None = None
+    looks: Mapping[int, LookAgain] | None = None
     refused: Sequence[tuple[Task[Any], Exception]] = ()
     failed: Exception | None = None
     lost: bool = False
+    recheck_ms: float | None = None
 
 
 class Look(NamedTuple):
@@ -79,6 +86,7 @@ class Look(NamedTuple):
         wait_ms: As `Batch.next_event_ms`.
         now_ms: As `Batch.now_ms`.
         lost: As `Batch.lost`.
+        recheck_ms: As `Batch.recheck_ms`.
     """
 
     first: list[tuple[float, bytes]]
@@ -86,6 +94,7 @@ class Look(NamedTuple):
     wait_ms: float | None = None
     now_ms: float = 0
     lost: bool = False
+    recheck_ms: float | None = None
 
 
 def require_version(info: Mapping[str, Any]) -> None:
@@ -140,14 +149,22 @@ def _nothing(reply: list[Any]) -> Batch[Any]:
         return Batch([], [], lost=True)
     require_same(reply)
     wait_ms = None if reply[1] < 0 else reply[1] / 1000
-    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000)
+    recheck_ms = reply[3] if len(reply) > 3 else None
+    return Batch([], [], next_event_ms=wait_ms, now_ms=reply[2] / 1000, recheck_ms=recheck_ms)
 
 
 def read_look(reply: list[Any]) -> Look:
     """Read the reply of pop to a look, which takes no task."""
     if isinstance(reply[0], int):
         nothing = _nothing(reply)
-        return Look([], nothing.again, nothing.next_event_ms, nothing.now_ms, nothing.lost)
+        return Look(
+            [],
+            nothing.again,
+            nothing.next_event_ms,
+            nothing.now_ms,
+            nothing.lost,
+            nothing.recheck_ms,
+        )
     return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
@@ -326,11 +343,13 @@ class Promoted(NamedTuple):
         moved: The number of tasks and groups that moved.
         wait_ms: The ms until the next event, or None.
         gone: Nothing of the queue is stored.
+        pruned: The number of useless gates that were removed; there may be more.
     """
 
     moved: int
     wait_ms: int | None
     gone: bool = False
+    pruned: int = 0
 
 
 def read_promoted(reply: list[Any]) -> Promoted:
@@ -340,7 +359,29 @@ def read_promoted(reply: list[Any]) -> Promoted:
         ConfigurationError: The client knows another number of partitions.
     """
     require_same(reply)
-    return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2)
+    pruned = reply[2] if len(reply) > 2 else 0
+    return Promoted(reply[0], read_wait(reply[1]), gone=reply[1] == -2, pruned=pruned)
+
+
+UNKNOWN = -2
+"""The reply of glance for a queue that must be stepped."""
+
+
+class Glance(NamedTuple):
+    """The result of a glance at many queues.
+
+    Attributes:
+        names: The number of names in the list of queues; -1 if they cannot be counted.
+        waits: For each partition the ms until its next event, -1 if nothing is to come, or UNKNOWN.
+    """
+
+    names: int
+    waits: list[int]
+
+
+def read_glance(reply: list[Any]) -> Glance:
+    """Read the reply of glance."""
+    return Glance(reply[0], reply[1:])
 
 
 def read_wait(reply: int) -> int | None:

@@ -29,6 +29,7 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.confirmation import confirmation_of
 from dpq.protocol.keys import REGISTRY, key_of
+from dpq.protocol.replies import Batch
 from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
@@ -38,7 +39,14 @@ from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
-from dpq.transport.waiter import Waiters, owned_markers, sleep, waiter_argument, watches_after
+from dpq.transport.waiter import (
+    Waiters,
+    begun,
+    owned_markers,
+    sleep,
+    waiter_argument,
+    watches_after,
+)
 
 __all__ = ["DPQ", "known_queues"]
 
@@ -300,9 +308,7 @@ class DPQ(QueueBase[P]):
             with waiters.take() as waiter:
                 watches = watches_after(batch)
                 while not batch.tasks and sleep(waiter, watches, until):
-                    batch = self._session.run(
-                        self._operations.pop, most, visibility, waiter_argument(watches)
-                    )
+                    batch = self._look_again(most, visibility, waiter_argument(watches))
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
@@ -312,6 +318,16 @@ class DPQ(QueueBase[P]):
                 waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
+
+    def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
+        """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""
+        known = self._operations
+        if known.settings is None and not known.description.named:
+            self._session.require_open()
+            batch = self._session.send(self._operations.pop(most, visibility, waiter))
+            if not begun(batch):
+                return batch
+        return self._session.run(self._operations.pop, most, visibility, waiter)
 
     @overload
     def lease(

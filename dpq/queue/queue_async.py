@@ -32,6 +32,7 @@ from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.confirmation import confirmation_of
+from dpq.protocol.replies import Batch
 from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
@@ -39,7 +40,7 @@ from dpq.queue.lease_renewal_async import AsyncKeeper
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.session_async import AsyncQueueSession
-from dpq.transport.waiter import owned_markers, waiter_argument, watches_after
+from dpq.transport.waiter import begun, owned_markers, waiter_argument, watches_after
 from dpq.transport.waiter_async import AsyncWaiters, sleep
 
 __all__ = ["AsyncDPQ"]
@@ -258,9 +259,7 @@ class AsyncDPQ(QueueBase[P]):
             async with waiters.take() as waiter:
                 watches = watches_after(batch)
                 while not batch.tasks and await sleep(waiter, watches, until, stop):
-                    batch = await self._session.run(
-                        self._operations.pop, most, visibility, waiter_argument(watches)
-                    )
+                    batch = await self._look_again(most, visibility, waiter_argument(watches))
                     if self._waiters is not waiters:  # the queue has begun, with partitions
                         watches = []
                         break
@@ -270,6 +269,16 @@ class AsyncDPQ(QueueBase[P]):
                 await waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
+
+    async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
+        """Async `DPQ._look_again`."""
+        known = self._operations
+        if known.settings is None and not known.description.named:
+            self._session.require_open()
+            batch = await self._session.send(self._operations.pop(most, visibility, waiter))
+            if not begun(batch):
+                return batch
+        return await self._session.run(self._operations.pop, most, visibility, waiter)
 
     async def _give_back(self, taking: asyncio.Task[list[Task[P]]]) -> None:
         """Release the tasks of a cancelled pop; if that fails, their leases run out."""

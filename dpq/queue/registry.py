@@ -5,12 +5,17 @@ it, so a name must not be trusted.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from redis.exceptions import ResponseError
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import queue_label
-from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Command, CommandMaker, Steps, same
+from dpq.protocol.keys import REGISTRY
+from dpq.protocol.replies import Glance, read_glance
+from dpq.protocol.scripts import script
 from dpq.transport.cluster import forbidden
 
 
@@ -23,6 +28,21 @@ def readable(names: Sequence[bytes]) -> tuple[list[str], list[bytes]]:
         except (UnicodeDecodeError, ConfigurationError):
             bad.append(raw)
     return good, bad
+
+
+def glance(queues: Sequence[QueueOperations[Any]], *, names: bool) -> Steps[Glance]:
+    """Read the next moments of all partitions of queues that one server holds.
+
+    Args:
+        queues: The queues, which are opened; at least one without `names`.
+        names: Count the names of the list, too.
+    """
+    confs = [(conf, len(queue.confs)) for queue in queues for conf in queue.confs]
+    first = REGISTRY if names else confs[0][0]
+    keys = (first, *(conf for conf, _ in confs))
+    args = ["", *(str(count) for _, count in confs)]
+    result: Glance = yield Command(script("glance"), keys, args, read_glance)
+    return result
 
 
 class Sieve:

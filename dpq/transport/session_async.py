@@ -84,10 +84,18 @@ class AsyncQueueSession(SessionBase, Generic[Q]):
 
     async def run_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
         """Async `QueueSession.run_all`."""
+        return await self._run_in_step(operations, opens=True)
+
+    async def send_all(self, operations: Sequence[Steps[Any]]) -> list[Any]:
+        """Async `Session.send_all`."""
+        return await self._run_in_step(operations, opens=False)
+
+    async def _run_in_step(self, operations: Sequence[Steps[Any]], *, opens: bool) -> list[Any]:
         driver = together(operations)
         try:
             commands = next(driver)
-            await self.ready()
+            if opens:
+                await self.ready()
             while True:
                 commands = driver.send(await self.connections.call_all(commands))
         except StopIteration as end:

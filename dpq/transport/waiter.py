@@ -5,7 +5,7 @@ member is `w` (score 0): "look now"; or `e`: "look at this moment" (its score, m
 clock). A server ends a timed-out block only at its own tick, up to 100 ms late. So the block stays
 open on a connection of its own, and the client watches the socket with its own timer:
 
-    BZPOPMIN {q}:wake 5.000    no marker within the wait: the block stays for the next wait
+    BZPOPMIN {q}:wake 30.000   no marker within the wait: the block stays for the next wait
     CLIENT UNBLOCK 17          the caller stops waiting
 
 Must not decide anything about tasks.
@@ -32,10 +32,17 @@ from dpq.protocol.replies import Batch
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.idle import Idle
 
-RECHECK_SECONDS = 5.0
-"""Seconds of a block on the server, and until a waiter looks again without a marker. So a lost
-wake-up delays a task at most so long, and a dead waiter takes at most one marker.
-lua/lib/notice.lua has the same in ms."""
+RECHECK_SECONDS = 10.0
+"""Seconds until a waiter looks again without a marker; the first time half of that. So a lost
+wake-up delays a task at most so long. lua/lib/notice.lua has the same in ms."""
+
+RECHECKS_OF_A_BLOCK = 3
+"""Looks without a marker during one block on the server. A waiter whose machine is gone takes one
+marker at most, and none after the end of its block."""
+
+SHORT_SECONDS = 4.0
+"""Seconds of a wait whose block does not outlast it: if a proxy hides from the server that the
+waiter has gone, the block ends soon."""
 
 FAILOVER_RECHECK_SECONDS = 2.0
 """Seconds of a block if another server may take over from a silent one: the silent server is given
@@ -88,7 +95,9 @@ class Waiter:
     def __init__(self, nodes: Nodes, markers: Sequence[str]) -> None:
         self._nodes = nodes
         self.markers = tuple(markers)
-        self._blocks = [_Block(nodes, some) for some in nodes.by_slot(markers)[:MOST_BLOCKS]]
+        slots = nodes.by_slot(markers)
+        self.hears_all = len(slots) <= MOST_BLOCKS
+        self._blocks = [_Block(nodes, some) for some in slots[:MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     def wait(self, seconds: float) -> Marker | None:
@@ -115,7 +124,7 @@ class Waiter:
         return None
 
     def _block_seconds(self, left: float) -> float:
-        return min(left, longest_block(self._nodes))
+        return block_seconds(self._nodes, left)
 
     def _answered(self, seconds: float) -> bool:
         """Wait until a block has an answer to read, at most so long; that block is read next."""
@@ -322,7 +331,18 @@ def hang_up(file: int) -> None:
 
 def longest_block(nodes: Nodes) -> float:
     """Return the most seconds of a block on the server."""
-    return FAILOVER_RECHECK_SECONDS if nodes.fails_over else RECHECK_SECONDS
+    if nodes.fails_over:
+        return FAILOVER_RECHECK_SECONDS
+    return RECHECKS_OF_A_BLOCK * RECHECK_SECONDS if nodes.direct else RECHECK_SECONDS
+
+
+def block_seconds(nodes: Nodes, left: float) -> float:
+    """Return the seconds of a block for a wait of `left` seconds; a long wait has others behind it.
+
+    Not for a double such as fakeredis, whose blocks end late, or whose reads end early.
+    """
+    longest = longest_block(nodes)
+    return longest if nodes.direct and left > SHORT_SECONDS else min(left, longest)
 
 
 def patience(nodes: Nodes, blocks: Iterable[Any], left: float) -> float:
@@ -369,6 +389,9 @@ class Watch:
     Args:
         now_ms: The server's clock at the look, ms.
         wait_ms: The ms until the waiter is to look again; None if another waiter does.
+        recheck_ms: The ms until it looks again at the latest, as the queue says; None if it does
+            not exist.
+        first: This waiter has not waited yet. A lost wake-up is then found in half of the time.
 
     Attributes:
         moment: The moment that it watches for, ms of the server's clock; None for none.
@@ -376,14 +399,28 @@ class Watch:
         look_at: The time to look again without a marker, monotonic seconds.
     """
 
-    def __init__(self, now_ms: float, wait_ms: float | None) -> None:
-        looked = time.monotonic()
+    def __init__(
+        self,
+        now_ms: float,
+        wait_ms: float | None,
+        recheck_ms: float | None = None,
+        *,
+        first: bool = False,
+    ) -> None:
+        self._looked = looked = time.monotonic()
         self._offset = looked - now_ms / 1000  # never too early: the reply took its time
-        self.look_at = looked + RECHECK_SECONDS
+        recheck = RECHECK_SECONDS / 2 if first else RECHECK_SECONDS
+        if recheck_ms is not None:
+            recheck = min(recheck, recheck_ms / 1000)
+        self.look_at = looked + recheck
         self.moment: float | None = None
         self.called = False
         if wait_ms is not None and wait_ms < RECHECK_SECONDS * 1000:
             self.marker_received(now_ms + wait_ms)
+
+    def hurry(self) -> None:
+        """Look as early as a first time: the waiter does not hear all markers."""
+        self.look_at = min(self.look_at, self._looked + RECHECK_SECONDS / 2)
 
     def marker_received(self, moment: float) -> None:
         """Take in a marker: watch for its moment; for 0, look now."""
@@ -409,6 +446,9 @@ def sleep(waiter: Waiter, watches: Sequence[Watch], until: float) -> bool:
     """
     if until <= time.monotonic():
         return False
+    if not waiter.hears_all:
+        for watch in watches:
+            watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = waiter.wait(wait)
         if not marker:
@@ -428,12 +468,20 @@ def watches_after(batch: Batch[Any], before: Sequence[Watch] = ()) -> list[Watch
     A partition that gave a task is not watched any more.
     """
     if batch.looks is None:
-        return [] if batch.tasks else [Watch(batch.now_ms, batch.next_event_ms)]
+        if batch.tasks:
+            return []
+        look = (batch.now_ms, batch.next_event_ms, batch.recheck_ms)
+        return [Watch(*look, first=not before)]
     count = len(before) or 1 + max(batch.looks)
     watches = [*before] or [Watch(0, None)] * count
     for partition, look in batch.looks.items():
-        watches[partition] = Watch(*look)
+        watches[partition] = Watch(*look, first=not before)
     return watches
+
+
+def begun(batch: Batch[Any]) -> bool:
+    """Return True if a pop of a queue that did not exist before shows that it has begun."""
+    return not (batch.tasks or batch.failed) and batch.recheck_ms is not None
 
 
 def waiter_argument(watches: Sequence[Watch]) -> str:

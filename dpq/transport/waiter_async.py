@@ -28,11 +28,11 @@ from dpq.transport.waiter import (
     Marker,
     Watch,
     block_command,
+    block_seconds,
     connection_to,
     cut,
     handing_on,
     hang_up,
-    longest_block,
     markers_maybe_lost,
     patience,
     read_marker,
@@ -52,8 +52,9 @@ class AsyncWaiter:
     def __init__(self, connections: AsyncConnections, markers: Sequence[str]) -> None:
         self._connections = connections
         self.markers = tuple(markers)
-        slots = connections.nodes.by_slot(markers)[:MOST_BLOCKS]
-        self._blocks = [_Block(connections, some) for some in slots]
+        slots = connections.nodes.by_slot(markers)
+        self.hears_all = len(slots) <= MOST_BLOCKS
+        self._blocks = [_Block(connections, some) for some in slots[:MOST_BLOCKS]]
         self._asked = self._blocks[0]  # the block whose answer is read next
 
     async def wait(self, seconds: float, stop: "asyncio.Future[None]") -> Marker | None:
@@ -68,9 +69,7 @@ class AsyncWaiter:
                 for block in self._blocks:
                     self._asked = block
                     with writing():
-                        reading = await block.begin(
-                            min(left, longest_block(self._connections.nodes))
-                        )
+                        reading = await block.begin(self._block_seconds(left))
                     readings[reading] = block
                 _still_wanted()
                 at_most = patience(self._connections.nodes, self._blocks, left)
@@ -90,6 +89,9 @@ class AsyncWaiter:
             await self._asked.lost()
             await asyncio.sleep(max(0.0, min(PAUSE_AFTER_FAULT, until - time.monotonic())))
         return None
+
+    def _block_seconds(self, left: float) -> float:
+        return block_seconds(self._connections.nodes, left)
 
     async def withdraw(self, owned: Iterable[Marker] = ()) -> None:
         """Async `Waiter.withdraw`."""
@@ -267,6 +269,9 @@ async def sleep(
     """Async `waiter.sleep`; False also when `stop` is done."""
     if until <= time.monotonic():
         return False
+    if not waiter.hears_all:
+        for watch in watches:
+            watch.hurry()
     while (wait := time_left(watches, until)) > 0:
         marker = await waiter.wait(wait, stop)
         if marker:  # also if it came too late: `withdraw` passes it on

@@ -169,11 +169,12 @@ class Fetcher:
                 return
         if hits_limit(exchange.done):
             exchange.done = self._send(exchange.done)
-        wakeups, deliveries, run_all = self._wakeups, self._deliveries, self._session.run_all
+        wakeups, deliveries = self._wakeups, self._deliveries
+        send = self._session.send_all if waits else self._session.run_all  # opens queues
         round_ = PopRound(self._plan, room, wakeups.watches, exchange.taken, waits=waits)
         for pop in round_:
             endings = deliveries.endings(exchange.done)
-            *answers, batch = run_all([*[each.operation for each in endings], pop])
+            *answers, batch = send([*[each.operation for each in endings], pop])
             exchange.done = deliveries.answered(endings, answers)
             if isinstance(batch, RedisError):
                 self._pause(batch, round_.queue_index)

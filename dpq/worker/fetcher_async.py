@@ -178,7 +178,7 @@ class AsyncFetcher:
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
         try:
-            results = await self._session.run_all(
+            results = await self._session.send_all(
                 [*(each.operation for each in endings), *operations]
             )
         except BaseException:

@@ -12,7 +12,7 @@ from dpq.transport.waiter import (
     Marker,
     Waiter,
     Watch,
-    longest_block,
+    block_seconds,
     owned_markers,
     sleep,
     time_left,
@@ -23,8 +23,7 @@ class _Patient(Waiter):
     """A waiter whose block outlasts each look of its thread: an idle worker sends nothing."""
 
     def _block_seconds(self, left: float) -> float:
-        # Not for a double such as fakeredis, whose blocks end late, or whose reads end early.
-        return longest_block(self._nodes) if self._nodes.direct else super()._block_seconds(left)
+        return block_seconds(self._nodes, math.inf if self._nodes.direct else left)
 
     @property
     def waiting(self) -> bool:

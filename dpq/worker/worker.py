@@ -251,7 +251,7 @@ class Worker(WorkerBase[DPQ[Any]]):
 
     def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            self.queues[0]._session.run_all(operations)
+            self.queues[0]._session.send_all(operations)
             if self._on_beat:
                 self._on_beat()
         except Exception:  # a worker that cannot send heartbeats works on

@@ -177,7 +177,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
 
     async def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            await self.queues[0]._session.run_all(operations)
+            await self.queues[0]._session.send_all(operations)
             if self._on_beat:
                 self._on_beat()
         except Exception:  # a worker that cannot send heartbeats works on

@@ -220,8 +220,9 @@ def test_many_delayed_tasks_serve_many_waiters(waiting: DPQ[Any], redis: Redis, 
 def test_an_idle_waiter_asks_nothing(
     waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At an empty queue a waiter sends at most one command a second, with the real recheck time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 5.0)
+    """At an empty queue a waiter sends nothing for seconds, with the real recheck time."""
+    monkeypatch.undo()
+    assert waiters.RECHECK_SECONDS == 10
     popped = start(waiting.pop, timeout=LONG)
     wait_for_waiters(redis, 1)
     redis.config_resetstat()
@@ -234,7 +235,7 @@ def test_an_idle_waiter_asks_nothing(
     sent = {
         name: s["calls"] for name, s in stats.items() if name not in own and "config" not in name
     }
-    assert sum(sent.values()) <= 3, sent
+    assert not sent
     waiting.push("a")
     the_task(popped)
 
@@ -401,3 +402,43 @@ def test_a_waiters_thread_may_be_any(waiting: DPQ[Any], redis: Redis) -> None:
         thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)
     wait_for_waiters(redis, 0)
+
+
+def test_the_looks_of_an_idle_waiter_cost_one_command_each(
+    waiting: DPQ[Any], redis: Redis, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its block stays for many looks, and a queue that does not exist is not opened each time."""
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    monkeypatch.setattr(waiters, "RECHECKS_OF_A_BLOCK", 10 * LONG)
+    monkeypatch.setattr(waiters, "SHORT_SECONDS", 0.0)
+    popped = start(waiting.pop, timeout=LONG)
+    wait_for_waiters(redis, 1)
+    redis.config_resetstat()
+
+    def pops() -> int:
+        return int(redis.info("commandstats").get("cmdstat_zpopmin", {"calls": 0})["calls"])
+
+    wait_until("5 looks", lambda: pops() >= 5)
+    stats = redis.info("commandstats")
+    assert stats["cmdstat_evalsha"]["calls"] == stats["cmdstat_zpopmin"]["calls"]
+    assert "cmdstat_bzpopmin" not in stats
+    waiting.push("a")
+    the_task(popped)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_queue_begins_while_a_waiter_looks(
+    waiting: DPQ[Any],
+    redis: Redis,
+    start: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    partitions: int,
+) -> None:
+    """A waiter that has heard of no queue finds all partitions of the new one, and its tasks."""
+    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 0.1)
+    popped = [start(waiting.pop, timeout=LONG) for _ in range(4)]
+    wait_for_waiters(redis, 4)
+    with DPQ[Any](redis, waiting.queue_name, partitions=partitions) as other:
+        for n in range(4):
+            other.push(n)
+        assert sorted(the_task(future).payload for future in popped) == [0, 1, 2, 3]

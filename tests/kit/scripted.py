@@ -102,6 +102,9 @@ class ScriptedSession:
             cut = cut and bool(self.cuts) and self.cuts.popleft()
             return [self._answer(*operation, cut=cut) for operation in operations]
 
+    def send_all(self, operations: Sequence[Any]) -> Any:
+        return self.run_all(operations)
+
     def begin_all(self, operations: Sequence[Any]) -> Callable[[], list[Any]]:
         results = self.run_all(operations)
         return lambda: results

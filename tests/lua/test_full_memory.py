@@ -17,6 +17,7 @@ from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.protocol.scripts import script_names
+from dpq.queue.registry import glance
 from dpq.testing import Clock, QueueFactory, _stored
 
 Build = Callable[[DPQ[Any], Clock], object]
@@ -470,7 +471,16 @@ def test_upgrade(stage: Stage) -> None:
     assert stage.q.upgrade() == 5
 
 
+def test_glance(stage: Stage) -> None:
+    """At full memory a daemon sees when it has something to do."""
+    stage.set_up(fill)
+    plenty = stage.q._session.send(glance([stage.q._operations], names=True))
+    with stage.full():
+        assert stage.q._session.send(glance([stage.q._operations], names=True)) == plenty
+    assert plenty.waits == [0]  # the queue has a clock of its own, long ago
+
+
 def test_no_verb_is_left_out() -> None:
     """Each script is asked at full memory: one that is new must be named here."""
-    named = [*GOES_ON, *LOOKS, *ADDS, "upgrade"]
+    named = [*GOES_ON, *LOOKS, *ADDS, "upgrade", "glance"]
     assert sorted(named) == script_names()

@@ -24,7 +24,7 @@ from redis.retry import Retry
 from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
-from dpq.queue.registry import Sieve
+from dpq.queue.registry import Sieve, glance
 
 
 class Proxy:
@@ -296,6 +296,15 @@ def test_fail(server, q, probe, lossy, lose, last):
     found = q.get(task_id)
     assert (found.attempt, found.state) == (2, "dead" if last else "delayed")
     assert (q.stats().failed, q.stats().buried) == (1, int(last))
+
+
+def test_glance(server, q, lossy, lose):
+    """A look is safe to repeat."""
+    q.push("x", delay=7)
+    with lose("glance"):
+        found = lossy._session.send(glance([q._operations], names=True))
+    assert found.names == q.redis.scard(REGISTRY) >= 1
+    assert len(found.waits) == 1
 
 
 def test_pause(server, q, probe, lossy, lose):

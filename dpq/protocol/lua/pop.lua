@@ -14,7 +14,8 @@
 -- Returns one of:
 -- * {lease end, id, record and payload, id, ...}: the tasks. A line feed stands between record and payload.
 -- * {0, us, now}: no task may run. `us`: microseconds until that may change; -1 if nothing will come by itself, or
---   another waiter watches that moment. `now`: the time in microseconds.
+--   another waiter watches that moment. `now`: the time in microseconds. If the queue exists, a fourth number
+--   follows: ms until the waiter is to ask again, whatever comes (rest).
 -- * {-5}: the upkeep is not done yet: call again at once.
 -- * {score, order and id, ...}: of a look, the first tasks in ready; none if the queue lets none of them run.
 -- * {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it does not know the format (refusal).
@@ -40,7 +41,7 @@ end
 if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   -- Needs: go_on, rest
   go_on()
-  return rest(waiter, tonumber(paused ~= 'inf' and paused or ''))
+  return rest(waiter, format, tonumber(paused ~= 'inf' and paused or ''))
 end
 if soonest ~= soonest then -- NaN: unknown
   soonest = 0
@@ -113,7 +114,7 @@ local reply, least
 if #metas > 0 then
   -- Needs: lease
   reply, least = lease(taken, visibility)
-  if not soonest or soonest <= instant or now + least < soonest or least < 5000 then
+  if not soonest or soonest <= instant or now + least < soonest or least < 10000 then
     -- Needs: notice
     notice(least)
   end
@@ -140,4 +141,4 @@ if event and event <= instant and (not soonest or soonest > instant) then -- `ne
   redis.call('HSET', conf, 'next_event', '0')
   return { -5 }
 end
-return rest(waiter, event, at_last)
+return rest(waiter, format, event, at_last)

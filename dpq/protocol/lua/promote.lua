@@ -6,9 +6,9 @@
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
--- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. {0, -2}: nothing of the queue
--- is stored. {-7, ...}: the client has a
--- wrong number of partitions; {-8, ...}: it knows another format (refusal).
+-- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. If it has removed gates, their
+-- number follows; there may be more. {0, -2}: nothing of the queue is stored. {-7, ...}: the client has a wrong number
+-- of partitions; {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
@@ -24,10 +24,10 @@ elseif not format then
   end
 end
 go_on()
-local moved = upkeep(batch)
+local moved, pruned = upkeep(batch), 0
 if redis.call('EXISTS', gates) == 1 then
-  prune(20)
+  pruned = prune(20)
 end
 moved = math.max(moved, trim(batch))
 local event = next_event()
-return { moved, event and math.max(math.ceil(event - now), 0) or -1 }
+return { moved, event and math.max(math.ceil(event - now), 0) or -1, pruned > 0 and pruned or nil }

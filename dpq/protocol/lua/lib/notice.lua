@@ -1,13 +1,14 @@
 -- notice: note a new event in delayed, invisible or closed. Keeps conf's `next_event`, before which no upkeep is due,
 -- and wakes one daemon if the event comes sooner than it expects. One waiting consumer watches the next moment:
--- `watched` holds that moment, the marker `e` appoints the consumer. Every waiter asks again after 5 s, so later
--- moments need no watcher. The moment is stored as exactly as in the sets: a rounded one may be later.
+-- `watched` holds that moment, the marker `e` appoints the consumer. Every waiter asks again after 10 s, so later
+-- moments need no watcher; a daemon looks at `next_event` after 5 s. The moment is stored as exactly as in the sets: a
+-- rounded one may be later.
 -- Keys: conf wake tick
 -- Needs: now
 -- Gives: watch(moment), notice(ms), for an event `ms` from now.
 local function watch(moment)
   local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
-  if moment < now + 5000 and (not watched or watched <= now or moment < watched) then
+  if moment < now + 10000 and (not watched or watched <= now or moment < watched) then
     moment = string.format('%.3f', math.ceil(moment * 1000) / 1000)
     redis.call('HSET', conf, 'watched', moment)
     redis.call('ZADD', wake, moment, 'e')

@@ -2,7 +2,7 @@
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: conf limits gates
 -- Needs: now, rules, gate
--- Gives: prune(most).
+-- Gives: prune(most), which returns how many it removed.
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
   local longest = 0
@@ -40,4 +40,5 @@ local function prune(most)
   if gated and string.byte(gated, -1) ~= 61 then -- else it holds the number of limits (noted)
     redis.call('HDEL', conf, 'gated')
   end
+  return #drop
 end

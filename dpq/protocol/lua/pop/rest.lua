@@ -1,9 +1,10 @@
 -- rest: if no task may run now, find when that may change, and which waiter is to ask then.
 -- Keys: ready conf wake
 -- Needs: now
--- Gives: rest(waiter, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time alone
---        makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit.
-local function rest(waiter, event, at_last)
+-- Gives: rest(waiter, format, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time
+--        alone makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit. An older DPQ,
+--        which may write into a queue of an older format, appoints no waiter to moments after 5 s.
+local function rest(waiter, format, event, at_last)
   local at, least
   if at_last then
     at, least = at_last()
@@ -18,7 +19,7 @@ local function rest(waiter, event, at_last)
   end
   local asked_at = math.floor(instant * 1000)
   event = event and math.max(math.ceil(event * 1000), asked_at)
-  local soon, wait = event and event < asked_at + 5000000, event and event - asked_at or -1
+  local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1
   if waiter ~= '' then
     local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
     local mine = watched and watched == tonumber(waiter)
@@ -31,5 +32,5 @@ local function rest(waiter, event, at_last)
       redis.call('HDEL', conf, 'watched')
     end
   end
-  return { 0, wait, asked_at }
+  return { 0, wait, asked_at, format and (format == '4' and 10000 or 5000) or nil }
 end

@@ -1,0 +1,198 @@
+"""What a daemon sends while nothing happens; and that nothing is late for it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.schedulers import running
+from kit.waiting import wait_for_waiters
+from redis import Redis
+from redis.exceptions import ResponseError
+from support import wait_for
+
+from dpq import DPQ, Scheduler
+from dpq import scheduler as scheduling
+from dpq.protocol.keys import REGISTRY, key_of
+from dpq.queue.registry import Sieve
+from dpq.transport import waiter
+
+
+@pytest.fixture
+def several(redis: Redis, queue_name: str) -> Iterator[list[DPQ[Any]]]:
+    """Queues that exist, and are empty."""
+    queues = [DPQ[Any](redis, f"{queue_name}-{n}") for n in range(12)]
+    for queue in queues:
+        queue.push(1)
+        queue.ack(queue.pop().task)
+    yield queues
+    for queue in queues:
+        queue.drop()
+        queue.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduling, "RECHECK_SECONDS", 0.1)
+
+
+def counts(redis: Redis) -> dict[str, int]:
+    return {name[8:]: row["calls"] for name, row in redis.info("commandstats").items()}
+
+
+def settled(scheduler: Scheduler, count: int) -> bool:
+    """Each queue was stepped, and is not due for long; nor are the names."""
+    queues, later = list(scheduler._queues.values()), scheduling.time.monotonic() + 30
+    return (
+        len(queues) == count
+        and all(queue.settings for queue in queues)
+        and scheduler._heard == tuple(queue.partitions for queue in queues)
+        and (scheduler._named is not None or not scheduler._changed)
+        and scheduler._look_at > later
+        and scheduler._moments.first() > later
+    )
+
+
+def wait_for_rest(redis: Redis, scheduler: Scheduler, count: int) -> None:
+    wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
+    wait_for_waiters(redis, 1)
+    wait_for(lambda: settled(scheduler, count), scheduler._queues.keys)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_at_rest_it_sends_glances(
+    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """One call looks at all queues; none is stepped, no name is read, and the block stays."""
+    monkeypatch.setattr(waiter, "RECHECKS_OF_A_BLOCK", 1000)
+    scheduler = Scheduler(redis, [queue.queue_name for queue in several] if named else None)
+    with running(scheduler):
+        wait_for_rest(redis, scheduler, len(several))
+        redis.config_resetstat()
+        wait_for(lambda: counts(redis).get("scard", 0) >= 5, lambda: counts(redis))
+        sent = counts(redis)
+    assert sent["evalsha"] == sent["scard"]
+    assert sent["hmget"] == len(several) * sent["scard"]
+    assert not {"bzpopmin", "sscan", "script|exists", "script", "zrange"} & set(sent)
+
+
+def test_many_queues_in_a_few_glances(
+    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A glance is bounded, so twelve queues by five at once are three calls."""
+    monkeypatch.setattr(scheduling, "GLANCED_AT", 5)
+    monkeypatch.setattr(waiter, "RECHECKS_OF_A_BLOCK", 1000)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for_rest(redis, scheduler, len(several))
+        redis.config_resetstat()
+        wait_for(lambda: counts(redis).get("scard", 0) >= 6, lambda: counts(redis))
+        assert scheduler._glance_at < scheduling.time.monotonic() + 1
+        sent = counts(redis)
+    assert sent["hmget"] / sent["scard"] == pytest.approx(len(several) / 3, abs=1)
+
+
+def deaf(scheduler: Scheduler, queues: list[DPQ[Any]]) -> None:
+    """It hears no marker of these queues: as if each one were lost."""
+    for queue in queues:
+        scheduler._deaf[key_of(queue.queue_name, "tick")] = float("inf")
+
+
+def test_a_lost_marker_costs_a_glance(redis: Redis, several: list[DPQ[Any]]) -> None:
+    """A daemon that another one has taken the marker from sees the event all the same."""
+    scheduler = Scheduler(redis)
+    deaf(scheduler, several)
+    with running(scheduler):
+        wait_for_rest(redis, scheduler, len(several))
+        for queue in several[::3]:
+            queue.push(1, delay=0.05)
+        for queue in several[::3]:
+            wait_for(lambda q=queue: q.stats().ready == 1, queue.stats)
+
+
+def test_an_event_that_no_marker_says(redis: Redis, several: list[DPQ[Any]]) -> None:
+    """A glance sees an event from far, and the daemon comes to the moment."""
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for_rest(redis, scheduler, len(several))
+        far = several[0]
+        far.push(1, delay=30)
+        name = far.queue_name
+
+        def left() -> float:
+            return scheduler._moments.of(name) - scheduling.time.monotonic()
+
+        wait_for(lambda: 20 < left() <= 30, left)
+
+
+@pytest.mark.parametrize("answer", ["refused", "broken"])
+def test_without_glances_each_queue_is_stepped(
+    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    """Where a server refuses a glance, or answers nonsense, a daemon works as in a cluster."""
+
+    def glance(*_: Any, **__: Any) -> Any:
+        if answer == "refused":
+            raise ResponseError("NOPERM")
+        raise ValueError("nonsense")
+        yield
+
+    monkeypatch.setattr(scheduling, "glance", glance)
+    scheduler = Scheduler(redis)
+    deaf(scheduler, several)
+    with running(scheduler):
+        wait_for(lambda: len(scheduler._queues) == len(several), scheduler._queues.keys)
+        for queue in several[::3]:
+            queue.push(1, delay=0.05)
+        for queue in several[::3]:
+            wait_for(lambda q=queue: q.stats().ready == 1, queue.stats)
+
+
+def test_a_step_comes_in_any_case(
+    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old dead letters have no event: each queue is stepped now and then."""
+    monkeypatch.setattr(scheduling, "STEP_SECONDS", 0.2)
+    scheduler = Scheduler(redis)
+    queue = several[5]
+    for n in range(3):
+        queue.push(n)
+        queue.bury(queue.pop().task, "no")
+    with running(scheduler):
+        wait_for(lambda: len(scheduler._queues) == len(several), scheduler._queues.keys)
+        redis.zadd(key_of(queue.queue_name, "dead"), {queue.dead.list(1)[0].id: 1})  # of 1970
+        wait_for(lambda: queue.stats().dead == 2, queue.stats)
+
+
+def test_a_name_without_a_marker_is_found(redis: Redis, several: list[DPQ[Any]]) -> None:
+    """The number of names has changed: the list is read again."""
+    left_out = several[3].queue_name
+    redis.srem(REGISTRY, left_out)
+    scheduler = Scheduler(redis)
+    with running(scheduler):
+        wait_for_rest(redis, scheduler, len(several) - 1)
+        redis.sadd(REGISTRY, left_out)
+        wait_for(lambda: left_out in scheduler._queues, scheduler._queues.keys)
+
+
+def test_a_full_daemon_checks_no_more_names(
+    redis: Redis, several: list[DPQ[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond its bound a name costs a part of SSCAN; a place that is free is taken."""
+    monkeypatch.setattr(scheduling, "MOST_QUEUES", 4)
+    scheduler = Scheduler(redis)
+    scheduler.run_once()
+    assert len(scheduler._queues) == 4
+    asked: list[str] = []
+    is_queue = Sieve.is_queue
+    monkeypatch.setattr(
+        Sieve, "is_queue", lambda sieve, name: asked.append(name) or is_queue(sieve, name)
+    )
+    scheduler.run_once()
+    assert asked == []
+    gone = next(queue for queue in several if queue.queue_name in scheduler._queues)
+    gone.drop()
+    scheduler.run_once()
+    scheduler._look_at = 0.0
+    scheduler.run_once()
+    assert len(scheduler._queues) == 4
+    assert gone.queue_name not in scheduler._queues

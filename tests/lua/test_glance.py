@@ -1,0 +1,102 @@
+"""`glance`: the next moments of many queues in one call."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from dpq import DPQ
+from dpq.protocol.keys import REGISTRY, key_of
+from dpq.protocol.replies import UNKNOWN, Glance
+from dpq.protocol.scripts import script
+from dpq.queue.registry import glance
+
+
+def glanced(q: DPQ[Any], *more: DPQ[Any], names: bool = True) -> Glance:
+    found: Glance = q._session.send(
+        glance([q._operations, *(x._operations for x in more)], names=names)
+    )
+    return found
+
+
+@pytest.fixture
+def other(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
+    with DPQ[Any](redis, queue_name + "-2") as queue:
+        queue.push(1)
+        yield queue
+        queue.drop()
+
+
+@pytest.fixture
+def real(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
+    """A queue in the server's time, as daemons have it."""
+    with DPQ[Any](redis, queue_name) as queue:
+        queue.push(1)
+        yield queue
+
+
+def test_moments(real: DPQ[Any], other: DPQ[Any]) -> None:
+    """Each queue has its own: a delayed task, the end of a lease, or nothing to come."""
+    assert glanced(real, other).waits == [-1, -1]
+    real.push(2, delay=7)
+    [seen, nothing] = glanced(real, other).waits
+    assert 6000 < seen <= 7000
+    assert nothing == -1
+    other.pop(visibility=3)
+    [_, ends] = glanced(real, other).waits
+    assert 2000 < ends <= 3000
+
+
+def test_due(real: DPQ[Any], redis: Redis) -> None:
+    """What is due, whatever the number says, is due now; a far moment has a bound."""
+    for stored, seen in (("5", 0), ("-inf", 0), ("inf", 10**9), ("9e15", 10**9)):
+        redis.hset(key_of(real.queue_name, "conf"), "next_event", stored)
+        assert glanced(real).waits == [seen], stored
+
+
+@pytest.mark.parametrize("stored", ["nan", "", "x"])
+def test_a_moment_that_is_none(real: DPQ[Any], redis: Redis, stored: str) -> None:
+    """Another program wrote it: a step finds out."""
+    redis.hset(key_of(real.queue_name, "conf"), "next_event", stored)
+    assert glanced(real).waits == [UNKNOWN]
+
+
+def test_only_a_step_can_tell(real: DPQ[Any], other: DPQ[Any], redis: Redis) -> None:
+    """A queue that is gone, of another format or number of partitions, or of another type."""
+    conf = key_of(other.queue_name, "conf")
+    assert glanced(real, other).waits == [-1, -1]
+    for field, stored in (("format", "99"), ("format", "x"), ("partitions", "4")):
+        before = redis.hget(conf, field)
+        redis.hset(conf, field, stored)
+        assert glanced(real, other).waits == [-1, UNKNOWN], field
+        redis.hset(conf, field, before) if before else redis.hdel(conf, field)
+    other.drop()
+    assert glanced(real, other).waits == [-1, UNKNOWN]
+    redis.set(conf, "x")
+    assert glanced(real, other).waits == [-1, UNKNOWN]
+    redis.delete(conf)
+
+
+def test_names(real: DPQ[Any], redis: Redis) -> None:
+    """It counts the list of queues, if it is asked to and there is such a list."""
+    redis.sadd(REGISTRY, "a-name")
+    assert glanced(real).names == redis.scard(REGISTRY)
+    assert glanced(real, names=False).names == -1
+    redis.srem(REGISTRY, "a-name")
+
+
+def test_partitions(redis: Redis, queue_name: str) -> None:
+    """Of a partitioned queue it sees each partition."""
+    with DPQ[Any](redis, queue_name, partitions=3) as q:
+        for n in range(3):
+            q.push(n, delay=60)
+        assert len(glanced(q).waits) == 3
+        assert all(59_000 < wait <= 60_000 for wait in glanced(q).waits)
+        q.drop()
+
+
+def test_it_changes_nothing() -> None:
+    """A replica could run it, too: none of its commands writes."""
+    text = script("glance").text
+    assert "redis.call('" not in text.replace("redis.call('TIME')", "")

@@ -1,0 +1,87 @@
+"""How long a waiter blocks, and when it looks again without a marker."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dpq.protocol.replies import Batch
+from dpq.transport import waiter
+from dpq.transport.waiter import Watch, begun, block_seconds, sleep, watches_after
+
+NOW = 1000.0
+
+
+@pytest.fixture(autouse=True)
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiter, "time", SimpleNamespace(monotonic=lambda: NOW))
+
+
+def nodes(**facts: bool) -> Any:
+    return SimpleNamespace(**{"direct": True, "fails_over": False, **facts})
+
+
+@pytest.mark.parametrize(
+    ("left", "facts", "seconds"),
+    [
+        (5, {}, 30),  # a wait until the next look: the block outlasts it
+        (float("inf"), {}, 30),
+        (3, {}, 3),  # a short wait: nothing stays at the server
+        (5, {"fails_over": True}, 2),  # a silent master is found
+        (1, {"fails_over": True}, 1),
+        (60, {"direct": False}, 10),  # fakeredis
+        (5, {"direct": False}, 5),
+    ],
+)
+def test_block(left: float, facts: dict[str, bool], seconds: float) -> None:
+    assert block_seconds(nodes(**facts), left) == seconds
+
+
+def nothing(**more: Any) -> Batch[Any]:
+    return Batch([], [], now_ms=7, **{"recheck_ms": 10_000, **more})
+
+
+def test_looks_grow_apart() -> None:
+    """A lost wake-up costs 5 s at first, and 10 s once the wait has lasted."""
+    first = watches_after(nothing())
+    assert [watch.look_at - NOW for watch in first] == [5]
+    assert [watch.look_at - NOW for watch in watches_after(nothing(), first)] == [10]
+
+
+def test_an_older_queue_is_looked_at_as_often_as_before() -> None:
+    first = watches_after(nothing(recheck_ms=5000))
+    [again] = watches_after(nothing(recheck_ms=5000), first)
+    assert again.look_at - NOW == 5
+
+
+def test_partitions() -> None:
+    """Each one has its own; those without a new look keep theirs."""
+    first = watches_after(nothing(looks={0: (7, None, 10_000), 1: (7, None, 5_000)}))
+    assert [watch.look_at - NOW for watch in first] == [5, 5]
+    again = watches_after(nothing(looks={1: (7, None, 10_000)}), first)
+    assert again[0] is first[0]
+    assert again[1].look_at - NOW == 10
+
+
+def test_a_moment_comes_before_the_look() -> None:
+    assert Watch(7, 9000).look_at - NOW == pytest.approx(9)
+    assert Watch(7, 9000, 5000).look_at - NOW == 5
+
+
+def test_a_waiter_that_hears_a_part_of_the_markers_looks_as_often_as_before() -> None:
+    first = watches_after(nothing())
+    watches = watches_after(nothing(), first)
+    deaf: Any = SimpleNamespace(hears_all=False, wait=lambda seconds: seen.append(seconds))
+    seen: list[float] = []
+    assert sleep(deaf, watches, float("inf"))
+    assert seen == [5]
+    deaf.hears_all = True
+    assert sleep(deaf, watches_after(nothing(), first), float("inf"))
+    assert seen == [5, 10]
+
+
+def test_begun() -> None:
+    """Only an answer without tasks says that a queue was there, and not opened yet."""
+    assert begun(nothing())
+    assert not begun(nothing(recheck_ms=None))
+    assert not begun(nothing()._replace(tasks=["a task"]))
