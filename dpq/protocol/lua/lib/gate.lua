@@ -52,8 +52,10 @@ local function gate_of(scope)
     gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
-  local digits = rules.units and text and string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:') or text
-  local spent = digits and string.find(digits, '[^%d.: -]') -- its grants are unknown
+  local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
+  if spent then -- or only the names of units are more than that
+    spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+  end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
