@@ -5,8 +5,8 @@
 local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
 
 -- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
--- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally long on
--- their way to the host: what was said, else what was learned.
+-- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally
+-- long on their way to the host: what was said, else what was learned.
 local function pace(window, rule, rate, learned_slack)
   local interval = (rule.per + (rule.slack or learned_slack or 0)) / rate
   window.interval = interval < 0.25 and interval or math.ceil(interval * 4096) / 4096
