@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
+        Cost,
         DeadTask,
         Fairness,
         OnDuplicate,
@@ -58,6 +59,7 @@ __all__ = [
     "Backoff",
     "ConfigurationError",
     "Context",
+    "Cost",
     "DPQError",
     "DeadLetters",
     "DeadTask",
@@ -111,6 +113,7 @@ _HOMES = {
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
+        "Cost",
         "DeadTask",
         "Fairness",
         "OnDuplicate",

@@ -34,7 +34,7 @@ from typing_extensions import TypedDict  # pydantic brings it along; typing's ow
 
 from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.signals import Reject
-from dpq.model.task import OnDuplicate, Push, Task
+from dpq.model.task import Cost, OnDuplicate, Push, Task
 from dpq.model.validation import label
 from dpq.queue.base import operations_of
 from dpq.queue.queue import DPQ
@@ -59,7 +59,7 @@ class PushOptions(TypedDict, total=False):
     on_duplicate: OnDuplicate
     max_attempts: int | None
     expires_in: float | None
-    cost: int
+    cost: Cost
     every: float | None
     cron: str | None
     timezone: str
@@ -91,7 +91,7 @@ class Pushing(Protocol[Params, Made]):
     @overload
     def __call__(self, *args: Any, expires_in: float | None, **values: Any) -> Made: ...
     @overload
-    def __call__(self, *args: Any, cost: int, **values: Any) -> Made: ...
+    def __call__(self, *args: Any, cost: Cost, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, every: float | None, **values: Any) -> Made: ...
     @overload

@@ -3,10 +3,12 @@
 `--url` and `--queue` stand before the command or after it; the later one wins.
 """
 
+import re
 from typing import Annotated, Any
 
 import typer
 
+from dpq import Cost
 from dpq.model.masking import SCHEMES
 
 DEFAULT_URL = "redis://localhost:6379/0"
@@ -43,6 +45,25 @@ def number(text: str) -> float:
         return int(text)
     except ValueError:
         return float(text)
+
+
+def read_cost(text: str) -> Cost:
+    """Read the units of a task: `3`, or `tokens=1800` with commas between more.
+
+    The queue knows the bounds, and what a unit may be called.
+    """
+    text = str(text)  # the default is a number
+    if text.isdecimal() and text.isascii():
+        return int(text)
+    units: dict[str, int] = {}
+    for word in text.split(","):
+        unit, equals, amount = word.strip().rpartition("=")
+        if not re.fullmatch("[0-9]{1,10}", amount) or (equals and not unit) or unit in units:
+            raise typer.BadParameter(
+                f"{text!r}: write a cost as 3, as tokens=1800, or as 1,tokens=1800,usd=900"
+            )
+        units[unit] = int(amount)
+    return units
 
 
 Url = Annotated[

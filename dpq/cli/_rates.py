@@ -48,14 +48,14 @@ def _setting(word: str, setting: str) -> tuple[str, Any]:
 
 def burst(word: str) -> int:
     """Read a number of units; RateLimit knows its bounds."""
-    if not re.fullmatch("[0-9]{1,9}", word):
+    if not re.fullmatch("[0-9]{1,10}", word):
         _refuse(word, "burst must be a whole number of units, as in 5")
     return int(word)
 
 
 def reserve(word: str) -> Reserve:
     """Read `UNITS:PRIORITY`."""
-    found = re.fullmatch(r"([0-9]{1,9}):(\S+)", word)
+    found = re.fullmatch(r"([0-9]{1,10}):(\S+)", word)
     if not found:
         _refuse(word, "reserve must be UNITS:PRIORITY, as in 500:10")
     return _made(word, lambda: Reserve(int(found[1]), number(found[2])))
@@ -106,7 +106,8 @@ def with_options(rates: list[RateLimit], **options: Any) -> list[RateLimit]:
 
 def rate_text(window: RateLimit) -> str:
     """Write a window as `rate` reads it."""
-    text = per_text(window.rate, window.per)
+    text = f"{window.unit}=" if window.unit else ""
+    text += per_text(window.rate, window.per)
     if window.burst != 1:
         text += f",burst={window.burst}"
     if window.reserve:

@@ -76,10 +76,13 @@ def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
     return made
 
 
-def _costs(tasks: Sequence[Task[Any]]) -> list[int | None]:
+def _costs(tasks: Sequence[Task[Any]]) -> list[str | None]:
     """List the costs of tasks; None for each if all cost 1."""
-    costs = [task.cost for task in tasks]
-    return [None for _ in tasks] if set(costs) == {1} else [*costs]
+    costs = [
+        ", ".join([str(task.cost), *(f"{unit}={n}" for unit, n in (task.costs or {}).items())])
+        for task in tasks
+    ]
+    return [None for _ in tasks] if set(costs) == {"1"} else [*costs]
 
 
 def _schedules(tasks: Sequence[Task[Any]]) -> list[str | None]:

@@ -16,6 +16,7 @@ from dpq.cli._options import (
     Queue,
     Url,
     Yes,
+    read_cost,
 )
 from dpq.cli._terminal import talk
 from dpq.operations.partition import UPKEEP_BATCH
@@ -38,9 +39,12 @@ def update(
         ),
     ] = None,
     cost: Annotated[
-        int | None,
+        Any,
         typer.Option(
-            metavar="UNITS", help="Units that it takes of every limit.", show_default="unchanged"
+            parser=read_cost,
+            metavar="UNITS",
+            help="Requests that it takes of every limit; or by unit, as in tokens=1800.",
+            show_default="unchanged",
         ),
     ] = None,
     url: Url = DEFAULT_URL,

@@ -107,6 +107,7 @@ def set_limit(
     dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
+    dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
     windows = _rates.with_options(

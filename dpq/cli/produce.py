@@ -14,7 +14,15 @@ from pydantic_core import from_json
 
 from dpq import DPQ, Push
 from dpq.cli._lines import push_lines
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Delay, Priority, Queue, Url
+from dpq.cli._options import (
+    DEFAULT_QUEUE,
+    DEFAULT_URL,
+    Delay,
+    Priority,
+    Queue,
+    Url,
+    read_cost,
+)
 from dpq.cli._terminal import talk
 from dpq.queue.base import DEFAULT_MAX_ATTEMPTS
 
@@ -85,7 +93,12 @@ def push(
         ),
     ] = None,
     cost: Annotated[
-        int, typer.Option(metavar="UNITS", help="Units that it takes of every limit, 1 to 1000000.")
+        Any,
+        typer.Option(
+            parser=read_cost,
+            metavar="UNITS",
+            help="Requests that it takes of every limit; or by unit, as in tokens=1800.",
+        ),
     ] = 1,
     every: Annotated[
         float | None,

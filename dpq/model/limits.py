@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.cost import unit_name
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 
@@ -17,14 +18,13 @@ __all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
 
-MAX_RATE = 1_000_000
-"""Units in one window or burst at most: a window with more than a million is no limit."""
+MAX_RATE = 1_000_000_000
+"""Units in one window or burst at most; lua/lib/rules.lua has the same number."""
 
 MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 """Seconds until a taken burst is there again, at most: 1000 years, so that a date can hold it."""
 
 MAX_SLACK_SECONDS = 3600
-MAX_COST = 1_000_000
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
@@ -82,14 +82,16 @@ class RateLimit:
     """At most `rate` units `per` seconds, evenly: never more than rate + burst - 1 in any window.
 
     Attributes:
-        rate: Units, from 0.001 to 1 000 000; a fraction counts as the next whole one in the bound.
+        rate: Units, from 0.001 to 10^9; a fraction counts as the next whole one in the bound.
         per: Seconds, from 0.001 to 315 360 000 (10 years).
-        burst: Units that may be taken at once after a rest, from 1 to 1 000 000.
+        burst: Units that may be taken at once after a rest, from 1 to 10^9.
         reserve: Units kept back for higher priorities; needs a burst above them.
         adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
         slack: Seconds by which `per` is widened, 0 to 3600: requests may reach a host closer
             together than they were granted. None: learned from 429s, up to a quarter of the
             shortest window and 1 s.
+        unit: What it counts, as in `tokens`: 1 to 16 of a-z, 0-9 and _, a letter first; `""` is
+            requests. A task is charged what it costs of that unit (`push(cost=)`).
     """
 
     rate: float
@@ -98,9 +100,34 @@ class RateLimit:
     reserve: Reserve | None = None
     adaptive: Adaptive | None = None
     slack: float | None = None
+    unit: str = ""
+
+    @classmethod
+    def within(
+        cls, most: int, per: float, burst: int = 1, *, slack: float | None = None, unit: str = ""
+    ) -> "RateLimit":
+        """Make the limit that keeps to what a host says: never more than `most` in any window.
+
+        `RateLimit.within(300, 900, burst=50)` is `RateLimit(251, 900, burst=50)`.
+
+        Args:
+            most: The units that the host allows in `per` seconds.
+            per: Seconds, as of a `RateLimit`.
+            burst: Units that may be taken at once after a rest, from 1 to `most`.
+            slack: As of a `RateLimit`.
+            unit: As of a `RateLimit`.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        whole_number("most", most, 1, MAX_RATE)
+        whole_number("burst", burst, 1, most)
+        return cls(most - burst + 1, per, burst, slack=slack, unit=unit)
 
     def __post_init__(self) -> None:
         number("rate", self.rate, "units", 0.001, MAX_RATE)
+        if self.unit != "":
+            unit_name("unit", self.unit)
         number("per", self.per, "seconds", 0.001, MAX_SECONDS, " (10 years)")
         whole_number("burst", self.burst, 1, MAX_RATE)
         if self.reserve is not None and not isinstance(self.reserve, Reserve):
@@ -136,8 +163,8 @@ TIME_UNITS = {
 """Seconds of each unit of time in a rate; without a unit it is seconds."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_RATE = re.compile(rf"{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds)"
+_RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
+_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m"
 
 
 def read_rate(text: str) -> RateLimit:
@@ -147,12 +174,14 @@ def read_rate(text: str) -> RateLimit:
         ConfigurationError: The text is no rate, or a value is out of its bounds.
     """
     found = _RATE.fullmatch(text)
-    if not found or found[3] not in TIME_UNITS:
+    if not found or found[4] not in TIME_UNITS:
         raise ConfigurationError(
             f"{text!r}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
         )
     try:
-        return RateLimit(_as_written(found[1]), float(found[2] or 1) * TIME_UNITS[found[3]])
+        per = float(found[3] or 1) * TIME_UNITS[found[4]]
+        unit = "" if found[1] is None else unit_name("unit", found[1])
+        return RateLimit(_as_written(found[2]), per, unit=unit)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
 
@@ -167,7 +196,8 @@ class LimitState(BaseModel):
         default: The group has no limit of its own, so this is the limit of `"*"`.
         rate: The learned rate of an adaptive limit, units per window; None for other limits.
         slack: The learned slack in seconds: it widens the windows without a slack of their own.
-        units_left: The units that each window would grant now; negative after too many.
+        units_left: The units that each window would grant now; negative after too many. Each is of
+            the `unit` of its window.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, or if a lease
             must end first.
@@ -213,8 +243,10 @@ def limit_rules(
     if isinstance(rate, str):
         if per is not None:
             raise ConfigurationError(f"rate is {rate!r}, which names its window: leave out per")
-        said = read_rate(rate)
-        return limit_rules(said.rate, said.per, burst, concurrency, adaptive, reserve, slack)
+        said = replace(
+            read_rate(rate), burst=burst, adaptive=adaptive, reserve=reserve, slack=slack
+        )
+        return limit_rules([said], None, 1, concurrency, None, None)
     windows: tuple[RateLimit, ...]
     if isinstance(rate, RateLimit):
         rate = (rate,)
@@ -240,7 +272,7 @@ def limit_rules(
         raise ConfigurationError(
             f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
         )
-    windows = tuple(sorted(windows, key=lambda window: window.per))
+    windows = tuple(sorted(windows, key=lambda window: (window.per, window.unit)))
     if any(window.adaptive for window in windows[1:]):
         raise ConfigurationError(
             "adaptive is given for a longer window: only the shortest can learn, so give it to "
@@ -256,7 +288,7 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
         head += "~" + " ".join(map(_text, (learns.floor, learns.ceiling, learns.step)))
     texts = [head]
     for window in windows:
-        text = f"{_text(window.rate)} {_per_ms(window.per)} {window.burst}"
+        text = f"{_text(window.rate)} {_per_ms(window.per)}{window.unit} {window.burst}"
         if window.reserve:
             text += f" {window.reserve.units} {_text(window.reserve.priority)}"
         if window.slack is not None:
@@ -272,12 +304,15 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
     windows: list[RateLimit] = []
     for part in parts:
-        rate, ms, burst, *kept = part.split(" ")
+        rate, per, burst, *kept = part.split(" ")
         slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
         reserve = Reserve(int(kept[0]), _as_written(kept[1])) if kept else None
         learned = None if windows else adaptive
-        per = int(ms) / 1000
-        windows.append(RateLimit(_as_written(rate), per, int(burst), reserve, learned, slack))
+        ms = re.match("[0-9]*", per)[0]  # type: ignore[index]  # it matches everything
+        unit = per[len(ms) :]
+        windows.append(
+            RateLimit(_as_written(rate), int(ms) / 1000, int(burst), reserve, learned, slack, unit)
+        )
     return tuple(windows), int(concurrency) or None
 
 

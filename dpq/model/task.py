@@ -1,6 +1,6 @@
 """Tasks, and the data of the calls about them. Frozen, and without a connection inside."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, NoReturn
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, SkipValidation
 from typing_extensions import TypeVar  # pydantic brings it along; typing's own has no default yet
 
 __all__ = [
+    "Cost",
     "DeadTask",
     "Fairness",
     "OnDuplicate",
@@ -34,6 +35,10 @@ Order = Literal["fifo", "lifo"]
 
 Fairness = Literal["none", "round_robin"]
 """The order of groups of equal priority: by the order of their tasks, or in turn."""
+
+Cost = int | Mapping[str, int]
+"""The units that a task takes of every limit: a number of requests, or numbers by unit. The unit
+`""` is requests, 1 if it is not named."""
 
 Payloads = Literal["inline", "apart"]
 """The place of short payloads: in the records of their tasks, or apart from them."""
@@ -69,7 +74,8 @@ class Task(BaseModel, Generic[P]):
         state: Its state.
         token: Proof of this delivery: above every earlier token of its queue, and below 2^53. 0
             before the first delivery.
-        cost: Units that it takes of every limit.
+        cost: Requests that it takes of every limit.
+        costs: Its other units by name, as in `{"tokens": 1800}`, or None.
         every: Seconds from one run of a recurring task to the next, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
         scheduled_at: The time when this run of a recurring task was due, UTC, or None. It is
@@ -106,6 +112,7 @@ class Task(BaseModel, Generic[P]):
     scheduled_at: datetime | None = None
     visibility: float | None = None
     time_limit: float | None = None
+    costs: dict[str, int] | None = None
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -152,7 +159,7 @@ class Push(NamedTuple, Generic[P]):
     on_duplicate: OnDuplicate = "keep"
     max_attempts: int | None = None
     expires_in: float | None = None
-    cost: int = 1
+    cost: Cost = 1
     every: float | None = None
     cron: str | None = None
     timezone: str = "UTC"

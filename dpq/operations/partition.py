@@ -14,14 +14,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar, cast, get_args
 
+from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.interrupts import expected
-from dpq.model.limits import MAX_COST
 from dpq.model.priority import encode_priority
 from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
 from dpq.model.signals import Scope
-from dpq.model.task import DeadTask, OnDuplicate, P, Push, Task, TaskState
+from dpq.model.task import Cost, DeadTask, OnDuplicate, P, Push, Task, TaskState
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
@@ -233,7 +233,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         on_duplicate: OnDuplicate,
         max_attempts: int | None,
         expires_in: float | None,
-        cost: int,
+        cost: Cost,
         every: float | None,
         cron: str | None,
         timezone: str,
@@ -255,8 +255,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             )
         group = "" if group is None else label("group", group)
         key = "" if key is None else label("key", key)
-        if cost != 1 or type(cost) is not int:
-            cost = whole_number("cost", cost, 1, MAX_COST)
+        units = 1 if cost == 1 and type(cost) is int else write_cost(cost)
         line = ""
         if every is not None or cron is not None or timezone != "UTC":
             schedule, line = named_schedule(every, cron, timezone, delay_ms, expires)
@@ -274,11 +273,11 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
             ]
             mode += f"\x1f{own[0]} {own[1]}"
         body = self._codec.encode(payload)
-        ordinary = len(mode) == 1 and cost == 1 and residual == "1" and not (key or due or expires)
+        ordinary = len(mode) == 1 and units == 1 and residual == "1" and not (key or due or expires)
         if ordinary and len(body) <= INLINE_BYTES and text.lstrip("-").isdecimal():
             head = f" {attempts} {text}\t{group}\n"  # as it stands in a plain record
             return str(-int(text)), head.encode() + body, "", ""
-        spec = f"f{attempts} {cost} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
+        spec = f"f{attempts} {units} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
         return spec, body, key, line
 
     # Taking
@@ -538,12 +537,12 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         key: str | None,
         priority: float | None,
         delay: float | timedelta | None,
-        cost: int | None,
+        cost: Cost | None,
     ) -> Steps[None]:
         """Change a live task in place."""
         if priority is None and delay is None and cost is None:
             raise ConfigurationError("update changes nothing: give priority, delay or cost")
-        units = "" if cost is None else whole_number("cost", cost, 1, MAX_COST)
+        units = "" if cost is None else write_cost(cost)
         text, residual = ("", "") if priority is None else encode_priority(priority)
         wait = "" if delay is None else delay_milliseconds(delay)
         name = task_name(id_, key)

@@ -18,7 +18,7 @@ from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundErr
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
-from dpq.model.task import DeadTask, P, Push, Task, TaskState
+from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
@@ -377,7 +377,7 @@ class QueueOperations(Generic[P]):
         key: str | None,
         priority: float | None,
         delay: float | timedelta | None,
-        cost: int | None,
+        cost: Cost | None,
     ) -> Steps[None]:
         """Change the live task of an id, or all tasks of a key."""
         name, parts = task_name(id_, key), self.partitions

@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from dpq.model.cost import read_cost
 from dpq.model.errors import PayloadError
 from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec, by_validator
@@ -108,10 +109,12 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
     error, has_options, options = error.partition("\x1f")
+    requests, costs = read_cost(cost)
     values = _counted(counts) | {
         "group": group or None,
         "key": key or None,
-        "cost": int(cost),
+        "cost": requests,
+        "costs": costs,
         "last_error": error or None,
     }
     if has_options:

@@ -23,7 +23,7 @@ from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedErr
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
+from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
@@ -163,7 +163,7 @@ class DPQ(QueueBase[P]):
         on_duplicate: OnDuplicate = "keep",
         max_attempts: int | None = None,
         expires_in: float | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
@@ -190,8 +190,9 @@ class DPQ(QueueBase[P]):
             max_attempts: Failed attempts until it is dead; None takes the queue's default.
             expires_in: Seconds within which the task must start. After that it is dead, with the
                 reason `expired`.
-            cost: Units that the task takes of every limit, from 1 to 1 000 000. If a task costs
-                more than a window ever grants, it takes the whole window.
+            cost: Requests that the task takes of every limit, from 1 to 10^9; or its units by name,
+                as in `{"tokens": 1800}`: up to 4 units beside requests (`""`, 1 unless named). If a
+                task costs more than a window ever grants, it takes the whole window.
             every: Seconds (0.001 to 10 years) between the runs of a recurring task, counted from
                 the time when it is first due. After each ack it comes back at the next such time.
             cron: A cron expression of five fields (six: seconds first) that makes the task
@@ -582,11 +583,11 @@ class DPQ(QueueBase[P]):
         key: str | None = None,
         priority: float | None = None,
         delay: float | timedelta | None = None,
-        cost: int | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Change a live task: its priority, its cost, or the time when it is ready.
 
-        `cost` is in units of every limit, 1 to 1 000 000. `delay` is in seconds from now, or a
+        `cost` is that of `push`, and replaces all units. `delay` is in seconds from now, or a
         timedelta. If the task is running, its priority and cost can change; they hold when it comes
         back.
 

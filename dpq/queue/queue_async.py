@@ -27,7 +27,7 @@ from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
-from dpq.model.task import OnDuplicate, P, Popped, Push, Task, TaskState
+from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
@@ -173,7 +173,7 @@ class AsyncDPQ(QueueBase[P]):
         on_duplicate: OnDuplicate = "keep",
         max_attempts: int | None = None,
         expires_in: float | None = None,
-        cost: int = 1,
+        cost: Cost = 1,
         every: float | None = None,
         cron: str | None = None,
         timezone: str = "UTC",
@@ -434,7 +434,7 @@ class AsyncDPQ(QueueBase[P]):
         key: str | None = None,
         priority: float | None = None,
         delay: float | timedelta | None = None,
-        cost: int | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Async `DPQ.update`."""
         await self._session.run(self._operations.update, task_id, key, priority, delay, cost)

@@ -926,6 +926,10 @@ WRONG_USAGE: dict[str, str] = {
     "push 1 --full": "",
     "push 1 2": "",
     "push 1 --priority nan": "",
+    "push 1 --cost tokens": "write a cost as 3, as tokens=1800",
+    "push 1 --cost tokens=1,tokens=2": "write a cost as 3, as tokens=1800",
+    "push 1 --cost Tokens=1": "a unit of cost is 'Tokens'",
+    "limit set TOKENS=5/s": "unit is 'TOKENS'",
     "push 1 --priority high": "",
     "push 1 --on-duplicate maybe": "",
     "cancel": "give one of them",
@@ -1161,6 +1165,27 @@ def test_a_key_and_a_cost_on_the_command_line(run: Run, q: DPQ) -> None:
     run("update", "--key", "k", "--cost", "5")
     shown = json.loads(run("get", "--key", "k").stdout)
     assert (shown["id"], shown["cost"]) == (task_id, 5)
+
+
+def test_units_on_the_command_line(run: Run, q: DPQ) -> None:
+    """A limit of tokens beside requests, and tasks that name what they take of both."""
+    said = ["500/min", "tokens=200000/min,burst=20000"]
+    assert ", ".join(said) in told(run("limit", "set", *said, "--group", "llm"))
+    table = run("limit", "list").stdout
+    assert "tokens=200000/min, burst=20000" in table
+    assert "20000" in table
+    push = ("push", "1", "--group", "llm", "--cost")
+    ids = [run(*push, cost).stdout.strip() for cost in ("tokens=1800", "2,tokens=5,usd=9", "3")]
+    assert [(q.get(id_).cost, q.get(id_).costs) for id_ in ids] == [
+        (1, {"tokens": 1800}),
+        (2, {"tokens": 5, "usd": 9}),
+        (3, None),
+    ]
+    run("update", ids[2], "--cost", "usd=4")
+    assert "1, usd=4" in run("peek", "--state", "waiting").stdout
+    lines = '{"payload": 1, "cost": {"tokens": 7}}'
+    [full] = run("push", "--full", lines=lines).stdout.split()
+    assert q.get(full).costs == {"tokens": 7}
 
 
 def test_peek_pages_on(run: Run, q: DPQ) -> None:

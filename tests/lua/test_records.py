@@ -409,9 +409,9 @@ def test_the_longest_group(q, probe, group, size):
 @pytest.mark.damaged
 @pytest.mark.parametrize("delivered", [False, True])
 @pytest.mark.parametrize("kind", ["p", "f", ""])
-@pytest.mark.parametrize(("length", "sound"), [(254, True), (255, True), (256, False)])
+@pytest.mark.parametrize(("length", "sound"), [(398, True), (399, True), (400, False)])
 def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, sound):
-    """What stands before its first TAB has at most 255 bytes, for all who read it.
+    """What stands before its first TAB has at most 399 bytes, for all who read it.
 
     A task that grows beyond that when it is popped, which none that DPQ writes does, is not lost.
     """
@@ -454,7 +454,7 @@ def test_too_long_a_record_is_found_by_pop(q, probe, kind):
     """pop knows the same bound, also of a record that it has not seen at first sight."""
     task_id = q.push("x", 5, cost=1 + (kind == "f"))
     q.release(q.pop().task)
-    for length, dead in ((255, 0), (256, 1)):
+    for length, dead in ((399, 0), (400, 1)):
         raw = probe.redis.hget(probe.key("meta"), task_id)
         head, tab, rest = raw.partition(b"\t")
         words = head.split(b" ")

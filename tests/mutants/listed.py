@@ -297,15 +297,15 @@ LIMITS = [
     _lua(
         "a window grants one unit more",
         "lib/opens",
-        "- rule.burst) * gate[i].interval",
-        "- rule.burst - 1) * gate[i].interval",
+        "- rule.burst, window)",
+        "- rule.burst - 1, window)",
         f"{LUA}pop_limits.py",
     ),
     _lua(
         "a task of any cost pays for one",
         "pop/judge",
-        "math.min(cost, window.most) * window",
-        "window",
+        "+ time_of(units, window)",
+        "+ time_of(1, window)",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -332,8 +332,8 @@ LIMITS = [
     _lua(
         "a look takes slack back",
         "lib/gate",
-        " + (rule.slack or gate.slack) + rule.burst",
-        " + rule.burst",
+        " + (rule.slack or gate.slack) + time_of(",
+        " + time_of(",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -462,8 +462,8 @@ SETTINGS = [
         _lua(
             f"a {verb} goes into a queue of another format",
             verb,
-            "partitions)\nif refused then",
-            "partitions)\nif refused and refused[1] ~= -8 then",
+            ")\nif refused then",
+            ")\nif refused and refused[1] ~= -8 then",
             f"{LUA}format.py",
             f"{CONTRACT}worker_refused.py::test_a_worker_of_a_queue_that_a_newer_dpq_took_over",
         )
@@ -573,8 +573,8 @@ SLACK = [
     _py(
         "a rate said as text loses its slack",
         "model/limits",
-        "adaptive, reserve, slack)\n    windows:",
-        "adaptive, reserve)\n    windows:",
+        "reserve=reserve, slack=slack\n",
+        "reserve=reserve\n",
         f"{UNIT}limits.py",
     ),
 ]
@@ -1429,8 +1429,8 @@ WINDOWS = [
     _lua(
         "a fraction of a millisecond is given away",
         "lib/pace",
-        "window.interval = math.ceil(",
-        "window.interval = math.floor(",
+        "or math.ceil(interval * 4096)",
+        "or math.floor(interval * 4096)",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -1443,7 +1443,7 @@ WINDOWS = [
     _lua(
         "a slack is taken for a rate that met a 429",
         "lib/pace",
-        "gate.rules.ceiling > 0 and beside <= MOST then",
+        "gate.rules.ceiling > 0 and beside <= MOST_UNITS then",
         "gate.rules.ceiling > 0 then",
         f"{LUA}slack.py",
     ),

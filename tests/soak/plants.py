@@ -73,8 +73,8 @@ PLANTS = [
     _lua("a better newcomer waits behind its group's head", "lib/place",
          "best and (score < best or score == best and member < first)", "false", "out of order"),
     _lua("the worst comes first", "pop", "'ZPOPMIN'", "'ZPOPMAX'", "out of order"),
-    _lua("a task of any cost pays for one", "pop/judge", "math.min(cost, window.most) * window",
-         "window", "over the limit"),
+    _lua("a task of any cost pays for one", "pop/judge", "+ time_of(units, window)",
+         "+ time_of(1, window)", "over the limit"),
     _lua("one lease too many", "lib/gate", "most <= (gate.out or", "most < (gate.out or",
          "over the concurrency"),
     # Conservation

@@ -33,6 +33,8 @@ WINDOWS = [
     [RateLimit(3, 1, 3, slack=0)],  # thirds of a second
     [RateLimit(1, 5, 3, slack=0)],
     [RateLimit(2, 1, 2, slack=0), RateLimit(3, 5, 3, slack=0)],
+    [RateLimit(2, 1, 2, slack=0), RateLimit(6, 1, 9, slack=0, unit="t")],
+    [RateLimit(4, 1, 5, Reserve(2, 1), slack=0, unit="t"), RateLimit(3, 5, 3, slack=0, unit="u")],
     [RateLimit(1, 0.5, slack=0), RateLimit(2, 1, 2, slack=0), RateLimit(0.5, 1, 3, slack=0)],
     *RESERVED,
     *LEARNING,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
-from dpq import RateLimit
+from dpq import Cost, RateLimit
 
 NEXT = ""
 """As a probe: the next task that runs will be it."""
@@ -37,9 +37,19 @@ def per_ms(window: RateLimit) -> int:
     return round(window.per * 1000)
 
 
-def names(windows: Sequence[RateLimit]) -> list[tuple[int, int]]:
-    """What a debt belongs to: a length, and which of the windows of that length."""
-    lengths = [per_ms(window) for window in windows]
+def named(cost: Cost) -> dict[str, int]:
+    """What a task takes, by unit; "" is requests."""
+    return {"": cost} if isinstance(cost, int) else {"": 1, **cost}
+
+
+def units_of(cost: Cost | None, unit: str) -> int:
+    """What a cost takes of a unit; None is one of each."""
+    return 1 if cost is None else named(cost).get(unit, 0)
+
+
+def names(windows: Sequence[RateLimit]) -> list[tuple[tuple[int, str], int]]:
+    """What a debt belongs to: a length and a unit, and which of the windows that have these."""
+    lengths = [(per_ms(window), window.unit) for window in windows]
     return [(length, lengths[:i].count(length)) for i, length in enumerate(lengths)]
 
 
@@ -51,7 +61,7 @@ class Gate:
     """
 
     rules: Rules = Rules()
-    paid: defaultdict[tuple[int, int], Fraction] = field(
+    paid: defaultdict[tuple[tuple[int, str], int], Fraction] = field(
         default_factory=lambda: defaultdict(Fraction)
     )
     opens: int = 0
@@ -91,7 +101,9 @@ class Gate:
         paid = self.paid[names(self.rules.windows)[i]]
         if self.reason != "rate limited":
             return paid
-        return max(paid, self.opens + (self.rules.windows[i].burst - 1) * self.interval(i))
+        window = self.rules.windows[i]
+        rest = window.burst - 1 if window.unit == "" else 0  # other units are all there
+        return max(paid, self.opens + rest * self.interval(i))
 
     def units_left(self, i: int, now: int) -> Fraction:
         """What the window would grant at once."""
@@ -99,7 +111,11 @@ class Gate:
         return burst - max(Fraction(0), self.debt(i) - now) / self.interval(i)
 
     def moment(
-        self, now: int, cost: int = 1, priority: Fraction | None = None, aging: Fraction | int = 0
+        self,
+        now: int,
+        cost: Cost | None = None,
+        priority: Fraction | None = None,
+        aging: Fraction | int = 0,
     ) -> Fraction:
         """When the closing and the windows let a task run that weighs so much.
 
@@ -107,7 +123,10 @@ class Gate:
         """
         at = Fraction(self.opens)
         for i, window in enumerate(self.rules.windows):
-            units = min(cost, self.most(i)) - window.burst
+            taken = units_of(cost, window.unit)
+            if not taken:
+                continue
+            units = min(taken, self.most(i)) - window.burst
             allowed = self.debt(i) + units * self.interval(i)
             kept = window.reserve
             if kept and priority is not None and priority < Fraction(kept.priority):
@@ -119,20 +138,21 @@ class Gate:
             at = max(at, allowed)
         return at
 
-    def charge(self, task_id: str, cost: int, now: int) -> None:
+    def charge(self, task_id: str, cost: Cost, now: int) -> None:
         """A task runs."""
         debts = [self.debt(i) for i in range(len(self.rules.windows))]
         if self.rules.learns:
             self.learn(cost, now)
         for i, name in enumerate(names(self.rules.windows)):
-            taken = min(cost, self.most(i)) * self.interval(i)
-            self.paid[name] = max(debts[i], Fraction(now)) + taken
+            units = units_of(cost, self.rules.windows[i].unit)
+            taken = min(units, self.most(i)) * self.interval(i)
+            self.paid[name] = max(debts[i], Fraction(now)) + taken if units else debts[i]
             assert self.paid[name] <= self.bound(i, now), "our limits never need the bound"
         self.opens, self.reason = 0, None
         if self.probe == NEXT:
             self.probe = task_id
 
-    def learn(self, cost: int, now: int) -> None:
+    def learn(self, cost: Cost, now: int) -> None:
         """A window that is over was clean; one that was used at least half raises the rate."""
         window = self.rules.windows[0]
         assert window.adaptive
@@ -143,7 +163,7 @@ class Gate:
                 self.clean = self.learned
                 self.learned = min(ceiling, self.learned + self.gain(window))
             self.since, self.used = now, 0
-        self.used += min(cost, self.most(0))
+        self.used += min(units_of(cost, window.unit), self.most(0))
 
     def gain(self, window: RateLimit) -> Fraction:
         """What a clean window adds to what was learned."""

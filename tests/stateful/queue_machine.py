@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from limit_model import named
 from queue_model import DEAD, DELAYED, INVISIBLE, Entry, Model
 from redis import Redis
 
@@ -61,7 +62,7 @@ WEIGHTED: dict[str, list[Any]] = {
     "on_duplicate": ["keep", "update", "raise_priority", "rerun", "error"],
     "max_attempts": [None, None, 1, 3],
     "expires_in": [None, None, None, None, 0.25, 5, 30],
-    "cost": [1, 1, 1, 1, 2, 3],
+    "cost": [1, 1, 1, 1, 2, 3, {"t": 1}, {"t": 7}, {"": 2, "t": 3, "u": 1}, {"": 0, "t": 2}],
     "visibility": [None, None, None, None, None, None, 0.25, 30],
     "time_limit": [None, None, None, 7.5],
 }
@@ -220,7 +221,8 @@ class QueueMachine(RuleBasedStateMachine):
             "last_error": entry.error,
             "state": state,
             "token": entry.token,
-            "cost": entry.cost,
+            "cost": named(entry.cost)[""],
+            "costs": {unit: n for unit, n in named(entry.cost).items() if unit} or None,
             "every": entry.every and entry.every / 1000,
             "cron": None,
             "scheduled_at": None,

@@ -15,6 +15,8 @@ from typing import Any
 
 from limit_model import Gate, Rules
 
+from dpq import Cost
+
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 
 Number = int | float
@@ -34,7 +36,7 @@ class Entry:
     enqueued: int
     first_due: int
     expires: int | None
-    cost: int = 1
+    cost: Cost = 1
     every: int | None = None  # ms from one run to the next
     grid: int = 0  # the first of its times
     slack: int | None = None  # ms from each time in which it must start

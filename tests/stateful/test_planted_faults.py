@@ -224,8 +224,8 @@ FAULTS = [
 FAULTS += [
     Fault(
         "who pays late pays for the past",
-        ", instant) + math.min(cost, window.most)",
-        ", 0) + math.min(cost, window.most)",
+        ", instant) + time_of(units, window)",
+        ", 0) + time_of(units, window)",
         always=LIMITED,
     ),
     Fault(
@@ -238,8 +238,8 @@ FAULTS += [
     Fault("the group is not paid", "    charge(gate, cost, id)\n", "", always=LIMITED),
     RareFault(
         "a task of any cost pays for one",
-        "math.min(cost, window.most) * window",
-        "window",
+        "+ time_of(units, window)",
+        "+ time_of(1, window)",
         always=LIMITED,
     ),
     Fault(
@@ -250,8 +250,8 @@ FAULTS += [
     ),
     RareFault(
         "an interval is rounded down",
-        "math.ceil((rule.per + (rule.slack or learned_slack or 0)) / rate",
-        "math.floor((rule.per + (rule.slack or learned_slack or 0)) / rate",
+        "or math.ceil(interval * 4096)",
+        "or math.floor(interval * 4096)",
         always={"limited": True, "windows": [[RateLimit(3, 1, 3, slack=0)]], "kind": {}},
     ),
     RareFault(

@@ -30,7 +30,7 @@ def refused(what, **settings):
     return str(caught.value)
 
 
-UNITS, TO_A_MILLION = "an int from 1 to 1000000", "from 0.001 to 1000000"
+UNITS, TO_A_BILLION = "an int from 1 to 1000000000", "from 0.001 to 1000000000"
 ALL_PRIORITIES = "from -9223372036854775808 to 9223372036854775808"
 FINE = {
     RateLimit: {"rate": 1, "per": 1, "burst": 1},
@@ -42,14 +42,14 @@ FINE = {
 @pytest.mark.parametrize(
     ("kind", "name", "good", "bad", "bound"),
     [
-        (RateLimit, "rate", [0.001, 1, 2.5, 1_000_000], [0, 0.0009, 1_000_001], TO_A_MILLION),
+        (RateLimit, "rate", [0.001, 1, 2.5, 10**9], [0, 0.0009, 10**9 + 1], TO_A_BILLION),
         (RateLimit, "per", [0.001, 3600, 315_360_000], [0, 0.0009, 315_360_001], "10 years"),
-        (RateLimit, "burst", [1, 1_000_000], [0, 1_000_001, *NO_COUNT], UNITS),
-        (Reserve, "units", [1, 999_999], [0, 1_000_000, *NO_COUNT], "an int from 1 to 999999"),
+        (RateLimit, "burst", [1, 10**9], [0, 10**9 + 1, *NO_COUNT], UNITS),
+        (Reserve, "units", [1, 10**9 - 1], [0, 10**9, *NO_COUNT], "an int from 1 to 999999999"),
         (Reserve, "priority", [-(2**63), -1.5, 0, 2**63], [2**64, -(2**64)], ALL_PRIORITIES),
         (Adaptive, "floor", [0.001, 3, 5], [0, -1], "from 0.001 to"),
-        (Adaptive, "ceiling", [2, 1_000_000], [1.9, 1_000_001], "from 2 to 1000000"),
-        (Adaptive, "step", [0.001, 1_000_000], [0, 1_000_001], TO_A_MILLION),
+        (Adaptive, "ceiling", [2, 10**9], [1.9, 10**9 + 1], "from 2 to 1000000000"),
+        (Adaptive, "step", [0.001, 10**9], [0, 10**9 + 1], TO_A_BILLION),
     ],
 )
 def test_bounds(kind, name, good, bad, bound):
@@ -69,7 +69,7 @@ def test_bounds(kind, name, good, bad, bound):
 def test_the_ceiling_is_not_below_the_floor():
     """The ceiling is named, with the floor as its bound."""
     told = refused(Adaptive, floor=5.1, ceiling=5)
-    assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000"
+    assert told == "adaptive.ceiling is 5: it must be units from 5.1 to 1000000000"
 
 
 def test_defaults():
@@ -193,19 +193,19 @@ WINDOWS = [RateLimit(1, 1)]
         (
             {"rate": "5 a second"},
             "'5 a second': write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, "
-            "100/60 (seconds); the units of time are ms, s, m or min, h, d",
+            "100/60 (seconds), tokens=200000/m; the units of time are ms, s, m or min, h, d",
         ),
         ({"rate": "5/s", "per": 1}, "rate is '5/s', which names its window: leave out per"),
         ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
-        ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000"),
+        ({"rate": "0/s"}, "'0/s': rate is 0: it must be units from 0.001 to 1000000000"),
         ({"rate": [RateLimit(1, 1)] * 9}, "the limit has 9 windows: it may have at most 8"),
         (
             {"rate": [RateLimit(1, 1), RateLimit(2, 2, adaptive=Adaptive(1, 2))]},
             "adaptive is given for a longer window: only the shortest can learn, so give it to "
             "that one",
         ),
-        ({"rate": 0, "per": 1}, "rate is 0: it must be units from 0.001 to 1000000"),
-        ({"rate": True, "per": 1}, "rate is True: it must be units from 0.001 to 1000000"),
+        ({"rate": 0, "per": 1}, "rate is 0: it must be units from 0.001 to 1000000000"),
+        ({"rate": True, "per": 1}, "rate is True: it must be units from 0.001 to 1000000000"),
         ({"rate": 1, "per": 0}, "per is 0: it must be seconds from 0.001 to 315360000 (10 years)"),
         *(
             (
@@ -233,6 +233,43 @@ def test_a_rate_may_be_said_as_the_command_line_says_it():
     )
 
 
+@pytest.mark.parametrize("unit", ["Tokens", "1k", "_a", "a-b", "a b", "x" * 17, "é", None, 3])
+def test_names_of_units(unit):
+    """A unit is a short word of a-z, 0-9 and _; it stands in texts of the server."""
+    told = refused(RateLimit, rate=1, per=1, unit=unit)
+    assert told.startswith(f"unit is {unit!r}: it must be 1 to 16 of a-z, 0-9 and _, a letter")
+
+
+def test_a_rate_of_a_unit_may_be_said():
+    """The unit stands before the rate; requests have none."""
+    same = RateLimit(200_000, 60, 5, unit="tokens")
+    assert rules(rate="tokens=200000/m", burst=5) == rules(rate=[same])
+    assert "unit is ''" in refused(rules, rate="=5/s")
+
+
+def test_windows_of_one_length_stand_in_the_order_of_their_units():
+    """So the text of a gate fits them, in whatever order they are said."""
+    windows = [RateLimit(1, 60, unit=unit) for unit in ("b", "", "a")]
+    assert [window.unit for window in rules(rate=windows)] == ["", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 300, 1), (10**9, 1, 10**9)]
+)
+def test_within(most, burst, rate):
+    """What a host promises is never more in any window than rate + burst - 1."""
+    window = RateLimit.within(most, 900, burst, slack=2, unit="usd")
+    assert window == RateLimit(rate, 900, burst, slack=2, unit="usd")
+    assert window.rate + window.burst - 1 == most
+
+
+def test_within_is_refused():
+    """A burst is a part of what the host allows."""
+    told = refused(RateLimit.within, most=3, per=1, burst=4)
+    assert told == "burst is 4: it must be an int from 1 to 3"
+    assert "most is 0" in refused(RateLimit.within, most=0, per=1)
+
+
 def test_most_windows():
     """The bound that a refusal names is the constant."""
     assert MAX_WINDOWS == 8
@@ -240,7 +277,7 @@ def test_most_windows():
 
 # Text
 
-small = st.integers(1, 10**6) | st.floats(0.001, 10**6)
+small = st.integers(1, 10**9) | st.floats(0.001, 10**9)
 bounds = st.tuples(small, small, small).map(sorted)
 
 
@@ -250,7 +287,7 @@ def limits(draw):
     found = []
     for per in sorted(draw(st.lists(st.integers(1, 315_360_000_000), max_size=8))):
         reserve = adaptive = None
-        burst = draw(st.integers(1, 10**6))
+        burst = draw(st.integers(1, 10**9))
         rate = draw(small)
         if burst > 1 and draw(st.booleans()):
             priority = draw(st.integers(-(2**63), 2**63) | st.floats(-1e18, 1e18))
@@ -259,7 +296,8 @@ def limits(draw):
             floor, rate, ceiling = draw(bounds)
             adaptive = Adaptive(floor, ceiling, draw(small))
         try:
-            found.append(RateLimit(rate, per / 1000, burst, reserve, adaptive))
+            unit = draw(st.sampled_from(["", "tokens", "u", "a_16_characters_"]))
+            found.append(RateLimit(rate, per / 1000, burst, reserve, adaptive, unit=unit))
         except ConfigurationError:  # it would take more than 1000 years to come back
             reject()
     return tuple(found)
@@ -280,14 +318,15 @@ def test_round_trip(windows, concurrency):
 
 LUA_SINGLE = re.compile(r"^(\d+)\|(\S+) (\d+) (\d+)$")
 LUA_HEAD = re.compile(r"^(\d+)~?([^|]*)(.*)$")
-LUA_WINDOW = re.compile(r"\|(\S+) (\d+) (\d+) ?([^|]*)")
+LUA_WINDOW = re.compile(r"\|(\S+) (\d+)([a-z0-9_]*) (\d+) ?([^|]*)")
 
 
 @given(limits().filter(bool), st.integers(1, MAX_CONCURRENCY) | st.none())
 def test_as_lua_reads_it(windows, concurrency):
     """The patterns of lua/lib/rules.lua find every number, and its shortcut only its kind."""
     text = write_rules(windows, concurrency)
-    plain = len(windows) == 1 and not windows[0].reserve and not windows[0].adaptive
+    first = windows[0]
+    plain = len(windows) == 1 and not (first.reserve or first.adaptive or first.unit)
     assert bool(LUA_SINGLE.match(text)) is plain
     count, learning, rest = LUA_HEAD.match(text).groups()
     assert int(count) == (concurrency or 0)
@@ -297,6 +336,7 @@ def test_as_lua_reads_it(windows, concurrency):
     found = LUA_WINDOW.findall(rest)
     assert [float(rate) for rate, *_ in found] == [window.rate for window in windows]
     assert [int(ms) / 1000 for _, ms, *_ in found] == [window.per for window in windows]
+    assert [unit for _, _, unit, *_ in found] == [window.unit for window in windows]
     assert [int(burst) for *_, burst, _ in found] == [window.burst for window in windows]
     for (*_, kept), window in zip(found, windows, strict=True):
         units, priority = kept.split() if kept else (0, 0)

@@ -25,7 +25,7 @@ if #args == 1 then
 end
 local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
-local group_of, wrong = bounded(args)
+local group_of, wrong, units = bounded(args)
 if wrong then
   return wrong
 end
@@ -34,7 +34,7 @@ local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_si
 if not settings[1] then
   return { 1 }
 end
-local refused = refusal(settings[1], settings[7], partitions)
+local refused = refusal(settings[1], settings[7], partitions, units)
 if refused then
   return refused
 end

@@ -63,7 +63,7 @@ if gate then
   gate.opens, gate.why, gate.changed = opens, 'l', true
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
   for i, window in ipairs(rules) do
-    gate[i].owed = math.max(gate[i].paid, opens + (window.burst - 1) * gate[i].interval)
+    gate[i].owed = math.max(gate[i].paid, owed_after(opens, window, gate[i]))
   end
   ms = 0
   if gate.scope == '' then

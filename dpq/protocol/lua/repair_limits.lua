@@ -17,7 +17,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: problem, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
+-- Needs: problem, pace, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
@@ -27,7 +27,7 @@ local function mend_gate(scope, text)
     redis.call('HDEL', scope == '' and conf or gates, scope == '' and 'queue_gate' or scope)
     local gate = gate_of(scope)
     for i, rule in ipairs(gate.rules) do
-      gate[i].paid = instant + rule.per + (rule.burst - 1) * gate[i].interval
+      gate[i].paid = instant + rule.per + time_of(rule.burst - 1, gate[i])
       gate[i].owed, gate.changed = gate[i].paid, true
     end
   elseif fault then

@@ -14,13 +14,18 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin
+-- Needs: now, go_on, record, place, revise, begin, refusal
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2
 elseif wait ~= '' and redis.call('ZSCORE', invisible, id) then
   return -6
+end
+local named = string.find(cost, ',', 1, true)
+local refused = named and refusal(redis.call('HGET', conf, 'format'), nil, '0', named)
+if refused then
+  return refused
 end
 local kind, expires_in, period = string.match(wait ~= '' and task.schedule or '', '^\t(%l) (%d+) %d+ (.*)$')
 go_on()

@@ -17,7 +17,11 @@ local reply = {}
 for i = 2, #args do
   local scope = args[i]
   local gate = gate_of(scope)
-  local at, why, left, text = opens_at(gate, 1, math.huge), '', {}, ''
+  local one = {} -- of each unit
+  for _, window in ipairs(gate.rules) do
+    one[window.unit] = 1
+  end
+  local at, why, left, text = opens_at(gate, one, math.huge), '', {}, ''
   for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
     local rules = rules_of(field)
     text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text

@@ -3,7 +3,8 @@
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
--- Gives: gate_of(scope); full(gate), true if no more tasks may run at once.
+-- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
+--        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
@@ -16,6 +17,12 @@ local function is_lost(of_queue)
     seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
   end
   return seen.lacking[of_queue]
+end
+
+-- The debt of a window at the end of a 429: one request is free, and the others follow at their pace. Other units are
+-- all free: the first task is alone, and its cost is not known here.
+local function owed_after(opens, rule, window)
+  return rule.unit == '' and opens + time_of(rule.burst - 1, window) or opens
 end
 
 local function gate_of(scope)
@@ -46,6 +53,9 @@ local function gate_of(scope)
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
+  if spent then -- or only the names of units are more than that
+    spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+  end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
@@ -54,7 +64,7 @@ local function gate_of(scope)
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do
-    local _, found, paid = string.find(text or '', ' ' .. rule.ms .. ':([%d.]+)', last)
+    local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
     local window, rate = { paid = tonumber(paid or 0) }, rule.rate
     last = found or last
     if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
@@ -63,14 +73,13 @@ local function gate_of(scope)
     end
     pace(window, rule, rate, gate.slack)
     if spent or not window.paid then
-      window.paid, gate.changed = instant + rule.per + (rule.burst - 1) * window.interval, true
+      window.paid, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), true
     end
-    local bound = instant + rule.per + (rule.slack or gate.slack) + rule.burst * window.interval
+    local bound = instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
     if window.paid > bound then -- the clock was set back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
-    -- The debt of a window: at the end of a 429 one unit is free, and the others follow at their pace.
-    window.owed = math.max(window.paid, gate.why == 'l' and gate.opens + (rule.burst - 1) * window.interval or 0)
+    window.owed = math.max(window.paid, gate.why == 'l' and owed_after(gate.opens, rule, window) or 0)
     gate[i] = window
   end
   return gate

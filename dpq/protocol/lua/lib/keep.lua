@@ -16,7 +16,7 @@ local function keep()
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
       for i, rule in ipairs(gate.rules) do
-        text = text .. rule.ms .. string.format(':%.17g ', gate[i].paid)
+        text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
       end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false

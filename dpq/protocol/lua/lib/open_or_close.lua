@@ -1,6 +1,6 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens
+-- Needs: now, notice, groups, gate, opens, cost
 -- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed); stirred, the groups that
 --        admit (place) still has to open or close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
@@ -12,18 +12,18 @@ end
 
 -- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full.
 local function next_at(group, headed)
-  local gate, cost, rank = gate_of(group), 1, math.huge
+  local gate, cost, rank = gate_of(group), '1', math.huge
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end
   if gate[1] and not headed and heavy() then
     local score, member = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d+) %d+ %d+ %S+\t')
-      or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d+) ') or 1 -- of format 3; a plain one costs 1
+    cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
+      or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
     rank = score and -score or rank
   end
-  return opens_at(gate, tonumber(cost), rank)
+  return opens_at(gate, weigh(cost), rank)
 end
 
 local function open_or_close(group)

@@ -1,8 +1,9 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
--- Needs: now
--- Gives: opens_at(gate, cost, rank), ms. A task that costs more than a window ever grants takes all of it. A rank
---        (minus the score) below that of a reserve must leave the reserved units.
+-- Needs: now, pace
+-- Gives: opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
+--        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
+--        a reserve must leave the reserved units.
 local aged
 
 local function opens_at(gate, cost, rank)
@@ -11,8 +12,9 @@ local function opens_at(gate, cost, rank)
     return math.max(at, instant + 30000)
   end
   for i, rule in ipairs(gate.rules) do
-    local paid = gate[i].owed + (math.min(cost, gate[i].most) - rule.burst) * gate[i].interval
-    if rule.reserve > 0 and rank < math.huge then
+    local window, units = gate[i], cost[rule.unit] or 0
+    local paid = units > 0 and window.owed + time_of(math.min(units, window.most) - rule.burst, window) or 0
+    if units > 0 and rule.reserve > 0 and rank < math.huge then
       if not aged then
         local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
         aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
@@ -20,7 +22,7 @@ local function opens_at(gate, cost, rank)
       local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
       if missing > 0 then -- until there are enough units, or it has aged enough
         local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
-        paid = math.min(paid + rule.reserve * gate[i].interval, math.max(paid, grown))
+        paid = math.min(paid + time_of(rule.reserve, window), math.max(paid, grown))
       end
     end
     at = math.max(at, paid)

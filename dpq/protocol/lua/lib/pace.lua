@@ -1,22 +1,28 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
--- Needs: now
--- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text).
+-- Needs: now, rules
+-- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
+--        that so many units take, rounded up.
 local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
-local MOST = 1000000 -- units of a window
 
--- One unit each `interval` ms, rounded up to what doubles of this size add exactly. `slack` widens the window
--- for requests that are not equally long on their way to the host: what was said, else what was learned.
+-- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
+-- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally
+-- long on their way to the host: what was said, else what was learned.
 local function pace(window, rule, rate, learned_slack)
-  window.interval = math.ceil((rule.per + (rule.slack or learned_slack or 0)) / rate * 4096) / 4096
+  local interval = (rule.per + (rule.slack or learned_slack or 0)) / rate
+  window.interval = interval < 0.25 and interval or math.ceil(interval * 4096) / 4096
   window.most = math.max(1, math.ceil(rate) + rule.burst - 1)
+end
+
+local function time_of(units, window)
+  return math.ceil(units * window.interval * 4096) / 4096
 end
 
 -- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate
 -- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when.
 local function recall(gate, text)
   local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
-  learned, beside = math.min(tonumber(learned or 0) or 0, MOST), math.min(tonumber(beside or 0) or 0, 1e15)
-  if gate.rules.ceiling > 0 and beside <= MOST then -- a larger one is a moment: of a slack from before
+  learned, beside = math.min(tonumber(learned or 0) or 0, MOST_UNITS), math.min(tonumber(beside or 0) or 0, 1e15)
+  if gate.rules.ceiling > 0 and beside <= MOST_UNITS then -- a larger one is a moment: of a slack from before
     gate.learned, gate.beside = learned, beside
   elseif gate.rules.ceiling == 0 and learned + beside > 0 then
     beside = math.min(beside, math.max(instant, gate.opens)) -- else the clock was set back

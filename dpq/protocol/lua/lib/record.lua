@@ -2,13 +2,14 @@
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
 -- A plain record (p) has only what most tasks need, a full one (f) has all. A record of format 3 has no letter. Before
 -- the first delivery the counts are left out.
+-- Needs: cost
 -- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
 --        of its own; nil in format 3.
 local function read_old(task, raw, at)
   local edge, rest
   task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
     task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
-    '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
+    '^(%d+) (%d%S*) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
     .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()$', at)
   return edge, rest
 end
@@ -29,14 +30,15 @@ local function read(raw)
   elseif kind == 102 then
     task.enqueued, task.order, task.max, task.priority, task.cost, task.wait, task.expires, task.aging, edge,
       task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
-      '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%d+) (%S+)()\t'
+      '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d%S*) (%d+) (%d+) (%S+)()\t'
       .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()', at + 1)
   elseif kind then
     edge, rest = read_old(task, raw, at)
   end
   local priority = edge and tonumber(task.priority)
   local rate = edge and (task.aging == '0' and 0 or tonumber(string.match(task.aging, '^(%d[%d.e+-]*)@%d+$') or ''))
-  local sound = priority and priority - priority == 0 and edge <= 256 and #task.attempts <= 13
+  local sound = priority and priority - priority == 0 and edge <= 400 and is_cost(task.cost)
+    and #task.attempts <= 13
     and #task.deliveries <= 13 and #task.deferrals <= 13 -- so that the next number is written as digits
     and #task.order == (string.byte(task.order) == 49 and 16 or 19) and rate and rate <= 1000000
     and (rest > #raw or string.byte(raw, rest) == 10)

@@ -3,8 +3,9 @@
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
---        lacking, true if some are lost (gate).
+--        lacking, true if some are lost (gate). And MOST_UNITS of a window.
 local seen = { rules = {}, gates = {} }
+local MOST_UNITS = 1000000000
 
 -- The bounds are those of `set_limit`.
 local function within(text, least, most)
@@ -12,30 +13,32 @@ local function within(text, least, most)
   return value and value >= least and value <= most and value
 end
 
-local function window_of(units, ms, most, slowest)
+local function window_of(units, ms, unit, most, slowest)
   local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
-  if rate and rate >= 0.001 and rate <= 1000000 and per <= 3.1536e11 and burst <= 1000000
+  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst <= MOST_UNITS
     and burst * per / math.min(rate, slowest) <= 3.1536e13 then
-    return { rate = rate, per = per, ms = ms, burst = burst, reserve = 0 }
+    return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
   end
 end
 
 local function parsed(text)
   local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
   if units then
-    local window, concurrency = window_of(units, ms, most, 1000000), tonumber(slots)
+    local window, concurrency = window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
     return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window }
   end
   local learning, windows
   slots, learning, windows = string.match(text, '^(%d+)([^|]*)(.*)$')
   local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
-  local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, 1000000) or 0,
-    ceiling = within(ceiling, 0.001, 1000000) or 0, step = within(step, 0.001, 1000000) or 0 }
+  local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
+    ceiling = within(ceiling, 0.001, MOST_UNITS) or 0, step = within(step, 0.001, MOST_UNITS) or 0 }
   local learns = rules.floor > 0 and rules.step > 0 and rules.floor <= rules.ceiling
   local sound = rules.concurrency and (learning == '' or learns)
   for part in string.gmatch(windows or '', '|([^|]*)') do
-    local rate, per, burst, kept = string.match(part, '^(%d[%d.]*) ([1-9]%d*) ([1-9]%d*)(.*)$')
-    local window = rate and window_of(rate, per, burst, learns and not rules[1] and rules.floor or 1000000)
+    local rate, per, unit, burst, kept = string.match(part,
+      '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9]%d*)(.*)$')
+    local slowest = learns and not rules[1] and rules.floor or MOST_UNITS
+    local window = rate and window_of(rate, per, unit, burst, slowest)
     local rest, slack = string.match(kept or '', '^(.-) %+(%d+)$')
     if window and rest then
       kept, window.slack = rest, within(slack, 0, 3600000)

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, gate, opens
+-- Needs: now, pace, gate, opens, cost
 -- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
 --        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
 --        next task run, and when the lightest one; nil means now. Call keep after all of them.
@@ -30,10 +30,11 @@ local function charge(gate, cost, id)
       end
       gate.since, gate.used = instant, 0
     end
-    gate.used = gate.used + math.min(cost, gate[1].most)
+    gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
   end
-  for _, window in ipairs(gate) do
-    window.paid = math.max(window.owed, instant) + math.min(cost, window.most) * window.interval
+  for i, window in ipairs(gate) do
+    local units = math.min(cost[rules[i].unit] or 0, window.most)
+    window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
   if gate.opens > 0 then
@@ -52,6 +53,7 @@ local function queue_judge()
   local queue, blocked = gate_of(''), 0
 
   local function judge(score, _, id, cost)
+    cost = weigh(cost)
     local at = opens_at(queue, cost, -score)
     if at > instant or full(queue) then
       blocked = at
@@ -62,7 +64,7 @@ local function queue_judge()
   end
 
   local function at_last()
-    local least = opens_at(queue, 1, math.huge)
+    local least = opens_at(queue, weigh('1'), math.huge)
     if full(queue) and redis.call('EXISTS', ready) == 1 then
       redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease wakes a waiter
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]

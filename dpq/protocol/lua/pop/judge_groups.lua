@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
--- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens
+-- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group): as judge; false if the group lets no task run, which closes it.
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
@@ -13,6 +13,7 @@ local function group_judge(judge_queue)
   end
 
   local function judge(score, member, id, cost, group)
+    cost = weigh(cost)
     local gate = group ~= '' and gate_of(group)
     local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
     if at > instant then

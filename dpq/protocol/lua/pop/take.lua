@@ -1,7 +1,7 @@
 -- take: decide about the tasks that pop has removed from ready: lease them, put them back, or give them up.
 -- It reads records by the same rule as `read` (record); but a table for each would cost too much.
 -- Keys: ready groups payload meta
--- Needs: now
+-- Needs: now, cost
 -- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
 --        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
 --        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
@@ -9,9 +9,9 @@
 local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
-local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d+) %d+ (%d+) (%S+)()'
+local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
-local OLD = '^%d+ (%d+) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()'
+local OLD = '^%d+ (%d%S*) %d+ (%-?%d[%d.e+-]*) %d+ (%d+) (%S+) ()%d+()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()$'
 
 -- Takes apart a record of any other form: nil if it is no record; else its counts after this delivery; where the rest
@@ -40,9 +40,9 @@ local function apart(raw, taken)
     local rate = aging == '0' and 0 or tonumber(string.match(aging or '', '^(%d[%d.e+-]*)@%d+$') or '')
     taken.aging = rate and rate <= 1000000 and aging or taken.aging
   end
-  local sound = priority == taken.priority and aging == taken.aging and edge and edge <= 256 and #attempts <= 13
+  local sound = priority == taken.priority and aging == taken.aging and edge and edge <= 400 and #attempts <= 13
     and #deliveries <= 13 and #deferrals <= 13 and order_end - order == (string.byte(raw, order) == 49 and 16 or 19)
-    and (rest > #raw or string.byte(raw, rest) == 10)
+    and (rest > #raw or string.byte(raw, rest) == 10) and is_cost(cost)
   if sound then
     local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals
     return counted .. ' - ' .. again .. ' ', at, rest, cost, deliveries == '0' and expires or '0', group
@@ -62,7 +62,7 @@ local function take(popped, taken, max_bytes, judge, crown)
     if raw and not enough then
       local group, rest = string.match(raw, FRESH)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
-      if not rest or rest - #group > 258 then
+      if not rest or rest - #group > 402 then
         counted, at, rest, cost, expires, group = apart(raw, taken)
         if counted and rest > #raw then
           body = redis.call('HGET', payload, id)
@@ -82,7 +82,7 @@ local function take(popped, taken, max_bytes, judge, crown)
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end
       else
-        may = not judge or judge(tonumber(score), member, id, tonumber(cost), group)
+        may = not judge or judge(tonumber(score), member, id, cost, group)
         if may then
           local n = #metas
           taken.token = taken.token + 1

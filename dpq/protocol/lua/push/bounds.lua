@@ -1,8 +1,8 @@
 -- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
--- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; and an
---        error that it is to answer, or nil.
+-- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; an error
+--        that it is to answer, or nil; and whether a task takes units beside requests.
 local function bounded(args)
-  local group_of = {}
+  local group_of, units = {}, false
   for i = 2, #args, 3 do
     local spec, body, wrong, group, key = args[i + 1], args[i + 2], nil, nil, nil
     if string.byte(spec) ~= 102 then
@@ -11,7 +11,10 @@ local function bounded(args)
         return nil, redis.error_reply('ERR DPQ: a plain task has no score, or no record')
       end
       group_of[i] = group
-    elseif #spec > 150 then
+    elseif string.find(spec, '^f%d+ %d+,') then
+      units = true
+    end
+    if not group and #spec > 150 then
       group, key = string.match(spec, '\t([^\t]*)\t(.*)$')
     end
     wrong = #args[i] > 200 and 'id' or #body > 67108864 and 'payload' or group and #group > 200 and 'group'
@@ -20,5 +23,5 @@ local function bounded(args)
       return nil, redis.error_reply('ERR DPQ: the ' .. wrong .. ' is too long: at most 200 bytes, a payload 64 MiB')
     end
   end
-  return group_of
+  return group_of, nil, units
 end

@@ -7,7 +7,7 @@
 local function add_full(id, spec, body, place, batch)
   local behind_it, aging, n = not batch.old and inline(body, batch.setting), batch.aging, #batch.payloads
   local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
-    '^f(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
+    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
   local order = residual .. string.format('%015d', place)
   if schedule ~= '' then
     schedule, wait, expires = begin(schedule, wait)

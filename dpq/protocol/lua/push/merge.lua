@@ -8,7 +8,7 @@ local function merge(id, spec, body)
     return
   end
   local max, cost, wait, priority, expires, residual, mode, schedule, options = string.match(spec,
-    '^f(%d+) (%d+) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
+    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then

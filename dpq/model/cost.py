@@ -1,0 +1,58 @@
+"""The cost of a task: how many units it takes of a limit, by unit. No I/O, no clock."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.task import Cost
+from dpq.model.validation import whole_number
+
+MAX_COST = 1_000_000_000
+"""Units of each kind that a task takes at most."""
+
+MAX_UNITS = 4
+"""Units with a name that a task may take: they stand in its record."""
+
+MAX_UNIT_CHARACTERS = 16
+
+_UNIT = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_UNIT_CHARACTERS - 1}}}", re.ASCII)
+
+
+def unit_name(name: str, value: Any) -> str:
+    """Check the name of a unit."""
+    if not isinstance(value, str) or not _UNIT.fullmatch(value):
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be 1 to {MAX_UNIT_CHARACTERS} of a-z, 0-9 and _, a "
+            "letter first, as in 'tokens'"
+        )
+    return value
+
+
+def write_cost(cost: Cost) -> int | str:
+    """Check what a task costs, and convert it to the text of its record: `1,tokens=1800`.
+
+    Raises:
+        ConfigurationError: A number or a unit is out of its bounds.
+    """
+    if not isinstance(cost, Mapping):
+        return whole_number("cost", cost, 1, MAX_COST)
+    requests = whole_number("cost['']", cost.get("", 1), 0, MAX_COST)
+    named = {
+        unit_name("a unit of cost", unit): whole_number(f"cost[{unit!r}]", units, 0, MAX_COST)
+        for unit, units in cost.items()
+        if unit != ""
+    }
+    if len(named) > MAX_UNITS:
+        raise ConfigurationError(
+            f"cost names {len(named)} units: it may name at most {MAX_UNITS} beside requests"
+        )
+    texts = [f"{unit}={units}" for unit, units in sorted(named.items()) if units]
+    return ",".join([str(requests), *texts]) if texts else requests
+
+
+def read_cost(text: str) -> tuple[int, dict[str, int] | None]:
+    """Read the cost in a record: its requests, and other units or None."""
+    requests, *others = text.split(",")
+    named = (other.partition("=") for other in others)
+    return int(requests), {unit: int(units) for unit, _, units in named} or None
