@@ -5,7 +5,7 @@ more than a script takes. Source: benchmarks/README.md, "The way to the server".
 longer (the server is far, or has many callers; the machine has one core), it soon stops looking.
 """
 
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 LOOKS = 120
@@ -13,11 +13,9 @@ LOOKS = 120
 have answered on the same machine, half of them after 55 looks. Each further script adds half as
 many. A count and not a time, since a slower machine needs longer."""
 
-LOOK_SECONDS = 5e-6
-"""Seconds of one look. If it takes longer, another process or thread had the processor."""
-
-SLACK_LOOKS = 10
-"""Looks that may take longer: the first ones are slower, and a few mean nothing."""
+LOST_SECONDS = 10e-6
+"""Seconds that a thread may be without the processor while it looks. If it is longer, another
+process or thread has had the processor, and wants it again: each look takes from it."""
 
 MOST_SCRIPTS = 4
 """Scripts for which a thread looks longer; with more of them the reply takes too long."""
@@ -55,10 +53,11 @@ class Spin:
         if self._skip or not scripts:
             self._skip = max(self._skip - 1, 0)
             return
-        began = perf_counter()
-        for looks in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
+        lost = thread_time() - perf_counter()
+        for _ in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
             if connection.can_read(timeout=0):
-                if perf_counter() - began < (looks + SLACK_LOOKS) * LOOK_SECONDS:
+                lost += perf_counter() - thread_time()
+                if lost < LOST_SECONDS:
                     self._misses = max(self._misses - 1 / HITS_FOR_A_MISS, 0)
                     return
                 break  # found, but the thread did not have the processor all the time

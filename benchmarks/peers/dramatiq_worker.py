@@ -1,0 +1,38 @@
+"""Dramatiq on Redis: its `Worker` with 8 threads, as its command line starts in each process."""
+
+import threading
+
+import dramatiq
+import redis
+from _measured import SOCKET, TASKS, Seen, payload, rate, tell
+from dramatiq.brokers.redis import RedisBroker
+
+client = redis.Redis(unix_socket_path=SOCKET)
+broker = RedisBroker(client=client)
+dramatiq.set_broker(broker)
+over = threading.Event()
+seen = Seen(TASKS, over.set)
+lock = threading.Lock()
+
+
+@dramatiq.actor(queue_name="peer")
+def handle(body: str) -> None:
+    with lock:
+        seen(body)
+
+
+def push() -> None:
+    for number in range(TASKS):
+        handle.send(payload(number))
+
+
+used = client.info("memory")["used_memory"]
+pushed = rate(push)
+memory = (client.info("memory")["used_memory"] - used) / TASKS
+worker = dramatiq.Worker(broker, worker_threads=8)
+worker.start()
+over.wait()
+broker.join("peer")
+consumed = seen.rate()
+worker.stop()
+tell(version=dramatiq.__version__, push=pushed, push_many=None, consume=consumed, bytes=memory)
