@@ -264,7 +264,8 @@ def run_one(name: str) -> None:
 
 def _run(
     names: Annotated[
-        list[str] | None, typer.Argument(help=f"Which benchmarks; default: all but {' and '.join(NAMED)}.")
+        list[str] | None,
+        typer.Argument(help=f"Which benchmarks; default: all but {' and '.join(NAMED)}."),
     ] = None,
     server: Annotated[
         str | None, typer.Option(help="A redis-server or valkey-server; default: the first found.")

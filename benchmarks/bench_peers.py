@@ -91,7 +91,10 @@ PEERS: dict[str, Made] = {
     "DPQ, Worker": _own("dpq_worker.py"),
     "DPQ, Worker(prefetch=100)": _own("dpq_worker.py", "100"),
     "RQ, SimpleWorker": _python("rq_worker.py", "rq", SLOW),
-    "Dramatiq, 8 threads": _python("dramatiq_worker.py", "dramatiq"),
+    "Dramatiq, 8 threads": _python("dramatiq_worker.py", "dramatiq", TASKS, "8", "0"),
+    "Dramatiq, 1 thread, prefetch 1000": _python(
+        "dramatiq_worker.py", "dramatiq", TASKS, "1", "1000"
+    ),
     "BullMQ, 1 at once": _bullmq(1),
     "BullMQ, 100 at once": _bullmq(100),
 }

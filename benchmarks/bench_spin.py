@@ -31,9 +31,7 @@ def _sleep_at_once(*_: Any) -> None:
     """Look never."""
 
 
-def _work(
-    tools: tuple[DPQ[Any], Callable[..., None]], kind: str, end: float
-) -> tuple[int, float]:
+def _work(tools: tuple[DPQ[Any], Callable[..., None]], kind: str, end: float) -> tuple[int, float]:
     """Return how many tasks went through, and the processor time of this process."""
     queue, looking = tools
     Spin.until_readable = looking if kind == "looking" else _sleep_at_once  # type: ignore[method-assign]
@@ -81,20 +79,16 @@ def _compared(bench: Bench, what: str, count: int, cores: Sequence[int], target:
             before = clock()
             both = several.slice(kind, SECONDS)
             done, spent = (sum(column) for column in zip(*both, strict=True))
-            return done / SECONDS, (spent + clock() - before) / done * 1e6
+            return done / SECONDS, (spent + clock() - before) / max(done, 1) * 1e6
 
         for _ in range(ROUNDS + 1):
             pairs = []
             for turn in range(PAIRS):
                 order = ("looking", "asleep") if turn % 2 else ("asleep", "looking")
                 pairs.append({kind: one(kind) for kind in order})
-            samples.append(median(pair["looking"][0] / pair["asleep"][0] for pair in pairs))
-            costs = [
-                median(pair[kind][1] for pair in pairs) for kind in ("looking", "asleep")
-            ]
-            rates = [
-                median(pair[kind][0] for pair in pairs) for kind in ("looking", "asleep")
-            ]
+            samples.append(median(pair["looking"][0] / (pair["asleep"][0] or 1) for pair in pairs))
+            costs = [median(pair[kind][1] for pair in pairs) for kind in ("looking", "asleep")]
+            rates = [median(pair[kind][0] for pair in pairs) for kind in ("looking", "asleep")]
     queue.drop()
     detail = (
         f"last: {rates[0]:.0f}/s, {costs[0]:.0f} us of all processors a task; "

@@ -1,6 +1,6 @@
 """What all these programs share: the same payload, and what they print.
 
-    python rq_worker.py unix:///tmp/server.sock 5000 100
+python rq_worker.py unix:///tmp/server.sock 5000 100
 """
 
 import json
@@ -50,9 +50,7 @@ def rate(work: Callable[[], object], tasks: int = TASKS) -> float:
 
 def bulks() -> Sequence[Sequence[str]]:
     numbers = range(TASKS, 2 * TASKS)
-    return [
-        [payload(n) for n in numbers[first : first + BULK]] for first in range(0, TASKS, BULK)
-    ]
+    return [[payload(n) for n in numbers[first : first + BULK]] for first in range(0, TASKS, BULK)]
 
 
 def tell(**figures: float | str | None) -> None:

@@ -1,5 +1,7 @@
-"""Dramatiq on Redis: its `Worker` with 8 threads, as its command line starts in each process."""
+"""Dramatiq on Redis: its `Worker` with so many threads, and so many messages fetched ahead."""
 
+import os
+import sys
 import threading
 
 import dramatiq
@@ -7,6 +9,10 @@ import redis
 from _measured import SOCKET, TASKS, Seen, payload, rate, tell
 from dramatiq.brokers.redis import RedisBroker
 
+THREADS, PREFETCH = sys.argv[4:6]  # "0": as Dramatiq has it, twice the threads
+
+if int(PREFETCH):
+    os.environ["dramatiq_queue_prefetch"] = PREFETCH  # noqa: SIM112 - its own spelling
 client = redis.Redis(unix_socket_path=SOCKET)
 broker = RedisBroker(client=client)
 dramatiq.set_broker(broker)
@@ -29,7 +35,7 @@ def push() -> None:
 used = client.info("memory")["used_memory"]
 pushed = rate(push)
 memory = (client.info("memory")["used_memory"] - used) / TASKS
-worker = dramatiq.Worker(broker, worker_threads=8)
+worker = dramatiq.Worker(broker, worker_threads=int(THREADS))
 worker.start()
 over.wait()
 broker.join("peer")

@@ -5,6 +5,7 @@ more than a script takes. Source: benchmarks/README.md, "The way to the server".
 longer (the server is far, or has many callers; the machine has one core), it soon stops looking.
 """
 
+import os
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -17,6 +18,11 @@ LOST_SECONDS = 10e-6
 """Seconds that a thread may be without the processor while it looks. If it is longer, another
 process or thread has had the processor, and wants it again: each look takes from it."""
 
+LOOKS_AT_ONCE = 10
+"""Looks until the thread offers the processor to others again. If nobody wants it, an offer takes
+less than a look. If another thread is ready to run, the scheduler might else leave it waiting for
+some ms."""
+
 MOST_SCRIPTS = 4
 """Scripts for which a thread looks longer; with more of them the reply takes too long."""
 
@@ -25,6 +31,9 @@ HITS_FOR_A_MISS = 16
 
 MOST_MISSES = 10
 """Doublings of the number of replies that are not looked for after a miss: up to 1024."""
+
+
+_offer_processor = getattr(os, "sched_yield", lambda: None)
 
 
 class Spin:
@@ -54,7 +63,9 @@ class Spin:
             self._skip = max(self._skip - 1, 0)
             return
         lost = thread_time() - perf_counter()
-        for _ in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
+        for look in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
+            if look % LOOKS_AT_ONCE == 0:
+                _offer_processor()
             if connection.can_read(timeout=0):
                 lost += perf_counter() - thread_time()
                 if lost < LOST_SECONDS:
