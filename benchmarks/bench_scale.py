@@ -121,17 +121,21 @@ def _processes(bench: Bench) -> Iterator[Result]:
         for kind in ("one by one", "in hundreds"):
             rates, raw = ratios[kind][1:], ratios[f"raw {kind}"][1:]
             server = median(spent[kind][1:])
+            plain = median(spent[f"raw {kind}"][1:])
             alone.setdefault(kind, server)
+            alone.setdefault(f"raw {kind}", plain)
             detail = (
                 f"{median(rates):.0f}/s, raw {median(raw):.0f}/s; server {server:.1f} us a task"
             )
             samples = [ours / theirs for ours, theirs in zip(rates, raw, strict=True)]
-            name = f"{number} processes, push, pop and ack {kind} / ZADD and ZPOPMIN"
+            who = f"{number} process{'es' if number > 1 else ''}"
+            name = f"{who}, push, pop and ack {kind} / ZADD and ZPOPMIN"
             yield Result(name, "x", None, samples, detail)
             if number > 1:
                 samples = [each / alone[kind] for each in spent[kind][1:]]
                 name = f"server time of a task {kind}, {number} processes / 1"
-                yield Result(name, "x", Target("at most", 1.2), samples)
+                detail = f"the raw commands {plain / alone[f'raw {kind}']:.2f} x"
+                yield Result(name, "x", Target("at most", 1.2), samples, detail)
     queue.drop()
 
 
