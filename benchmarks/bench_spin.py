@@ -19,7 +19,7 @@ from dpq import DPQ
 from dpq.transport.spin import Spin
 
 SECONDS = 0.1  # of each slice
-PAIRS = 12  # in each round
+PAIRS = 8  # in each round
 KEPT = 0.95  # at least so much of the throughput without it
 
 
@@ -66,33 +66,45 @@ def _burners(cores: Sequence[int]) -> Iterator[None]:
             process.join()
 
 
-def _compared(bench: Bench, what: str, count: int, cores: Sequence[int], target: bool) -> Result:
-    """Compare slices that stand side by side; a sample is the median of the pairs of a round."""
+def _compared(
+    bench: Bench, what: str, count: int, cores: Sequence[int], *, target: bool, spent: bool = False
+) -> Result:
+    """Compare slices that stand side by side; a sample is the median of the pairs of a round.
+
+    Args:
+        bench: Whose server answers.
+        what: The name of the case.
+        count: The number of processes.
+        cores: Where they run.
+        target: Are processors short?
+        spent: Compare the processor time of a task instead of the tasks of a second. If others want
+            the processors, the scheduler gives each its share, and the time decides.
+    """
     queue = bench.queue()
     queue.stats()  # opens it
     clock = server_clock(bench.server.pid)
-    samples, rates, costs = [], [], []
+    samples, last = [], {"looking": (0.0, 0.0), "asleep": (0.0, 0.0)}
     with processes(count, _open, _work, bench.server.url, queue.queue_name, cores) as several:
 
         def one(kind: str) -> tuple[float, float]:
-            """Return tasks a second, and the processor time of all for each, us."""
+            """Return tasks a second, and tasks for a second of all processors."""
             before = clock()
             both = several.slice(kind, SECONDS)
-            done, spent = (sum(column) for column in zip(*both, strict=True))
-            return done / SECONDS, (spent + clock() - before) / max(done, 1) * 1e6
+            done, own = (sum(column) for column in zip(*both, strict=True))
+            return max(done, 1) / SECONDS, max(done, 1) / (own + clock() - before)
 
         for _ in range(ROUNDS + 1):
             pairs = []
             for turn in range(PAIRS):
                 order = ("looking", "asleep") if turn % 2 else ("asleep", "looking")
                 pairs.append({kind: one(kind) for kind in order})
-            samples.append(median(pair["looking"][0] / (pair["asleep"][0] or 1) for pair in pairs))
-            costs = [median(pair[kind][1] for pair in pairs) for kind in ("looking", "asleep")]
-            rates = [median(pair[kind][0] for pair in pairs) for kind in ("looking", "asleep")]
+            samples.append(median(pair["looking"][spent] / pair["asleep"][spent] for pair in pairs))
+            for kind in last:
+                rate, for_time = (median(pair[kind][part] for pair in pairs) for part in (0, 1))
+                last[kind] = rate, 1e6 / for_time
     queue.drop()
-    detail = (
-        f"last: {rates[0]:.0f}/s, {costs[0]:.0f} us of all processors a task; "
-        f"asleep {rates[1]:.0f}/s, {costs[1]:.0f} us"
+    detail = "last: " + ", asleep ".join(
+        f"{rate:.0f}/s and {cost:.0f} us of all processors" for rate, cost in last.values()
     )
     name = f"looking before sleeping / asleep at once, {what}"
     return Result(name, "x", Target("at least", KEPT) if target else None, samples[1:], detail)
@@ -123,13 +135,13 @@ def measure(bench: Bench) -> Iterator[Result]:
             yield _compared(bench, what, count, both, target=True)
         with _burners(both):
             what = "2 processes and the server on 2 cores, others busy on both"
-            yield _compared(bench, what, 2, both, target=True)
+            yield _compared(bench, what, 2, both, target=True, spent=True)
     with _server_on(bench, client):
         what = "4 processes and the server on one core"
         yield _compared(bench, what, 4, client, target=True)
     with _burners(client):
         what = "1 process, another busy on its core"
-        yield _compared(bench, what, 1, client, target=True)
+        yield _compared(bench, what, 1, client, target=True, spent=True)
 
 
 if __name__ == "__main__":

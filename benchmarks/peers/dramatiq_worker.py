@@ -4,15 +4,17 @@ import os
 import sys
 import threading
 
-import dramatiq
 import redis
 from _measured import SOCKET, TASKS, Seen, payload, rate, tell
-from dramatiq.brokers.redis import RedisBroker
 
 THREADS, PREFETCH = sys.argv[4:6]  # "0": as Dramatiq has it, twice the threads
 
 if int(PREFETCH):
     os.environ["dramatiq_queue_prefetch"] = PREFETCH  # noqa: SIM112 - its own spelling
+
+import dramatiq  # noqa: E402 - it reads the environment
+from dramatiq.brokers.redis import RedisBroker  # noqa: E402
+
 client = redis.Redis(unix_socket_path=SOCKET)
 broker = RedisBroker(client=client)
 dramatiq.set_broker(broker)
