@@ -212,7 +212,39 @@ def _idle(bench: Bench) -> Result:
     return Result(name, "%", None, [share], f"{each:.0f} scripts a second")
 
 
+def _blocked(bench: Bench) -> Result:
+    """What the server itself spends on a ZADD that wakes one of many raw clients."""
+    pool = bench.client(max_connections=WAITING + 2).connection_pool
+    clock = server_clock(bench.server.pid)
+    spent: dict[int, float] = {}
+    for number in (1, WAITING):
+        key = f"raw-{number}"
+        waiting = [pool.make_connection() for _ in range(number)]
+        for connection in waiting:
+            connection.connect()
+            connection.send_command("BZPOPMIN", key, 0)
+        wait_until(
+            lambda number=number: bench.redis.info("clients")["blocked_clients"] == number, "block"
+        )
+        each = []
+        for _ in range(PUSHES):
+            began = clock()
+            bench.redis.zadd(key, {"w": 0})
+            each.append((clock() - began) * 1e6)
+            first = waiting.pop(0)  # they are served in their order
+            first.read_response()
+            first.send_command("BZPOPMIN", key, 0)
+            waiting.append(first)
+        spent[number] = median(each)
+        for connection in waiting:
+            connection.disconnect()
+    name = f"raw ZADD beside {WAITING} blocked BZPOPMIN / beside one, server"
+    detail = f"{spent[1]:.0f} -> {spent[WAITING]:.0f} us"
+    return Result(name, "x", None, [spent[WAITING] / spent[1]], detail)
+
+
 def _waiting(bench: Bench) -> Iterator[Result]:
+    yield _blocked(bench)
     one, many = _Crowd(bench, 1), _Crowd(bench, WAITING)
     try:
         yield _idle(bench)
