@@ -37,8 +37,10 @@ SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
     *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
-    *("adaptive", "jitter", "worker", "durability", "partitions"),
+    *("adaptive", "jitter", "worker", "durability", "partitions", "scale", "roundtrip", "spin"),
 )
+NAMED = ("ten_million", "peers")
+"""Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 
 @dataclass(frozen=True)
@@ -262,7 +264,8 @@ def run_one(name: str) -> None:
 
 def _run(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which benchmarks; default: all.")
+        list[str] | None,
+        typer.Argument(help=f"Which benchmarks; default: all but {' and '.join(NAMED)}."),
     ] = None,
     server: Annotated[
         str | None, typer.Option(help="A redis-server or valkey-server; default: the first found.")
@@ -270,8 +273,9 @@ def _run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Run benchmarks on a private server; exit 1 when a target is missed."""
-    if unknown := set(names or ()) - set(ALL):
-        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(ALL)}")
+    if unknown := set(names or ()) - {*ALL, *NAMED}:
+        choice = ", ".join((*ALL, *NAMED))
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {choice}")
     began, rows = time.monotonic(), []
     talk = Console(stderr=True)
     binary = find_binary(server)

@@ -23,7 +23,7 @@ class _Clock:
 
 def _longest(name: str, samples: list[float]) -> Result:
     detail = "by phase: " + ", ".join(f"{ms:.1f}" for ms in samples)
-    return Result(name, "ms", Target("at most", 10), samples, detail, by="most")
+    return Result(name, "ms", Target("at most", 5), samples, detail, by="most")
 
 
 def _pop_time(bench: Bench, queue: DPQ[Any]) -> float:

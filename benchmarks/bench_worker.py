@@ -33,7 +33,7 @@ class _Handler:
             self.worker.stop()
 
 
-def _work(queue: DPQ[Any], tasks: int, **settings: Any) -> None:
+def run_worker(queue: DPQ[Any], tasks: int, **settings: Any) -> None:
     handler = _Handler(tasks)
     handler.worker = Worker(queue, handler, **settings)
     handler.worker.run()
@@ -52,7 +52,7 @@ def _one_by_one(bench: Bench, concurrency: int) -> Result:
             assert bench.redis.zpopmin("raw")
 
     def work() -> None:
-        _work(queue, TASKS, concurrency=concurrency)
+        run_worker(queue, TASKS, concurrency=concurrency)
 
     name = f"Worker of concurrency {concurrency}, no-op handler / ZPOPMIN one by one"
     measured = ratio(bench, work, zpopmin, fill, TASKS)
@@ -69,7 +69,7 @@ def _prefetched(bench: Bench) -> Result:
         members[:] = raw_members(bench, SLICES * tasks)
 
     def work() -> None:
-        _work(queue, tasks, prefetch=100)
+        run_worker(queue, tasks, prefetch=100)
 
     def zadd() -> None:
         for _ in range(tasks // 1000):

@@ -5,7 +5,8 @@ more than a script takes. Source: benchmarks/README.md, "The way to the server".
 longer (the server is far, or has many callers; the machine has one core), it soon stops looking.
 """
 
-from time import perf_counter
+import os
+from time import perf_counter, thread_time
 from typing import Any
 
 LOOKS = 120
@@ -13,11 +14,14 @@ LOOKS = 120
 have answered on the same machine, half of them after 55 looks. Each further script adds half as
 many. A count and not a time, since a slower machine needs longer."""
 
-LOOK_SECONDS = 5e-6
-"""Seconds of one look. If it takes longer, another process or thread had the processor."""
+LOST_SECONDS = 10e-6
+"""Seconds that a thread may be without the processor while it looks. If it is longer, another
+process or thread has had the processor, and wants it again: each look takes from it."""
 
-SLACK_LOOKS = 10
-"""Looks that may take longer: the first ones are slower, and a few mean nothing."""
+LOOKS_AT_ONCE = 10
+"""Looks until the thread offers the processor to others again. If nobody wants it, an offer takes
+less than a look. If another thread is ready to run, the scheduler might else leave it waiting for
+some ms."""
 
 MOST_SCRIPTS = 4
 """Scripts for which a thread looks longer; with more of them the reply takes too long."""
@@ -27,6 +31,9 @@ HITS_FOR_A_MISS = 16
 
 MOST_MISSES = 10
 """Doublings of the number of replies that are not looked for after a miss: up to 1024."""
+
+
+_offer_processor = getattr(os, "sched_yield", lambda: None)
 
 
 class Spin:
@@ -55,10 +62,13 @@ class Spin:
         if self._skip or not scripts:
             self._skip = max(self._skip - 1, 0)
             return
-        began = perf_counter()
-        for looks in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
+        lost = thread_time() - perf_counter()
+        for look in range(LOOKS * (1 + min(scripts, MOST_SCRIPTS)) // 2):
+            if look % LOOKS_AT_ONCE == 0:
+                _offer_processor()
             if connection.can_read(timeout=0):
-                if perf_counter() - began < (looks + SLACK_LOOKS) * LOOK_SECONDS:
+                lost += perf_counter() - thread_time()
+                if lost < LOST_SECONDS:
                     self._misses = max(self._misses - 1 / HITS_FOR_A_MISS, 0)
                     return
                 break  # found, but the thread did not have the processor all the time

@@ -6,13 +6,22 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from dpq.transport import spin as spinning
-from dpq.transport.spin import HITS_FOR_A_MISS, LOOKS, MOST_MISSES, MOST_SCRIPTS, Spin
+from dpq.transport.spin import (
+    HITS_FOR_A_MISS,
+    LOOKS,
+    LOOKS_AT_ONCE,
+    LOST_SECONDS,
+    MOST_MISSES,
+    MOST_SCRIPTS,
+    Spin,
+)
 
 
 @pytest.fixture(autouse=True)
 def never_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let looks take no time: a busy machine would else hold them up."""
     monkeypatch.setattr(spinning, "perf_counter", lambda: 0.0)
+    monkeypatch.setattr(spinning, "thread_time", lambda: 0.0)
 
 
 class Connection:
@@ -82,9 +91,33 @@ def test_a_reply_that_comes_in_time_every_other_time_is_not_worth_it() -> None:
 def test_who_was_held_up_looks_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reply that was found late, since others wanted the processor, counts as one in vain."""
     ticks = count()
-    monkeypatch.setattr(spinning, "perf_counter", lambda: next(ticks) * 0.001)
+    monkeypatch.setattr(spinning, "perf_counter", lambda: next(ticks) * 2 * LOST_SECONDS)
     spin = Spin()
     assert [looks(spin, NEAR) for _ in range(8)] == [3, 0, 0, 3, 0, 0, 0, 0]
+
+
+def test_looks_that_take_long_by_themselves_are_not_held_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a slow machine a look takes longer; what counts is the time without the processor."""
+    ticks, turns = count(), count()
+    monkeypatch.setattr(spinning, "perf_counter", lambda: next(ticks) * 0.001)
+    monkeypatch.setattr(spinning, "thread_time", lambda: next(turns) * 0.001)
+    spin = Spin()
+    assert [looks(spin, NEAR) for _ in range(8)] == [3] * 8
+
+
+def test_who_looks_offers_the_processor_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does so before the first look, and again after some looks; and not if it sleeps."""
+    offers: list[None] = []
+    monkeypatch.setattr(spinning, "_offer_processor", lambda: offers.append(None))
+    spin = Spin()
+    looks(spin, NEAR)
+    assert len(offers) == 1
+    looks(spin, FAR)
+    assert len(offers) == 1 + LOOKS / LOOKS_AT_ONCE
+    looks(spin, NEAR)  # asleep
+    assert len(offers) == 1 + LOOKS / LOOKS_AT_ONCE
 
 
 def test_a_connection_that_was_cut_says_so() -> None:
