@@ -319,6 +319,7 @@ class DPQ(QueueBase[P]):
                 waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
+            waiters.close()  # the queue has other markers now
 
     def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Pop for a waiter; read the settings before it only if the queue has begun meanwhile."""

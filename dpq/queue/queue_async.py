@@ -269,6 +269,7 @@ class AsyncDPQ(QueueBase[P]):
                 await waiter.withdraw(owned_markers(watches))
             if self._waiters is waiters or batch.failed:
                 return self._readable(batch)
+            await waiters.aclose()  # the queue has other markers now
 
     async def _look_again(self, most: int, visibility: float | None, waiter: str) -> Batch[P]:
         """Async `DPQ._look_again`."""

@@ -511,7 +511,7 @@ async def test_a_worker_waits_quietly_while_the_server_is_away(
     await queue.push("a")
     async with running(worker):
         await gate.wait_for(1)
-        run_all, away = queue._session.run_all, asyncio.Event()
+        send_all, away = queue._session.send_all, asyncio.Event()
 
         async def fails(operations: Any, **_: Any) -> list[Any]:
             for steps in operations:
@@ -519,7 +519,7 @@ async def test_a_worker_waits_quietly_while_the_server_is_away(
             away.set()
             return [RedisConnectionError("away")] * len(operations)
 
-        queue._session.run_all = fails  # type: ignore[method-assign, assignment]
+        queue._session.send_all = fails  # type: ignore[method-assign, assignment]
         await queue.redis.zadd(key_of(queue.queue_name, "wake"), {"w": 0})  # it looks now
         await away.wait()
         wait = asyncio.wait
@@ -534,7 +534,7 @@ async def test_a_worker_waits_quietly_while_the_server_is_away(
         over = time.monotonic() + 0.3
         await until(lambda: time.monotonic() > over)
         monkeypatch.setattr(asyncio, "wait", wait)
-        queue._session.run_all = run_all  # type: ignore[method-assign]
+        queue._session.send_all = send_all  # type: ignore[method-assign]
         await until(stats_say(queue, acked=1))
         assert len(waits) < 200  # a loop that spins makes thousands
 
