@@ -150,12 +150,12 @@ def test_settled_stays_settled(q, probe, verb):
 
 
 def test_notice(q, clock, probe):
-    """A replay whose next task is due within 5 s tells a waiting consumer."""
+    """A replay whose next task is due within 10 s tells a waiting consumer."""
     ids = bury(q, clock, 0)
     probe.woken()
-    probe.call("replay", clock(), 5000, 0, *ids)
+    probe.call("replay", clock(), 10_000, 0, *ids)
     assert not probe.woken()
     ids = bury(q, clock, 1)
     probe.woken()
-    probe.call("replay", clock(), 4999, 0, *ids)
+    probe.call("replay", clock(), 9999, 0, *ids)
     assert probe.woken()
