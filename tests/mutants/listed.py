@@ -1485,6 +1485,36 @@ WINDOWS = [
         f"{LUA}pop_limits.py",
     ),
 ]
+UNITS = [
+    _lua(
+        "the units of a cost are not read",
+        "lib/cost",
+        "      cost[unit] = tonumber(units)\n",
+        "",
+        f"{LUA}units.py",
+    ),
+    _lua(
+        "each window is charged requests",
+        "pop/judge",
+        "cost[rules[i].unit] or 0",
+        "cost[''] or 0",
+        f"{LUA}units.py",
+    ),
+    _lua(
+        "a queue of format 3 takes units",
+        "lib/refusal",
+        "elseif units and format == '3' then",
+        "elseif false then",
+        f"{LUA}units.py",
+    ),
+    _lua(
+        "windows of other units are forgotten",
+        "lib/keep",
+        "text .. rule.name ..",
+        "text .. rule.per ..",
+        f"{LUA}units.py",
+    ),
+]
 FORMATS = [
     _lua(
         "a format that cannot be read is another one",
@@ -1749,6 +1779,7 @@ MUTANTS: list[Mutant] = [
         + LOOPS
         + TERMINALS
         + WINDOWS
+        + UNITS
         + FORMATS
         + RECORDS
         + DAEMONS
