@@ -46,6 +46,7 @@ class Pressure:
         self.pushed: dict[str, float] = {}
         self.confirmed: set[str] = set()
         self.acked: list[str] = []
+        self.gone: set[str] = set()
         self.errors: Counter[str] = Counter()
         self.longest = 0.0
         self._url = url
@@ -83,16 +84,22 @@ class Pressure:
 
     def _consume(self, queue: DPQ[Any]) -> None:
         task, _, _ = queue.pop(timeout=0.2, visibility=600)
-        if task and queue.ack(task):
-            self.acked.append(task.id)
+        if task:
+            self._ended(task.id, queue.ack(task))
+
+    def _ended(self, task_id: str, acked: bool) -> None:
+        if acked:
+            self.acked.append(task_id)
+        else:  # an ack before this one, whose answer was lost, or a failover: its work is done
+            self.gone.add(task_id)
 
     async def _consume_async(self) -> None:
         async with AsyncDPQ[Any].from_url(self._url, self._name) as queue:
             while not self._stop.is_set():
                 try:
                     task, _, _ = await queue.pop(timeout=0.2, visibility=600)
-                    if task and await queue.ack(task):
-                        self.acked.append(task.id)
+                    if task:
+                        self._ended(task.id, await queue.ack(task))
                 except (RedisError, DPQError) as error:
                     self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 await asyncio.sleep(PAUSE_S)
@@ -133,7 +140,7 @@ class Pressure:
         """
         assert queue.check() == []
         stored = {task.id for state in TaskState for task in _stored(queue, state)}
-        lost = self.pushed.keys() - self.acked - stored
+        lost = self.pushed.keys() - self.acked - self.gone - stored
         assert not lost & self.confirmed, f"lost, though a replica had it: {lost & self.confirmed}"
         for task_id in lost:
             at = self.pushed[task_id]
