@@ -30,7 +30,7 @@ from dpq.protocol.replies import Batch, Promoted
 
 T = TypeVar("T")
 
-PUSHED_AT_ONCE = 16 * PUSH_BATCH
+PUSHED_AT_ONCE = 25 * PUSH_BATCH
 """Tasks in one round trip of push_many over all partitions: the client holds them in memory."""
 
 SHARED_SETTINGS = (
