@@ -1,10 +1,11 @@
 """How many 429s does a host with a strict limit give when requests take unequal times to reach it?
 
 A simulation, as bench_adaptive. The host allows 10 requests in any second; each takes a time on its
-way there, drawn evenly between 0 and the jitter. The queue is told the limit and nothing else.
+way there, drawn anew. The queue is told the limit and nothing else.
 """
 
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks._harness import Bench, Result, Target, run_one
@@ -17,8 +18,21 @@ ROUNDS = 3
 REQUESTS = 3000  # served, in each round: five minutes
 ANSWER_MS = 20
 
+Way = Callable[[random.Random], float]
+"""Draws how long a request is on its way, ms."""
 
-def _crawl(bench: Bench, jitter_ms: int, slack: float | None, requests: int) -> tuple[float, float]:
+WAYS: dict[str, tuple[Way, float]] = {  # with how much longer than the least it may take
+    "0 to 50 ms of jitter": (lambda chance: chance.uniform(0, 50), 1.12),
+    "0 to 100 ms of jitter": (lambda chance: chance.uniform(0, 100), 1.12),
+    "a way of 30 ms, log-normal": (lambda chance: chance.lognormvariate(3.4, 0.8), 1.25),
+    "20 to 30 ms, of 50 one 400 later": (
+        lambda chance: chance.uniform(20, 30) + (400 if chance.random() < 0.02 else 0),
+        1.25,
+    ),
+}
+
+
+def _crawl(bench: Bench, way: Way, slack: float | None, requests: int) -> tuple[float, float]:
     """Crawl until so many are served: the 429s in 200 requests, and the time over the least."""
     host, clock = Host(), [START_MS]
     queue: DPQ[Any] = bench.queue(clock=lambda: clock[0])
@@ -31,7 +45,7 @@ def _crawl(bench: Bench, jitter_ms: int, slack: float | None, requests: int) -> 
         lambda _: RATE,
         ends=lambda: len(host.served) == requests,
         consumers=CONSUMERS,
-        way_ms=lambda: bench.random.uniform(0, jitter_ms),
+        way_ms=lambda: way(bench.random),
         answer_ms=ANSWER_MS,
     )
     queue.drop()
@@ -41,16 +55,15 @@ def _crawl(bench: Bench, jitter_ms: int, slack: float | None, requests: int) -> 
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    for jitter_ms in (50, 100):
-        shape = f"{RATE}/s, 0 to {jitter_ms} ms of jitter"
-        plain = _crawl(bench, jitter_ms, 0, REQUESTS // 10)
+    for shape, (way, most) in WAYS.items():
+        plain = _crawl(bench, way, 0, REQUESTS // 10)
         without = f"with slack=0: {plain[0]:.3g} and {plain[1]:.3g} x"
-        rounds = [_crawl(bench, jitter_ms, None, REQUESTS) for _ in range(ROUNDS)]
+        rounds = [_crawl(bench, way, None, REQUESTS) for _ in range(ROUNDS)]
         refused, took = zip(*rounds, strict=True)
-        name = f"429s in 200 requests, {shape}"
+        name = f"429s in 200 requests, {RATE}/s, {shape}"
         yield Result(name, "", Target("at most", 0.99), refused, without, by="most")
-        name = f"time / the least that the host allows, {shape}"
-        yield Result(name, "x", Target("at most", 1.12), took, f"{REQUESTS} requests", by="most")
+        name = f"time / the least that the host allows, {RATE}/s, {shape}"
+        yield Result(name, "x", Target("at most", most), took, f"{REQUESTS} requests", by="most")
 
 
 if __name__ == "__main__":
