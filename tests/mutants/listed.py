@@ -360,7 +360,7 @@ LIMITS = [
     _lua(
         "a reserve is for all",
         "lib/opens",
-        "if missing > 0 then",
+        "if grown > 0 then",
         "if false then",
         f"{LUA}pop_limits.py",
     ),
@@ -668,7 +668,7 @@ RECURRING = [
     _py(
         "cron lines are read in UTC",
         "model/schedule",
-        "_zone(timezone))",
+        "zone(timezone))",
         "UTC)",
         f"{UNIT}schedule.py",
     ),
