@@ -19,7 +19,8 @@ local function hold_quotas(gate, counts, spent)
       or seen.realign) then
       local start, reset = period_of(rule, instant)
       if start < quota.reset then
-        quota.start, quota.reset, quota.next, gate.changed = start, reset, 0, true
+        quota.next = reset == quota.reset and quota.next or 0
+        quota.start, quota.reset, gate.changed = start, reset, true
       else
         quota = { count = 0, start = 0, reset = 0, next = 0 }
       end
@@ -33,7 +34,7 @@ local function quotas_open(gate, cost, entitled)
   for i, rule in ipairs(gate.rules.quotas) do
     local quota, units = gate.quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
     if units > 0 and quota.count > 0 then
-      local may = quota.next
+      local may = rule.spread and quota.next or 0
       if quota.count + units > rule.amount then
         may = quota.reset
       elseif quota.count + units + rule.reserve > rule.amount then
@@ -54,7 +55,7 @@ local function charge_quotas(gate, cost)
       end
       if rule.spread then -- what is left is paced over the time left
         local left = math.max(units, rule.amount - quota.count)
-        quota.next = instant + (quota.reset - instant) * units / left
+        quota.next = math.ceil(instant + (quota.reset - instant) * units / left)
       end
       quota.count, gate.changed = quota.count + units, true
     end
@@ -67,7 +68,7 @@ local function quota_counts(gate)
     local quota = gate.quotas[i]
     if quota.count > 0 then
       texts[#texts + 1] = string.format('%s:%.0f:%.0f:%.0f', rule.name, quota.count, quota.start, quota.reset)
-        .. (rule.spread and string.format(':%.0f ', math.ceil(quota.next)) or ' ')
+        .. (rule.spread and string.format(':%.0f ', quota.next) or ' ')
     end
   end
   return table.concat(texts)
