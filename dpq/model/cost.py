@@ -1,7 +1,6 @@
 """The cost of a task: how many units it takes of a limit, by unit. No I/O, no clock."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import Cost

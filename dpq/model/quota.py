@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict
@@ -196,7 +197,7 @@ def _changes(quota: Quota, now_ms: int) -> Sequence[tuple[int, int]]:
     if quota.period != "hour":
         return changes
     kept = [changes[0]]
-    for (_, before), (moment, offset) in zip(changes, changes[1:], strict=False):
+    for (_, before), (moment, offset) in pairwise(changes):
         if (offset - before) % _HOUR:
             kept.append((moment, kept[-1][1] + offset - before))
     return kept

@@ -38,7 +38,7 @@ class LimitOperations(CommandMaker):
         """Limit the queue, a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
         windows = limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas)
-        heavy = int(any(one.reserve for one in (*windows, *quotas)))
+        heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
         field, rules = _field(group), write_rules(windows, concurrency)
         return self._set_rules(field, rules, heavy, quotas)
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kit.limits import SCOPES, fill, payloads, take
 from kit.periods import after, begin_of, first_moment, ms_of
 
-from dpq import Quota, RateLimit, Reserve
+from dpq import Push, Quota, RateLimit, Reserve
+from dpq.protocol.scripts import Sources, sources
 
 
 def at(clock, *date, zone="UTC"):
@@ -153,7 +154,7 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
         by_hour[hour] = by_hour.get(hour, 0) + granted
         opens = q.group("g").opens_at
         clock.ms = min(ms_of(opens), ended + 3_600_000) if opens else clock.ms + 20_000
-    today = datetime(*date).toordinal()
+    today = datetime(*date, tzinfo=zone).toordinal()
     assert 0.98 * 2000 <= by_day[today] <= 2000
     assert max(by_day.values()) <= 2000
     if spread:
@@ -255,6 +256,89 @@ def test_spread_makes_up_for_idle_time(q, clock):
     assert payloads(q) == [3]
     clock.advance(2 * 3600)
     assert payloads(q) == [4]
+
+
+def test_why_names_the_quota(q, clock):
+    """The sentence says which quota is spent, or that it is spread."""
+    at(clock, 2026, 3, 2, 12)
+    q.set_limit([Quota(2, "hour", "Asia/Kolkata"), Quota(5, "day", unit="t")], group="g")
+    for n in range(4):
+        q.push(n, group="g", cost={"t": 1} if n == 0 else 1)
+    q.push("t", group="h", cost={"t": 1})
+    payloads(q, 2)
+    last = q.peek(9, state="waiting")[-1].id
+    assert "(its quota of 2/hour@Asia/Kolkata is spent) for another 1800.0 s" in q.why(last)
+    q.set_limit(Quota(24, "day", spread=True), group="h")
+    q.push("u", group="h")
+    payloads(q)
+    waiting = q.peek(9, state="waiting")[-1].id
+    assert "its quota is spread over the rest of the period" in q.why(waiting)
+
+
+def test_why_names_a_quota_that_a_heavy_task_waits_for(q, clock):
+    """One unit is left, but the best task needs more."""
+    at(clock, 2026, 3, 2, 12)
+    q.set_limit(Quota(5, "day"), group="g")
+    q.push("light", 1, group="g", cost=2)
+    heavy = q.push("heavy", group="g", cost=4)
+    assert payloads(q) == ["light"]
+    assert "its quota of 5/day@UTC is spent" in q.why(heavy)
+
+
+# Refunds
+
+
+def refund(probe, clock, unit, units, token):
+    """What lua/lib/quota.lua offers to the true-up, called as a script would."""
+    text = """-- refund: give units of a quota back.
+--
+-- Keys: invisible conf limits gates tracked
+local time, unit, d, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+
+-- Needs: now, rules, gate, quota, keep
+refund_quota(gate_of('g'), unit, d, token)
+keep()
+return 1
+"""
+    called = Sources({"refund": text}, sources().shared).script("refund")
+    keys = [probe.key(part) for part in called.parts]
+    return probe.redis.eval(called.text, len(keys), *keys, clock.ms, unit, units, token)
+
+
+def test_refunds_are_exact(q, probe, clock):
+    """Inside of a period what is given back may be granted again, and what was more is paid."""
+    at(clock, 2026, 3, 2, 12)
+    q.set_limit([Quota(10, "day", unit="t"), Quota(10, "day")], group="g")
+    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
+    first = take(q)
+    clock.advance(1)
+    assert payloads(q) == [1]
+    refund(probe, clock, "t", 3, first.token)
+    assert [one.left for one in q.group("g").quotas] == [5, 8]
+    assert payloads(q) == []  # the group has been closed until midnight
+    q.delay_group("g", 0)
+    assert payloads(q) == [2]
+    refund(probe, clock, "t", -7, first.token)
+    assert q.group("g").quotas[0].left == -6
+    clock.advance(43_200)
+    assert q.group("g").quotas[0].left == 10
+
+
+def test_no_refund_of_another_period(q, probe, clock):
+    """What was granted yesterday is not given back to today."""
+    at(clock, 2026, 3, 2, 23, 59)
+    q.set_limit(Quota(10, "day", unit="t"), group="g")
+    q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
+    yesterday = take(q)
+    clock.advance(60)
+    today = take(q)
+    refund(probe, clock, "t", 4, yesterday.token)
+    refund(probe, clock, "t", -4, yesterday.token)
+    assert q.group("g").quotas[0].left == 6
+    refund(probe, clock, "", 4, today.token)
+    assert q.group("g").quotas[0].left == 6
+    refund(probe, clock, "t", 400, today.token)
+    assert q.group("g").quotas[0].left == 10
 
 
 # Changes
