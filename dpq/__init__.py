@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.quota import Quota, QuotaState
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
@@ -76,6 +77,8 @@ __all__ = [
     "Problem",
     "Push",
     "QueueStats",
+    "Quota",
+    "QuotaState",
     "RateLimit",
     "RateLimited",
     "Reject",
@@ -110,6 +113,7 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "model.quota": ("Quota", "QuotaState"),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (

@@ -1,5 +1,7 @@
 """A rate as one word of the command line, `10/s` or `5000/h,burst=1000`, and back.
 
+A quota is such a word, too: `10000/day@America/Los_Angeles,spread`.
+
 A wrong word is a usage error that names the word and shows the right form.
 """
 
@@ -10,10 +12,11 @@ from typing import Any, NoReturn, TypeVar
 
 import typer
 
-from dpq import Adaptive, RateLimit, Reserve
+from dpq import Adaptive, Quota, RateLimit, Reserve
 from dpq.cli._options import number
 from dpq.model.errors import ConfigurationError
 from dpq.model.limits import read_rate
+from dpq.model.quota import quota_text, read_quota
 
 T = TypeVar("T")
 
@@ -28,15 +31,33 @@ _ONE_RATE = (
 )
 
 
-def rate(word: str) -> RateLimit:
-    """Read `UNITS/TIME`, and after it the options of this window, with commas between."""
+def rate(word: str) -> RateLimit | Quota:
+    """Read `UNITS/TIME`, and after it the options of this window, with commas between.
+
+    A `@` makes it a quota, `AMOUNT/PERIOD@ZONE`.
+    """
     first, *settings = word.split(",")
     try:
+        if "@" in first:
+            return _quota(word, read_quota(first), settings)
         window = read_rate(first)
     except ConfigurationError as error:
         raise typer.BadParameter(str(error)) from None
     more = dict(_setting(word, setting.strip()) for setting in settings)
     return _made(word, lambda: replace(window, **more))
+
+
+def _quota(word: str, quota: Quota, settings: list[str]) -> Quota:
+    for setting in map(str.strip, settings):
+        name, _, value = setting.partition("=")
+        if setting == "spread":
+            quota = replace(quota, spread=True)
+        elif name == "reserve":
+            kept = reserve(value)
+            quota = _made(word, lambda old=quota, kept=kept: replace(old, reserve=kept))  # type: ignore[misc]
+        else:
+            _refuse(word, f"{setting!r} is not one of spread, reserve=UNITS:PRIORITY")
+    return quota
 
 
 def _setting(word: str, setting: str) -> tuple[str, Any]:
@@ -96,16 +117,18 @@ def _refuse(word: str, reason: str) -> NoReturn:
     raise typer.BadParameter(f"{word!r}: {reason}")
 
 
-def with_options(rates: list[RateLimit], **options: Any) -> list[RateLimit]:
-    """Add options to the only rate; an option that is None was not given."""
+def with_options(rates: list[RateLimit | Quota], **options: Any) -> list[RateLimit | Quota]:
+    """Add options to the only rate, beside quotas; an option that is None was not given."""
     said = {name: value for name, value in options.items() if value is not None}
-    if said and len(rates) != 1:
+    if said and sum(isinstance(one, RateLimit) for one in rates) != 1:
         raise typer.BadParameter(_ONE_RATE)
-    return [replace(window, **said) for window in rates]
+    return [replace(one, **said) if isinstance(one, RateLimit) else one for one in rates]
 
 
-def rate_text(window: RateLimit) -> str:
-    """Write a window as `rate` reads it."""
+def rate_text(window: RateLimit | Quota) -> str:
+    """Write a window or a quota as `rate` reads it."""
+    if isinstance(window, Quota):
+        return quota_text(window)
     text = f"{window.unit}=" if window.unit else ""
     text += per_text(window.rate, window.per)
     if window.burst != 1:

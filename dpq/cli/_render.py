@@ -13,6 +13,7 @@ from dpq import DeadTask, LimitState, QueueStats, Task
 from dpq.cli._rates import per_text, rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.quota import quota_text
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
@@ -185,6 +186,7 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
     made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide)
     for state in states:
         windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
+        windows += _quotas(state)
         first, *others = windows or [("-", "-")]
         made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
         for window in others:
@@ -199,6 +201,9 @@ def group_sheet(title: str, state: LimitState) -> Table:
     for rate, left in zip(_rates(state), state.units_left, strict=True):
         made.add_row("rate", rate)
         made.add_row("units left", _units(left))
+    for quota, units in _quotas(state):
+        made.add_row("quota", quota)
+        made.add_row("units left", units)
     in_flight, waiting = _counts(state)
     made.add_row("in flight", in_flight)
     made.add_row("waiting", waiting)
@@ -216,6 +221,18 @@ def _rates(state: LimitState) -> list[str]:
     if state.default:
         texts = [f"{text} (of every group)" for text in texts]
     return texts
+
+
+def _quotas(state: LimitState) -> list[tuple[str, str]]:
+    """Write the quotas, and what is left of each until its period ends."""
+    of = " (of every group)" if state.default else ""
+    return [
+        (
+            quota_text(one.quota).replace(",", ", ") + of,
+            f"{one.left} until {_moment(one.resets_at)}" if one.resets_at else "-",
+        )
+        for one in state.quotas
+    ]
 
 
 def _units(left: float) -> str:

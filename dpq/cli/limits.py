@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, Adaptive, LimitState, RateLimit, Reserve
+from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
 from dpq.cli import _rates
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
@@ -42,12 +42,14 @@ def _scope(group: str | None, every_group: bool) -> str | None:
 @app.command("set")
 def set_limit(
     rates: Annotated[
-        list[RateLimit] | None,
+        list[RateLimit] | None,  # and quotas: typer takes no union
         typer.Argument(
             metavar="RATE",
             parser=_rates.rate,
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
-            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10",
+            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10. A "
+            "quota of a calendar period (hour, day, week, month) names its time zone: "
+            "10000/day@America/Los_Angeles, tokens=5000000/month@UTC,spread,reserve=100:10",
             show_default=False,
         ),
     ] = None,
@@ -108,10 +110,12 @@ def set_limit(
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
     dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
+    dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 from midnight to midnight
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
+    words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _rates.with_options(
-        rates or [], burst=burst, reserve=reserve, adaptive=adaptive, slack=slack
+        words, burst=burst, reserve=reserve, adaptive=adaptive, slack=slack
     )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:

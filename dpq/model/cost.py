@@ -1,11 +1,10 @@
 """The cost of a task: how many units it takes of a limit, by unit. No I/O, no clock."""
 
-import re
 from collections.abc import Mapping
-from typing import Any
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.task import Cost
+from dpq.model.validation import unit_name as unit_name
 from dpq.model.validation import whole_number
 
 MAX_COST = 1_000_000_000
@@ -13,20 +12,6 @@ MAX_COST = 1_000_000_000
 
 MAX_UNITS = 4
 """Units with a name that a task may take: they stand in its record."""
-
-MAX_UNIT_CHARACTERS = 16
-
-_UNIT = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_UNIT_CHARACTERS - 1}}}", re.ASCII)
-
-
-def unit_name(name: str, value: Any) -> str:
-    """Check the name of a unit."""
-    if not isinstance(value, str) or not _UNIT.fullmatch(value):
-        raise ConfigurationError(
-            f"{name} is {value!r}: it must be 1 to {MAX_UNIT_CHARACTERS} of a-z, 0-9 and _, a "
-            "letter first, as in 'tokens'"
-        )
-    return value
 
 
 def write_cost(cost: Cost) -> int | str:

@@ -9,17 +9,22 @@ from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.cost import unit_name
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import MAX_SECONDS, number, whole_number
+from dpq.model.quota import (
+    MAX_RATE,
+    Quota,
+    QuotaState,
+    Reserve,
+    as_written,
+    is_quota,
+    number_text,
+)
+from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
 __all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
-
-MAX_RATE = 1_000_000_000
-"""Units in one window or burst at most; lua/lib/rules.lua has the same number."""
 
 MAX_REFILL_SECONDS = 100 * MAX_SECONDS
 """Seconds until a taken burst is there again, at most: 1000 years, so that a date can hold it."""
@@ -28,7 +33,9 @@ MAX_SLACK_SECONDS = 3600
 MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
-Reason = Literal["rate limited", "closed by hand", "unreadable", "probe", "concurrency", "spent"]
+Reason = Literal[
+    "rate limited", "closed by hand", "unreadable", "probe", "concurrency", "spent", "quota"
+]
 
 _REASONS: dict[str, Reason] = {
     "l": "rate limited",
@@ -37,24 +44,8 @@ _REASONS: dict[str, Reason] = {
     "p": "probe",
     "c": "concurrency",
     "s": "spent",
+    "q": "quota",
 }
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """Units of a window that are kept for tasks of higher priority.
-
-    Attributes:
-        units: The units that tasks of lower priority leave: 1 to the window's burst - 1.
-        priority: The lowest priority (aging included) that may take them.
-    """
-
-    units: int
-    priority: float
-
-    def __post_init__(self) -> None:
-        whole_number("reserve.units", self.units, 1, MAX_RATE - 1)
-        number("reserve.priority", self.priority, "a priority", -(2**63), 2**63)
 
 
 @dataclass(frozen=True)
@@ -181,7 +172,7 @@ def read_rate(text: str) -> RateLimit:
     try:
         per = float(found[3] or 1) * TIME_UNITS[found[4]]
         unit = "" if found[1] is None else unit_name("unit", found[1])
-        return RateLimit(_as_written(found[2]), per, unit=unit)
+        return RateLimit(as_written(found[2]), per, unit=unit)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
 
@@ -198,12 +189,14 @@ class LimitState(BaseModel):
         slack: The learned slack in seconds: it widens the windows without a slack of their own.
         units_left: The units that each window would grant now; negative after too many. Each is of
             the `unit` of its window.
+        quotas: Its quotas, with what is left of each in this period, and when the period ends.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, or if a lease
             must end first.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
-            running), `concurrency`, `spent`; None if it is open.
+            running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
+            period); None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
     """
@@ -217,6 +210,7 @@ class LimitState(BaseModel):
     rate: float | None = None
     slack: float = 0.0
     units_left: tuple[float, ...] = ()
+    quotas: tuple[QuotaState, ...] = ()
     open: bool = True
     opens_at: datetime | None = None
     reason: Reason | None = None
@@ -232,6 +226,7 @@ def limit_rules(
     adaptive: Adaptive | None,
     reserve: Reserve | None,
     slack: float | None = None,
+    quotas: Sequence[Quota] = (),
 ) -> tuple[RateLimit, ...]:
     """Check the arguments of `set_limit`; return its windows, the shortest first.
 
@@ -266,8 +261,10 @@ def limit_rules(
     for window in windows:
         if not isinstance(window, RateLimit):
             raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
-    if not windows and concurrency is None:
-        raise ConfigurationError("the limit is empty: give a rate, a concurrency, or both")
+    if not windows and concurrency is None and not quotas:
+        raise ConfigurationError(
+            "the limit is empty: give a rate, a concurrency, or both; or a quota"
+        )
     if len(windows) > MAX_WINDOWS:
         raise ConfigurationError(
             f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
@@ -285,12 +282,12 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
     """Make the text for the hash `limits`. Source: docs/design.md, "Limits"."""
     head = f"{concurrency or 0}"
     if windows and (learns := windows[0].adaptive):
-        head += "~" + " ".join(map(_text, (learns.floor, learns.ceiling, learns.step)))
+        head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))
     texts = [head]
     for window in windows:
-        text = f"{_text(window.rate)} {_per_ms(window.per)}{window.unit} {window.burst}"
+        text = f"{number_text(window.rate)} {_per_ms(window.per)}{window.unit} {window.burst}"
         if window.reserve:
-            text += f" {window.reserve.units} {_text(window.reserve.priority)}"
+            text += f" {window.reserve.units} {number_text(window.reserve.priority)}"
         if window.slack is not None:
             text += f" +{_ms(window.slack)}"
         texts.append(text)
@@ -301,17 +298,19 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     """Read the windows and the concurrency from a text of the hash `limits`."""
     head, *parts = text.split("|")
     concurrency, _, learning = head.partition("~")
-    adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
+    adaptive = Adaptive(*map(as_written, learning.split(" "))) if learning else None
     windows: list[RateLimit] = []
     for part in parts:
+        if is_quota(part):
+            continue
         rate, per, burst, *kept = part.split(" ")
         slack = int(kept.pop()[1:]) / 1000 if kept and kept[-1].startswith("+") else None
-        reserve = Reserve(int(kept[0]), _as_written(kept[1])) if kept else None
+        reserve = Reserve(int(kept[0]), as_written(kept[1])) if kept else None
         learned = None if windows else adaptive
         ms = re.match("[0-9]*", per)[0]  # type: ignore[index]  # it matches everything
         unit = per[len(ms) :]
         windows.append(
-            RateLimit(_as_written(rate), int(ms) / 1000, int(burst), reserve, learned, slack, unit)
+            RateLimit(as_written(rate), int(ms) / 1000, int(burst), reserve, learned, slack, unit)
         )
     return tuple(windows), int(concurrency) or None
 
@@ -323,16 +322,6 @@ def _per_ms(seconds: float) -> int:
 def _ms(seconds: float) -> int:
     """Convert to ms, rounded up: so it grants less, never more. The last digits do not count."""
     return math.ceil(float(f"{seconds * 1000:.12g}"))
-
-
-def _text(value: float) -> str:
-    """Write a number as Lua and Python read it, also of a subclass."""
-    return str(int(value)) if isinstance(value, int) else repr(float(value))
-
-
-def _as_written(text: str) -> float:
-    whole = text.lstrip("-").isdigit() and len(text) < 100  # Python reads no int of 5000 digits
-    return int(text) if whole else float(text)
 
 
 def reason_of(letter: str) -> Reason | None:

@@ -5,15 +5,15 @@ LINE", where a line is a cron expression and a zone: `*/5 * * * * Europe/Berlin`
 the server's clock; this module knows no other one.
 """
 
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
 from dpq.model.errors import ConfigurationError
 from dpq.model.validation import MAX_SECONDS, milliseconds
+from dpq.model.zones import zone, zone_name
 
 MAX_LINE_CHARACTERS = 300
 """Characters of a cron expression with its zone at most: it is stored with each task."""
@@ -24,12 +24,6 @@ looks at, contain each date that comes every 28 years."""
 
 MAX_PERIOD_DIGITS = 15
 """Digits of a stored period in ms at most; more mean damage."""
-
-_LOCAL_ZONES = ("localtime", "posixrules")
-"""Names that mean the zone of a machine: each consumer would compute other times."""
-
-_LEAPING = "right/"
-"""The beginning of zones that count leap seconds, as no server does: half a minute wrong."""
 
 _AT = "@"
 """The sign in a spec for the first time of a cron line, until the server's clock is known."""
@@ -120,15 +114,7 @@ def cron_line(cron: Any, timezone: Any) -> str:
             f"cron is {cron!r}: it must have five fields (minute hour day month weekday), as in "
             "'*/5 * * * *', or six, with seconds first"
         )
-    if not isinstance(timezone, str) or not timezone.isascii() or len(timezone.split()) != 1:
-        raise ConfigurationError(
-            f"timezone is {timezone!r}: it must be an IANA name, as in 'Europe/Berlin'"
-        )
-    if timezone.lower() in _LOCAL_ZONES or timezone.lower().startswith(_LEAPING):
-        raise ConfigurationError(
-            f"timezone is {timezone!r}: its meaning differs between machines, or it counts leap "
-            "seconds; give an IANA name, as in 'Europe/Berlin'"
-        )
+    zone_name(timezone)
     line = f"{' '.join(fields)} {timezone}"
     next_times(line, _START_MS, 1)
     return line
@@ -141,7 +127,7 @@ def next_times(line: str, after_ms: int, count: int) -> list[int]:
         ConfigurationError: The line or its zone is not understood here, or no time matches.
     """
     cron, _, timezone = line.rpartition(" ")
-    start = datetime.fromtimestamp(after_ms // 1000, _zone(timezone))
+    start = datetime.fromtimestamp(after_ms // 1000, zone(timezone))
     times: list[int] = []
     try:
         for moment in CronSim(cron, start):
@@ -169,18 +155,6 @@ def computable(line: str, zone: str | None = None) -> bool:
     except Exception:  # another program may have written anything there
         return False
     return True
-
-
-def _zone(name: str) -> tzinfo:
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigurationError(
-            f"timezone is {name!r}: this machine knows no such zone; give an IANA name, as in "
-            "'Europe/Berlin', or install the zone data (pip install tzdata)"
-        ) from None
 
 
 def read_schedule(text: str) -> Schedule:

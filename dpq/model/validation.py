@@ -3,6 +3,7 @@
 Every error names the argument, the value and the bound. Knows no queue and no server.
 """
 
+import re
 import unicodedata
 from datetime import timedelta
 from numbers import Integral
@@ -19,6 +20,10 @@ MAX_NAME_BYTES = 200
 
 MAX_TEXT_CHARACTERS = 1000
 """Characters of an error or a reason that is stored with a task."""
+
+MAX_UNIT_CHARACTERS = 16
+
+_UNIT = re.compile(rf"[a-z][a-z0-9_]{{0,{MAX_UNIT_CHARACTERS - 1}}}", re.ASCII)
 
 MAX_BATCH = 1000
 """Tasks in one call of pop_many: a script can lease so many in a short time."""
@@ -73,6 +78,16 @@ def label(name: str, value: Any) -> str:
         )
     if any(unicodedata.category(character) == "Cc" for character in value):
         raise ConfigurationError(f"{name} is {value!r}: control characters are not allowed")
+    return value
+
+
+def unit_name(name: str, value: Any) -> str:
+    """Check the name of a unit."""
+    if not isinstance(value, str) or not _UNIT.fullmatch(value):
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be 1 to {MAX_UNIT_CHARACTERS} of a-z, 0-9 and _, a "
+            "letter first, as in 'tokens'"
+        )
     return value
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.limits import EVERY_GROUP, LimitState, read_rules, reason_of
+from dpq.model.quota import QuotaState, quota_text, read_quotas
 from dpq.model.task import TaskState
 from dpq.protocol.values import moment_of, read_texts
 
@@ -20,6 +21,7 @@ def read_limits(
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
         rate, _, slack_ms = rate.partition(" ")
+        left, _, counts = left.partition("\t")
         states.append(
             LimitState(
                 group=group,
@@ -29,6 +31,7 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 slack=0.0 if everyone else float(slack_ms or 0) / 1000,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
+                quotas=_read_quotas(rules, () if everyone else counts.split()),
                 open=not closed,
                 opens_at=moment_of(float(opens)) if float(opens) and not everyone else None,
                 reason=reason_of(why) if closed else None,
@@ -37,6 +40,17 @@ def read_limits(
             )
         )
     return states
+
+
+def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
+    """Read what is left of each quota: `LEFT:RESET`; of the default of all groups nothing is."""
+    quotas = read_quotas(rules)
+    states = []
+    for quota, text in zip(quotas, counts or [f"{q.amount}:" for q in quotas], strict=True):
+        left, _, reset = text.partition(":")
+        resets_at = moment_of(float(reset)) if reset else None
+        states.append(QuotaState(quota=quota, left=int(left), resets_at=resets_at))
+    return tuple(states)
 
 
 class Waiting(NamedTuple):
@@ -110,7 +124,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         what = "the queue" if shut.group is None else f"its group {shut.group!r}"
-        reason = f"{what} is closed ({_CLOSED[shut.reason or 'spent']})"
+        reason = f"{what} is closed ({_quota_spent(shut) or _CLOSED[shut.reason or 'spent']})"
         if shut.opens_at:
             reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
     return f"{reason}, and it is {behind or 'first'} then"
@@ -123,7 +137,15 @@ _CLOSED = {
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
     "spent": "its rate is spent",
+    "quota": "its quota is spread over the rest of the period",
 }
+
+
+def _quota_spent(shut: LimitState) -> str | None:
+    """Name the quota that opens when its next period begins; None if none does."""
+    spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
+    found = next(spent, None) if shut.reason == "quota" else None
+    return f"its quota of {quota_text(found.quota)} is spent" if found else None
 
 
 def _tasks(count: int, kind: str = "") -> str:

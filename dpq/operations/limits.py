@@ -14,6 +14,7 @@ from dpq.model.limits import (
     limit_rules,
     write_rules,
 )
+from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -25,7 +26,7 @@ class LimitOperations(CommandMaker):
 
     def set_limit(
         self,
-        rate: float | str | Sequence[RateLimit] | None,
+        rate: float | str | Quota | Sequence[RateLimit | Quota] | None,
         per: float | None,
         burst: int,
         group: str | None,
@@ -35,16 +36,23 @@ class LimitOperations(CommandMaker):
         slack: float | None = None,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
-        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
-        heavy = int(any(window.reserve for window in windows))
-        return self._set_rules(_field(group), write_rules(windows, concurrency), heavy)
+        rest, quotas = split_quotas(rate)
+        windows = limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas)
+        heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
+        field, rules = _field(group), write_rules(windows, concurrency)
+        return self._set_rules(field, rules, heavy, quotas)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
         return self._set_rules(_field(group), "", 0)
 
-    def _set_rules(self, field: str, rules: str, heavy: int) -> Steps[None]:
+    def _set_rules(
+        self, field: str, rules: str, heavy: int, quotas: Sequence[Quota] = ()
+    ) -> Steps[None]:
         walk, cursor = "set", "0"
+        if quotas:  # they carry the clock changes of 10 years from the server's time on
+            seen = yield self._command("view", [self._now(), ""], read_texts)
+            rules += write_quotas(quotas, int(seen[-1]))
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor]
             walk, cursor = yield self._command("set_limit", args, read_texts)

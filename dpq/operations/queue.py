@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
+from dpq.model.quota import Quota, split_quotas
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
@@ -496,7 +497,7 @@ class QueueOperations(Generic[P]):
 
     def set_limit(
         self,
-        rate: float | str | Sequence[RateLimit] | None,
+        rate: float | str | Quota | Sequence[RateLimit | Quota] | None,
         per: float | None,
         burst: int,
         group: str | None,
@@ -506,7 +507,8 @@ class QueueOperations(Generic[P]):
         slack: float | None = None,
     ) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
-        limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
+        rest, quotas = split_quotas(rate)
+        limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas)
         count = len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(

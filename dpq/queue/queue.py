@@ -21,6 +21,7 @@ from redis.exceptions import ResponseError
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.quota import Quota
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -659,7 +660,7 @@ class DPQ(QueueBase[P]):
 
     def set_limit(
         self,
-        rate: float | str | Sequence[RateLimit] | None = None,
+        rate: float | str | Quota | Sequence[RateLimit | Quota] | None = None,
         per: float | None = None,
         burst: int = 1,
         *,
@@ -677,8 +678,9 @@ class DPQ(QueueBase[P]):
 
         Args:
             rate: Units in a window, 0.001 to 1 000 000; or a text with the window, as on the
-                command line: `"10/s"`, `"300/15m"`; or several `RateLimit`s, all of which hold.
-                Never more than rate + burst - 1 units are granted in any window of `per` seconds.
+                command line: `"10/s"`, `"300/15m"`, `"10000/day@UTC"`; or several `RateLimit`s and
+                `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
+                any window of `per` seconds, nor more than a quota in its period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.

@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.quota import Quota
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -474,7 +475,7 @@ class AsyncDPQ(QueueBase[P]):
 
     async def set_limit(
         self,
-        rate: float | str | Sequence[RateLimit] | None = None,
+        rate: float | str | Quota | Sequence[RateLimit | Quota] | None = None,
         per: float | None = None,
         burst: int = 1,
         *,

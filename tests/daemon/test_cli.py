@@ -25,7 +25,16 @@ from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
-from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
+from dpq import (
+    DPQ,
+    Adaptive,
+    Quota,
+    RateLimit,
+    Reserve,
+    TaskNotFoundError,
+    TaskState,
+    known_queues,
+)
 from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._terminal import loud_first
@@ -691,13 +700,18 @@ WORDS = {
     "10/s,burst=5,slack=0": RateLimit(10, 1, 5, slack=0),
     "5/s,adaptive=1:20": RateLimit(5, 1, adaptive=Adaptive(1, 20)),
     "5/s,adaptive=0.5:20:2.5": RateLimit(5, 1, adaptive=Adaptive(0.5, 20, 2.5)),
+    "10000/day@America/Los_Angeles": Quota(10_000, "day", "America/Los_Angeles"),
+    "t=5/month@UTC,spread": Quota(5, "month", unit="t", spread=True),
+    "5/hour@Asia/Kolkata,spread,reserve=4:-1.5": Quota(
+        5, "hour", "Asia/Kolkata", "", Reserve(4, -1.5), spread=True
+    ),
     "9/s,burst=5,reserve=4:-1.5": RateLimit(9, 1, 5, Reserve(4, -1.5)),
     "9/s,burst=5,reserve=4:9007199254740993": RateLimit(9, 1, 5, Reserve(4, 2**53 + 1)),
 }
 
 
 @pytest.mark.parametrize(("word", "window"), WORDS.items(), ids=WORDS)
-def test_a_rate_is_read_as_it_is_shown(word: str, window: RateLimit) -> None:
+def test_a_rate_is_read_as_it_is_shown(word: str, window: RateLimit | Quota) -> None:
     """The word of a window says all of it, there and back."""
     assert _rates.rate(word) == window
     assert _rates.rate_text(window) == word
@@ -726,6 +740,10 @@ def test_a_rate_may_be_said_in_many_ways(words: str, shown: str | None) -> None:
         ("ten/s", "UNITS/TIME, as in 10/s"),
         ("1e3/s", "UNITS/TIME, as in 10/s"),
         ("10/week", "ms, s, m or min, h, d"),
+        ("10/d@UTC", "the periods are hour, day, week, month"),
+        ("10/day@Mars/Base", "knows no such zone"),
+        ("10/day@UTC,burst=3", "'burst=3' is not one of spread, reserve=UNITS:PRIORITY"),
+        ("10/day@UTC,reserve=10:3", "amount must be larger"),
         ("0/s", "from 0.001 to 1000000"),
         (f"{'9' * 5000}/s", "from 0.001 to 1000000"),
         ("10/0s", "from 0.001 to 315360000"),
@@ -778,6 +796,29 @@ def test_limits_are_set_listed_and_cleared(run: Run, q: DPQ) -> None:
         run("limit", "clear", *scope)
     assert [state.windows for state in q.limits()] == [()]
     assert re.search(r"the queue +- +- +0 +0 +open", run("limit", "list").stdout)
+
+
+def test_quotas_are_set_and_shown(run: Run, q: DPQ) -> None:
+    """Beside rates and their options; list and show say what is left of them, and until when."""
+    words = ("10/s", "100/day@Asia/Kolkata,spread", "t=5/month@UTC")
+    said = told(run("limit", "set", *words, "--burst", 3, "--group", "g"))
+    assert said == (
+        f"limited group g of {q.queue_name!r}: 10/s,burst=3, 100/day@Asia/Kolkata,spread, "
+        "t=5/month@UTC"
+    )
+    q.push(1, group="g", cost={"t": 2})
+    assert q.pop()
+    [state] = [state for state in q.limits() if state.group == "g"]
+    assert state.windows == (RateLimit(10, 1, 3),)
+    assert [one.left for one in state.quotas] == [99, 3]
+    table = run("limit", "list").stdout
+    assert re.search(r"100/day@Asia/Kolkata, spread\W+99 until", table), table
+    shown = run("group", "show", "g").stdout
+    assert re.search(r"quota +t=5/month@UTC", shown), shown
+    assert re.search(r"units left +3 until", shown), shown
+    [line] = [json.loads(line) for line in run("group", "list", "--json").stdout.splitlines()]
+    assert line["quotas"][1]["quota"]["period"] == "month"
+    assert "10000/day@America/Los_Angeles" in run("limit", "set", "--help").stdout
 
 
 def test_a_closed_group_waits(run: Run, q: DPQ) -> None:

@@ -13,7 +13,7 @@ from queue_machine import GROUPS, QueueMachine, delivery, rarely
 from queue_model import DELAYED, FREE, INVISIBLE
 from redis import Redis
 
-from dpq import Adaptive, LimitState, RateLimit, Reserve
+from dpq import Adaptive, LimitState, Quota, RateLimit, Reserve
 
 # Few units in short windows, so that they bind within a few steps. All that learn have one rate and
 # bounds: what a limit has learned then never depends on when the server has last stored it.
@@ -36,6 +36,9 @@ WINDOWS = [
     [RateLimit(2, 1, 2, slack=0), RateLimit(6, 1, 9, slack=0, unit="t")],
     [RateLimit(4, 1, 5, Reserve(2, 1), slack=0, unit="t"), RateLimit(3, 5, 3, slack=0, unit="u")],
     [RateLimit(1, 0.5, slack=0), RateLimit(2, 1, 2, slack=0), RateLimit(0.5, 1, 3, slack=0)],
+    [Quota(3, "hour", "Asia/Kolkata"), RateLimit(2, 1, 3, slack=0)],
+    [Quota(4, "day", "America/Los_Angeles", spread=True), Quota(9, "month", unit="t")],
+    [Quota(5, "hour", reserve=Reserve(2, 1)), Quota(6, "hour", unit="t", reserve=Reserve(1, 1))],
     *RESERVED,
     *LEARNING,
 ]
@@ -65,7 +68,7 @@ class LimitMachine(QueueMachine):
             if chance.random() < 0.6:
                 windows = chance.choice(self.always.get("windows", WINDOWS))
                 concurrency = chance.choice(self.always.get("concurrency", [None, None, 1, 2]))
-                self.change_limit(scope, Rules(tuple(windows), concurrency), False)
+                self.change_limit(scope, Rules.of(windows, concurrency), False)
 
     # Setting
 
@@ -73,7 +76,7 @@ class LimitMachine(QueueMachine):
     @rule(scope=scopes, limit=limits, twice=rarely)
     def set_limit(self, scope: str | None, limit: Any, twice: bool) -> None:
         windows, concurrency = limit
-        self.change_limit(scope, Rules(tuple(windows), concurrency), twice)
+        self.change_limit(scope, Rules.of(windows, concurrency), twice)
 
     @precondition(lambda self: self.limited and self.model.limits)
     @rule(index=st.integers(0, 3), twice=rarely)
@@ -98,7 +101,9 @@ class LimitMachine(QueueMachine):
             self.call_unseen(
                 twice,
                 lambda: self.q.set_limit(
-                    rules.windows or None, group=scope, concurrency=rules.concurrency
+                    [*rules.windows, *rules.quotas] or None,
+                    group=scope,
+                    concurrency=rules.concurrency,
                 ),
             )
         for name in changed:
@@ -133,6 +138,10 @@ class LimitMachine(QueueMachine):
             gone = abs(state.units_left[i] - gate.units_left(i, self.now)) > 1e-5
             if gone and window not in names(before.windows):
                 gate.paid[window] = Fraction(0)
+        known = {(quota.period, quota.unit) for quota in before.quotas}
+        for quota, shown in zip(gate.rules.quotas, state.quotas, strict=True):
+            if (quota.period, quota.unit) not in known and shown.left == quota.amount:
+                gate.counts.pop((quota.period, quota.unit), None)
 
     # Meeting a 429
 
@@ -233,6 +242,11 @@ class LimitMachine(QueueMachine):
         assert state.rate == (float(gate.rate(0)) if rules.learns else None)
         for i in range(len(rules.windows)):
             assert abs(state.units_left[i] - gate.units_left(i, self.now)) < 1e-5, (state, i)
+        assert [shown.quota for shown in state.quotas] == list(rules.quotas)
+        for quota, shown in zip(rules.quotas, state.quotas, strict=True):
+            counted = gate.count(quota, self.now)
+            assert shown.left == quota.amount - counted.count, (state, quota)
+            assert is_near(shown.resets_at, Fraction(counted.reset))
         free = [e for e in model.tasks.values() if e.state == FREE and name in (None, e.group)]
         assert (state.waiting, state.in_flight) == (len(free), model.in_flight(name))
 

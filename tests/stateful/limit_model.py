@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
-from dpq import Cost, RateLimit
+from kit.periods import period_of
+
+from dpq import Cost, Quota, RateLimit
 
 NEXT = ""
 """As a probe: the next task that runs will be it."""
@@ -25,6 +27,14 @@ class Rules:
 
     windows: tuple[RateLimit, ...] = ()
     concurrency: int | None = None
+    quotas: tuple[Quota, ...] = ()
+
+    @classmethod
+    def of(cls, limits: Sequence[RateLimit | Quota], concurrency: int | None) -> "Rules":
+        """From what `set_limit` is given."""
+        windows = tuple(one for one in limits if isinstance(one, RateLimit))
+        quotas = tuple(one for one in limits if isinstance(one, Quota))
+        return cls(windows, concurrency, quotas)
 
     @property
     def learns(self) -> bool:
@@ -54,6 +64,15 @@ def names(windows: Sequence[RateLimit]) -> list[tuple[tuple[int, str], int]]:
 
 
 @dataclass
+class Count:
+    """What a quota has counted in a period; a period that is over has counted nothing."""
+
+    count: int = 0
+    reset: int = 0
+    next: int = 0  # when the next task may run, if the rest is spread over the period
+
+
+@dataclass
 class Gate:
     """What the limit of one scope has granted, and its closing. `rules` is set before each use.
 
@@ -64,6 +83,7 @@ class Gate:
     paid: defaultdict[tuple[tuple[int, str], int], Fraction] = field(
         default_factory=lambda: defaultdict(Fraction)
     )
+    counts: dict[tuple[str, str], Count] = field(default_factory=dict)
     opens: int = 0
     reason: str | None = None  # of the closing
     probe: str | None = None  # NEXT, or the id of the one that runs
@@ -110,6 +130,35 @@ class Gate:
         burst = self.rules.windows[i].burst
         return burst - max(Fraction(0), self.debt(i) - now) / self.interval(i)
 
+    def count(self, quota: Quota, now: int) -> Count:
+        """The period that is running."""
+        found = self.counts.get((quota.period, quota.unit))
+        if found is None or found.reset <= now:
+            reset = period_of(quota.period, quota.timezone, now)[1]
+            found = self.counts[quota.period, quota.unit] = Count(reset=reset)
+        return found
+
+    def quota_moment(
+        self, now: int, cost: Cost | None, priority: Fraction | None, aging: Fraction | int
+    ) -> Fraction:
+        """When the quotas let a task run; the first one of a period always may."""
+        at = Fraction(0)
+        for quota in self.rules.quotas:
+            counted, units = self.count(quota, now), min(units_of(cost, quota.unit), quota.amount)
+            if not units or not counted.count:
+                continue
+            left, kept = quota.amount - counted.count - units, quota.reserve
+            allowed = Fraction(counted.next)
+            if left < 0:
+                allowed = Fraction(counted.reset)
+            elif kept and left < kept.units and priority is not None and priority < kept.priority:
+                entitled = Fraction(counted.reset)
+                if aging:
+                    entitled = now + (Fraction(kept.priority) - priority) / aging * 1000
+                allowed = max(allowed, min(Fraction(counted.reset), entitled))
+            at = max(at, allowed)
+        return at
+
     def moment(
         self,
         now: int,
@@ -121,7 +170,7 @@ class Gate:
 
         Without a priority, reserves do not count; `aging` is what a second adds to it from now on.
         """
-        at = Fraction(self.opens)
+        at = max(Fraction(self.opens), self.quota_moment(now, cost, priority, aging))
         for i, window in enumerate(self.rules.windows):
             taken = units_of(cost, window.unit)
             if not taken:
@@ -148,6 +197,13 @@ class Gate:
             taken = min(units, self.most(i)) * self.interval(i)
             self.paid[name] = max(debts[i], Fraction(now)) + taken if units else debts[i]
             assert self.paid[name] <= self.bound(i, now), "our limits never need the bound"
+        for quota in self.rules.quotas:
+            counted, units = self.count(quota, now), min(units_of(cost, quota.unit), quota.amount)
+            if units and quota.spread:
+                left = quota.amount - counted.count
+                counted.next = now + ceil(Fraction((counted.reset - now) * units, left))
+            counted.count += units
+            assert counted.count <= quota.amount, "never more than the amount in a period"
         self.opens, self.reason = 0, None
         if self.probe == NEXT:
             self.probe = task_id

@@ -82,7 +82,7 @@ class PartitionMachine(RuleBasedStateMachine):
             concurrency = chance.choice([1, 1, 2] if not windows else [None, 1])
             self.q.set_limit(windows or None, group=scope, concurrency=concurrency)
             for model in self.models:
-                model.limits[scope] = Rules(tuple(windows), concurrency)
+                model.limits[scope] = Rules.of(windows, concurrency)
         self.push(9)
 
     # Helpers

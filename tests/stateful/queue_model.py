@@ -190,7 +190,9 @@ class Model:
             return ("probe" if gate.probe else "concurrency"), None
         if at <= now and scope is not None:
             at = self.closed.get(scope, at)
-        return ("spent", at) if at > now else (None, None)
+        counts = [gate.count(quota, now) for quota in gate.rules.quotas]
+        by_quota = any(at in (counted.reset, counted.next) for counted in counts)
+        return ("quota" if by_quota else "spent", at) if at > now else (None, None)
 
     def ended(self, entry: Entry, lapsed: bool = False) -> None:
         """A lease is over, maybe that of a probe."""

@@ -177,8 +177,8 @@ WINDOWS = [RateLimit(1, 1)]
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({}, "the limit is empty: give a rate, a concurrency, or both"),
-        ({"rate": []}, "the limit is empty: give a rate, a concurrency, or both"),
+        ({}, "the limit is empty: give a rate, a concurrency, or both; or a quota"),
+        ({"rate": []}, "the limit is empty: give a rate, a concurrency, or both; or a quota"),
         ({"rate": 5}, "rate is 5, but per is missing: give the seconds of its window"),
         ({"per": 5}, ONE),
         ({"concurrency": 5, "burst": 2}, ONE),

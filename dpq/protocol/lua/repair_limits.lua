@@ -17,7 +17,7 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: problem, pace, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
+-- Needs: problem, pace, quota, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
@@ -29,6 +29,9 @@ local function mend_gate(scope, text)
     for i, rule in ipairs(gate.rules) do
       gate[i].paid = instant + rule.per + time_of(rule.burst - 1, gate[i])
       gate[i].owed, gate.changed = gate[i].paid, true
+    end
+    if gate.quotas then
+      hold_quotas(gate, {}, true)
     end
   elseif fault then
     local gate = gate_of(scope)

@@ -14,11 +14,19 @@
 -- and a closing stay.
 -- Lost reply: safe to send again.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local counts_periods = string.find(rules, '|%u')
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
 end
 
 -- Needs: now, go_on
+if counts_periods then
+  -- Needs: refusal
+  local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
+  if refused then
+    return refused
+  end
+end
 go_on()
 if walk == 'set' then
   local hash, name = limits, field
@@ -56,7 +64,8 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- Needs: record, gate, open_or_close, place
+-- Needs: record, rules, gate, open_or_close, place
+seen.realign = counts_periods
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do

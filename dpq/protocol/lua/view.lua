@@ -6,12 +6,12 @@
 --
 -- Returns seven texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
--- probe runs, c concurrency, s spent; "" if it does); the learned rate and slack, ms; the units left of each window;
--- how many tasks are due; and now, ms.
+-- probe runs, c concurrency, s spent, q a quota; "" if it does); the learned rate and slack, ms; the units left of each
+-- window, TAB, and `left:reset` of each quota; how many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, gate, opens
+-- Needs: now, groups, rules, period, gate, opens
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 for i = 2, #args do
@@ -20,6 +20,9 @@ for i = 2, #args do
   local one = {} -- of each unit
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
+  end
+  for _, rule in ipairs(gate.rules.quotas or {}) do
+    one[rule.unit] = 1
   end
   local at, why, left, text = opens_at(gate, one, math.huge), '', {}, ''
   for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
@@ -42,6 +45,15 @@ for i = 2, #args do
     at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
     why = at > instant and 's' or ''
   end
+  local counted = {}
+  for n, rule in ipairs(gate.rules.quotas or {}) do
+    local quota, _ = gate.quotas[n], nil
+    if quota.reset == 0 then
+      _, quota.reset = period_of(rule, instant)
+    end
+    why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
+    counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
+  end
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
   if scope == '' then
     due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
@@ -52,7 +64,7 @@ for i = 2, #args do
   reply[#reply + 1] = string.format('%.17g', at > instant and at or 0)
   reply[#reply + 1] = why
   reply[#reply + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
-  reply[#reply + 1] = table.concat(left, ' ')
+  reply[#reply + 1] = table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ')
   reply[#reply + 1] = string.format('%.0f', due)
   reply[#reply + 1] = stamp
 end

@@ -2,7 +2,7 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace
+-- Needs: now, rules, pace, quota, tokens
 -- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
@@ -53,6 +53,10 @@ local function gate_of(scope)
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
+  local counts = {}
+  if spent and not (rules.unreadable or lost) then
+    text, counts = tokens_of(text)
+  end
   if spent then -- or only the names of units are more than that
     spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
   end
@@ -60,7 +64,10 @@ local function gate_of(scope)
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
     gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
-      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+      and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+  end
+  if rules.quotas then
+    hold_quotas(gate, counts, spent)
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: rules
+-- Needs: rules, quota
 -- Gives: keep().
 local function keep()
   local fields = {}
@@ -17,6 +17,9 @@ local function keep()
       end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
+      end
+      if gate.quotas then
+        text = text .. quota_counts(gate)
       end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false

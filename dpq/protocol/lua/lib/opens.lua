@@ -1,10 +1,20 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
--- Needs: now, pace
+-- Needs: now, pace, quota
 -- Gives: opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
 --        a reserve must leave the reserved units.
 local aged
+
+-- When a task of this rank has aged enough for the reserve of a rule, ms: 0 if it may take it now.
+local function entitled_at(rule, rank)
+  if not aged then
+    local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
+    aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
+  end
+  local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
+  return missing <= 0 and 0 or aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
+end
 
 local function opens_at(gate, cost, rank)
   local at = gate.opens
@@ -15,17 +25,17 @@ local function opens_at(gate, cost, rank)
     local window, units = gate[i], cost[rule.unit] or 0
     local paid = units > 0 and window.owed + time_of(math.min(units, window.most) - rule.burst, window) or 0
     if units > 0 and rule.reserve > 0 and rank < math.huge then
-      if not aged then
-        local rate, since = unpack(redis.call('HMGET', conf, 'aging', 'aging_since'))
-        aged = { rate = since and tonumber(rate) or 0, since = tonumber(since or 0) or 0 }
-      end
-      local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
-      if missing > 0 then -- until there are enough units, or it has aged enough
-        local grown = aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
+      local grown = entitled_at(rule, rank)
+      if grown > 0 then -- until there are enough units, or it has aged enough
         paid = math.min(paid + time_of(rule.reserve, window), math.max(paid, grown))
       end
     end
     at = math.max(at, paid)
+  end
+  if gate.quotas then
+    at = math.max(at, quotas_open(gate, cost, function(rule)
+      return rank < math.huge and entitled_at(rule, rank) or 0
+    end))
   end
   return at
 end

@@ -1,5 +1,6 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
 -- Keys: limits
+-- Needs: period
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
@@ -39,6 +40,11 @@ local function parsed(text)
       '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9]%d*)(.*)$')
     local slowest = learns and not rules[1] and rules.floor or MOST_UNITS
     local window = rate and window_of(rate, per, unit, burst, slowest)
+    local quota = not rate and quota_of(part)
+    if quota then
+      rules.quotas = rules.quotas or {}
+      rules.quotas[#rules.quotas + 1] = quota
+    end
     local rest, slack = string.match(kept or '', '^(.-) %+(%d+)$')
     if window and rest then
       kept, window.slack = rest, within(slack, 0, 3600000)
@@ -48,7 +54,7 @@ local function parsed(text)
       local reserve, rank = string.match(kept, '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
       window.reserve, window.rank = within(reserve, 1, window.burst - 1), within(rank, -2 ^ 63, 2 ^ 63)
     end
-    sound = sound and window and window.reserve and (window.reserve == 0 or window.rank)
+    sound = sound and (quota or window and window.reserve and (window.reserve == 0 or window.rank))
     if not sound then
       break
     end
@@ -57,7 +63,8 @@ local function parsed(text)
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
   end
-  return sound and #rules <= 8 and (rules[1] or rules.concurrency > 0) and rules
+  sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
+  return sound and (rules[1] or rules.concurrency > 0 or rules.quotas) and rules
 end
 
 local function rules_of(field)

@@ -1,14 +1,15 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, gate
+-- Needs: now, record, problem, gate, tokens
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
 --        tracked lacks.
 local function gate_fault(scope, text)
-  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
+  local plain = tokens_of(text)
+  local opens, probe = string.match(plain, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
   local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
-  if never or not probe and not string.match(text, '^- [a-z_%d.: ]*$') then
+  if never or not probe and not string.match(plain, '^- [a-z_%d.: ]*$') then
     return problem('bad gate', scope, text)
   elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
     return problem('probe without a lease', scope, probe)

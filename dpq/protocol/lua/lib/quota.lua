@@ -1,0 +1,84 @@
+-- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas".
+-- Needs: now, rules, period
+-- Gives: hold_quotas(gate, counts, spent), which reads what a gate has counted, by letter and unit; quotas_open(gate,
+--        cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
+--        charge_quotas(gate, cost); quota_counts(gate), as stored; refund_quota(gate, unit, d, token), which gives
+--        back d units (takes more, below 0) of a delivery, if it was granted in the running period. A period that has
+--        not begun has start and reset 0.
+-- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
+-- the clock was set back, or the zone is another one.
+local function hold_quotas(gate, counts, spent)
+  gate.quotas = {}
+  for i, rule in ipairs(gate.rules.quotas) do
+    local quota = counts[rule.name] or { count = 0, start = 0, reset = 0, next = 0 }
+    if spent then
+      quota = { count = rule.amount, next = 0 }
+      quota.start, quota.reset = period_of(rule, instant)
+      gate.changed = true
+    elseif quota.reset > 0 and (instant >= quota.reset or instant < quota.start or quota.reset - quota.start > 2.8e9
+      or seen.realign) then
+      local start, reset = period_of(rule, instant)
+      if start < quota.reset then
+        quota.next = reset == quota.reset and quota.next or 0
+        quota.start, quota.reset, gate.changed = start, reset, true
+      else
+        quota = { count = 0, start = 0, reset = 0, next = 0 }
+      end
+    end
+    gate.quotas[i] = quota
+  end
+end
+
+local function quotas_open(gate, cost, entitled)
+  local at = 0
+  for i, rule in ipairs(gate.rules.quotas) do
+    local quota, units = gate.quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
+    if units > 0 and quota.count > 0 then
+      local may = rule.spread and quota.next or 0
+      if quota.count + units > rule.amount then
+        may = quota.reset
+      elseif quota.count + units + rule.reserve > rule.amount then
+        may = math.max(may, math.min(quota.reset, entitled(rule)))
+      end
+      at = math.max(at, may)
+    end
+  end
+  return at
+end
+
+local function charge_quotas(gate, cost)
+  for i, rule in ipairs(gate.rules.quotas) do
+    local quota, units = gate.quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
+    if units > 0 then
+      if quota.reset == 0 then
+        quota.start, quota.reset = period_of(rule, instant)
+      end
+      if rule.spread then -- what is left is paced over the time left
+        local left = math.max(units, rule.amount - quota.count)
+        quota.next = math.ceil(instant + (quota.reset - instant) * units / left)
+      end
+      quota.count, gate.changed = quota.count + units, true
+    end
+  end
+end
+
+local function quota_counts(gate)
+  local texts = {}
+  for i, rule in ipairs(gate.rules.quotas) do
+    local quota = gate.quotas[i]
+    if quota.count > 0 then
+      texts[#texts + 1] = string.format('%s:%.0f:%.0f:%.0f', rule.name, quota.count, quota.start, quota.reset)
+        .. (rule.spread and string.format(':%.0f ', quota.next) or ' ')
+    end
+  end
+  return table.concat(texts)
+end
+
+local function refund_quota(gate, unit, d, token)
+  for i, rule in ipairs(gate.rules.quotas or {}) do
+    local quota, granted = gate.quotas[i], tonumber(token) / 1000
+    if rule.unit == unit and quota.reset > 0 and granted >= quota.start and granted < quota.reset then
+      quota.count, gate.changed = math.max(0, quota.count - d), true
+    end
+  end
+end

@@ -1,0 +1,116 @@
+"""quota: what a quota may be, its texts, and the clock changes that it carries."""
+
+import pytest
+
+from dpq import ConfigurationError, Quota, RateLimit, Reserve
+from dpq.model.quota import (
+    quota_text,
+    read_quota,
+    read_quotas,
+    split_quotas,
+    write_quotas,
+)
+
+NOW = 1_790_000_000_000  # September 2026
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ((0, "day"), "amount is 0: it must be an int from 1 to 1000000000000"),
+        ((1.5, "day"), "amount is 1.5"),
+        ((10**12 + 1, "day"), "amount is 1000000000001"),
+        ((5, "year"), "period is 'year': it must be 'hour', 'day', 'week' or 'month'"),
+        ((5, "day", "Mars/Base"), "this machine knows no such zone; give an IANA name"),
+        ((5, "day", "localtime"), "its meaning differs between machines"),
+        ((5, "day", None), "it must be an IANA name"),
+        ((5, "day", "../etc/passwd"), "this machine knows no such zone"),
+        ((5, "day", "UTC", "Tokens"), "unit is 'Tokens'"),
+        ((5, "day", "UTC", "", 3), "reserve is 3: it must be a Reserve"),
+        ((5, "day", "UTC", "", Reserve(5, 1)), "amount must be larger"),
+        ((5, "day", "UTC", "", None, 1), "spread is 1: it must be True or False"),
+    ],
+)
+def test_bounds(settings, error):
+    """Each value out of its bounds is named, with the way out."""
+    with pytest.raises(ConfigurationError) as caught:
+        Quota(*settings)
+    assert error in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "quota"),
+    [
+        ("10000/day@America/Los_Angeles", Quota(10_000, "day", "America/Los_Angeles")),
+        ("500/hour@UTC", Quota(500, "hour")),
+        ("tokens=7/week@Asia/Kolkata", Quota(7, "week", "Asia/Kolkata", "tokens")),
+        ("1000000000000/month@Etc/GMT+8", Quota(10**12, "month", "Etc/GMT+8")),
+    ],
+)
+def test_texts(text, quota):
+    """As `set_limit` and the command line read it, and back."""
+    assert read_quota(text) == quota
+    assert quota_text(quota) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["5/day@", "5/d@UTC", "5/day", "x/day@UTC", "=5/day@UTC", "5/day@No/Where", "@", "T=1/day@UTC"],
+)
+def test_wrong_texts(text):
+    """They are named."""
+    with pytest.raises(ConfigurationError) as caught:
+        read_quota(text)
+    assert repr(text) in str(caught.value)
+
+
+def test_rules_and_back():
+    """What is written is read; zones of half hours, reserves and pacing included."""
+    quotas = (
+        Quota(5, "hour", "Asia/Kathmandu", "t", Reserve(2, -1.5), spread=True),
+        Quota(5, "day", "Europe/Berlin", reserve=Reserve(2, 2**63)),
+        Quota(5, "week", spread=True),
+        Quota(10**12, "month", "Australia/Lord_Howe", "tokens_2"),
+    )
+    text = write_quotas(quotas, NOW)
+    assert read_quotas("3" + text) == quotas
+    assert len(text) < 4 * 420
+
+
+def test_clock_changes():
+    """Ten years of them, two a year; of hours only those that move minutes."""
+    [berlin] = write_quotas([Quota(5, "day", "Europe/Berlin")], NOW).split("|")[1:]
+    changes = berlin.split(" ")[3].split(",")
+    assert changes[:2] == ["0:7200", "1792890000:3600"]  # 2026-10-25, 1:00 UTC
+    assert 20 <= len(changes) <= 22
+    assert changes[-1].split(":")[0] > str(NOW // 1000 + 9 * 365 * 86_400)
+    assert "0:19800 " in write_quotas([Quota(5, "day", "Asia/Kolkata", spread=True)], NOW)
+    assert write_quotas([Quota(5, "hour", "Europe/Berlin")], NOW) == "|H 5 Europe/Berlin 0:7200"
+    howe = write_quotas([Quota(5, "hour", "Australia/Lord_Howe")], NOW)
+    assert 20 <= howe.count(":") <= 22
+
+
+def test_what_is_for_windows():
+    """Quotas are taken out; the rest is for the windows."""
+    window, quota = RateLimit(1, 1), Quota(5, "day")
+    assert split_quotas([window, quota]) == ([window], (quota,))
+    assert split_quotas([quota]) == (None, (quota,))
+    assert split_quotas(quota) == (None, (quota,))
+    assert split_quotas("5/day@UTC") == (None, (quota,))
+    assert split_quotas("5/day") == ("5/day", ())
+    assert split_quotas([window]) == ([window], ())
+    assert split_quotas(None) == (None, ())
+
+
+def test_two_of_one_kind():
+    """Two quotas of one period and unit would share their count."""
+    with pytest.raises(ConfigurationError, match="2 quotas of a day for the unit 't': keep one"):
+        split_quotas([Quota(5, "day", unit="t"), Quota(6, "day", "Asia/Kolkata", "t")])
+    with pytest.raises(ConfigurationError, match="has 9 quotas: it may have at most 8"):
+        split_quotas([Quota(5, "day", unit=f"t{n}") for n in range(9)])
+
+
+def test_a_zone_that_this_machine_does_not_know():
+    """Another machine has set it: it is shown all the same."""
+    [quota] = read_quotas("0|D 5 Mars/Base 0:88")
+    assert (quota.timezone, quota.amount) == ("Mars/Base", 5)
