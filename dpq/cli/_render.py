@@ -10,9 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dpq import DeadTask, LimitState, QueueStats, Task
-from dpq.cli._rates import per_text, rate_text
+from dpq.cli._rates import rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.rates import per_text
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
