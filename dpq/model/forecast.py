@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.gates import ONE_REQUEST, Aging, Gate
+from dpq.model.gates import NO_AGING, ONE_REQUEST, Aging, Gate
 from dpq.model.limits import Reason
 
 __all__ = ["Forecast"]
@@ -135,7 +135,7 @@ class View:
     paused_until: float = 0.0
     turns: int | None = None
     timed: bool = False
-    aging: Aging = Aging()
+    aging: Aging = NO_AGING
     heavy: bool = False
     ready: list[Candidate] = field(default_factory=list)
     lapsed: list[Running] = field(default_factory=list)
@@ -494,7 +494,7 @@ class Forecasting:
             gate.assumed = not exact or gate.assumed
         if any(gate.concurrency > 0 or gate.probe == task.id for gate in gates):
             heapq.heappush(self._leases, Running(self._instant + run, task.id, task.group))
-        seconds = max(0.0, self._instant - self._view.now) / 1000
+        seconds = round(max(0.0, self._instant - self._view.now) / 1000, 6)
         forecast = Forecast(
             id=task.id,
             group=task.group or None,

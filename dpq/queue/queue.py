@@ -768,7 +768,7 @@ class DPQ(QueueBase[P]):
 
         It assumes that a consumer waits at every moment, that nothing is pushed, and that no task
         fails or meets a 429. It reads at most n + 20 heads, delayed tasks and closed groups, and
-        2000 waiting tasks; `Forecast.exact` is False where more may come between.
+        1000 waiting tasks; `Forecast.exact` is False where more may come between.
 
         Args:
             n: The most tasks, 1 to 200.

@@ -5,7 +5,7 @@ The tests move the clock themselves, so moments are whole milliseconds.
 
 import heapq
 import uuid
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from dpq import DPQ, Adaptive, ConfigurationError, Forecast, Push, RateLimit, Reserve
+from dpq import DPQ, Adaptive, Forecast, Push, RateLimit, Reserve
 from dpq.testing import Clock
 
 BEGIN = 1_700_000_000_000
@@ -77,7 +77,7 @@ class Future:
 
     def __init__(self, q: DPQ[Any], clock: Clock, run: float | None) -> None:
         self.q, self.clock, self.run = q, clock, run
-        self.running: list[tuple[int, int, Any]] = []
+        self.running: list[tuple[int, str, Any]] = []
 
     def pop(self) -> Any:
         task = self.q.pop(visibility=LONG).task
@@ -86,7 +86,7 @@ class Future:
         return task
 
     def hold(self, task: Any, seconds: float) -> None:
-        entry = (self.clock.ms + round(seconds * 1000), task.token, task)
+        entry = (self.clock.ms + round(seconds * 1000), task.id, task)
         heapq.heappush(self.running, entry)
 
     def move_to(self, moment: int) -> None:
@@ -143,9 +143,9 @@ def rehearse(redis: Redis, name: str, how: dict[str, Any]) -> None:
     try:
         future = Future(q, clock, how["run"])
         prepare(q, clock, how, future)
-        lapsing = [lease for lease in q.peek(50, "invisible")]
         ends = {task.id for _, _, task in future.running}
-        if any(task.id not in ends and ms(task.visible_until) > clock.ms for task in lapsing):
+        leases = q.peek(50, "invisible")
+        if any(task.id not in ends and ms(task.visible_until) > clock.ms for task in leases):
             return  # a lease that runs out later: the forecast takes it for done
         before = {state: q.peek(99, state) for state in ("ready", "waiting", "delayed")}
         forecast = q.forecast(50, run=how["run"])

@@ -15,8 +15,10 @@ local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 -- Needs: now, groups, rules, gate, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
-local sample = redis.call('EXISTS', waiting) == 1 and redis.call('ZRANDMEMBER', waiting, 200) or {}
-local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
+local scopes, known, seen_of, order, sample = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}, {}
+for i, place in ipairs(redis.call('ZSCAN', waiting, '0', 'COUNT', '200')[2]) do -- in the order of a hash: at random
+  sample[#sample + 1] = i % 2 == 1 and place or nil
+end
 
 local function know(group)
   if not known[group] then
@@ -34,10 +36,10 @@ local function costs_of(set, members)
   return table.concat(costs, ' ')
 end
 
-for _, field in ipairs(redis.call('EXISTS', limits) == 1 and redis.call('HRANDFIELD', limits, named) or {}) do
-  know(string.match(field, '^group:(.*)$') or '*')
+for _, field in ipairs(redis.pcall('HSCAN', limits, '0', 'COUNT', named)[2] or {}) do -- consumers may not: docs/security
+  know(string.match(field, '^group:(.*)$') or '*') -- a value is no such field
 end
-for _, group in ipairs(redis.call('ZREVRANGE', closed, 0, last - 1)) do
+for _, group in ipairs(redis.call('ZRANGE', closed, -last, -1)) do
   know(group)
 end
 for _, place in ipairs(sample) do
@@ -59,10 +61,10 @@ for _, scope in ipairs(scopes) do
   local count, costs = behind + heads, nil
   if scope == '' then
     costs = costs_of(behind > 0 and waiting or ready, behind > 0 and sample
-      or heads > 0 and redis.call('ZRANDMEMBER', ready, 100) or {})
+      or redis.call('ZRANGE', ready, 0, 99))
   else
     count = redis.call('ZLEXCOUNT', waiting, from, to) + (head_of(scope) and 1 or 0)
-    costs = heavy and costs_of(waiting, redis.call('ZRANGEBYLEX', waiting, from, to, 'LIMIT', 0, 10)) or ''
+    costs = heavy and costs_of(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, 10)) or ''
   end
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)

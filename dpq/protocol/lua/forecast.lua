@@ -60,7 +60,8 @@ for i = 1, #scopes do
     if score and not headed[group] then
       add('h', ready, { shown, string.format('%.17g', score) })
     end
-    local members = redis.call('ZRANGEBYLEX', waiting, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT', 0, each + 1)
+    local from, to = '[' .. group .. '\t', '(' .. group .. '\n'
+    local members = redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each + 1)
     local found = {}
     for n = 1, math.min(#members, each) do
       found[2 * n - 1], found[2 * n] = members[n], '0'
