@@ -8,7 +8,7 @@ assumes that a consumer waits at every moment, that nothing is pushed, and that 
 import heapq
 import math
 from bisect import insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
@@ -530,18 +530,15 @@ class Forecasting:
         return max(found, key=lambda obstacle: obstacle.until, default=None)
 
 
-def merged(parts: Iterable[Foreseen], count: int) -> list[Forecast]:
-    """Join the forecasts of all partitions; what may be missing makes later starts inexact."""
-    parts = list(parts)
-    cut_at = min((part.cut_at for part in parts), default=math.inf)
-    starts = heapq.merge(*(part.starts for part in parts), key=lambda start: start[:3])
+def merged(parts: Sequence[Foreseen], count: int) -> list[Forecast]:
+    """Join the forecasts of all partitions: what one may lack makes later starts inexact."""
+    starts = [(start, index) for index, part in enumerate(parts) for start in part.starts]
+    starts.sort(key=lambda pair: (*pair[0][:3], pair[1]))
     tasks: list[Forecast] = []
-    for start in starts:
-        if len(tasks) == count:
-            break
-        certain = start.at < cut_at
-        task = start.task if certain else start.task.model_copy(update={"exact": False})
-        tasks.append(task)
+    for start, index in starts[:count]:
+        others = (part.cut_at for other, part in enumerate(parts) if other != index)
+        lacks = start.at >= min(others, default=math.inf)
+        tasks.append(start.task.model_copy(update={"exact": False}) if lacks else start.task)
     return tasks
 
 
