@@ -124,7 +124,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         what = "the queue" if shut.group is None else f"its group {shut.group!r}"
-        reason = f"{what} is closed ({_quota_spent(shut) or _CLOSED[shut.reason or 'spent']})"
+        reason = f"{what} is closed ({_why_closed(shut)})"
         if shut.opens_at:
             reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
     return f"{reason}, and it is {behind or 'first'} then"
@@ -136,9 +136,13 @@ _CLOSED = {
     "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
-    "spent": "its rate is spent",
     "quota": "its quota is spread over the rest of the period",
 }
+
+
+def _why_closed(shut: LimitState) -> str:
+    """Say why a limit lets no task run; of a spent one, which window or quota."""
+    return _quota_spent(shut) or _CLOSED.get(shut.reason or "") or _spent(shut)
 
 
 def _quota_spent(shut: LimitState) -> str | None:
@@ -146,6 +150,21 @@ def _quota_spent(shut: LimitState) -> str | None:
     spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
     found = next(spent, None) if shut.reason == "quota" else None
     return f"its quota of {quota_text(found.quota)} is spent" if found else None
+
+
+def _spent(limit: LimitState) -> str:
+    """Name the window that opens last, by its unit; and by its length if others have that unit."""
+    missing = [
+        (1 - left) * window.per / window.rate
+        for window, left in zip(limit.windows, limit.units_left, strict=False)
+    ]
+    if not missing:
+        return "its rate is spent"
+    window = limit.windows[missing.index(max(missing))]
+    units = [other.unit for other in limit.windows]
+    name = f" of {window.unit or 'requests'}" if any(units) else ""
+    length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
+    return f"its rate{name}{length} is spent"
 
 
 def _tasks(count: int, kind: str = "") -> str:

@@ -33,6 +33,7 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.operations.description import MAX_ATTEMPTS, Description
+from dpq.operations.foresight import ForesightOperations
 from dpq.operations.limits import LimitOperations
 from dpq.operations.settings import agree
 from dpq.operations.workers import WorkerOperations
@@ -91,7 +92,7 @@ REPAIRED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Partition(LimitOperations, WorkerOperations, Generic[P]):
+class Partition(LimitOperations, ForesightOperations, WorkerOperations, Generic[P]):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(
