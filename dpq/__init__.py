@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DPQError,
         DuplicateTaskError,
         LeaseLostError,
+        LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
         ServerWarning,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     )
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.permits import Permit
+    from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ, known_queues
     from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
@@ -55,6 +58,7 @@ __all__ = [
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
+    "AsyncPermit",
     "AsyncWorker",
     "Backoff",
     "ConfigurationError",
@@ -67,11 +71,13 @@ __all__ = [
     "Fairness",
     "LeaseLostError",
     "LimitState",
+    "LimitTimeoutError",
     "NotConfirmedError",
     "OnDuplicate",
     "Order",
     "PayloadError",
     "Payloads",
+    "Permit",
     "Popped",
     "Problem",
     "Push",
@@ -99,11 +105,14 @@ _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.permits": ("Permit",),
+    "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
         "ConfigurationError",
         "DPQError",
         "DuplicateTaskError",
         "LeaseLostError",
+        "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
         "ServerWarning",
@@ -136,7 +145,7 @@ _HOMES = {
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_MODULES = ("scheduler", "server", "tasks", "testing")
+_MODULES = ("aiohttp", "httpx", "requests", "scheduler", "server", "tasks", "testing")
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 
 logging.getLogger(__name__).addHandler(CleanRecords())

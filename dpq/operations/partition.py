@@ -34,6 +34,7 @@ from dpq.model.validation import (
 )
 from dpq.operations.description import MAX_ATTEMPTS, Description
 from dpq.operations.limits import LimitOperations
+from dpq.operations.permits import PermitOperations
 from dpq.operations.settings import agree
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
@@ -90,7 +91,7 @@ REPAIRED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Partition(LimitOperations, WorkerOperations, Generic[P]):
+class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P]):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(

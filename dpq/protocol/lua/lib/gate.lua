@@ -2,7 +2,7 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace
+-- Needs: now, rules, pace, booked
 -- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
@@ -53,8 +53,10 @@ local function gate_of(scope)
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
-  if spent then -- or only the names of units are more than that
-    spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+  if spent then -- or only the names of units, and what acquire has booked, are more than that
+    local booked, plain = booked_of(text)
+    gate.booked = booked
+    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
   end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
@@ -76,6 +78,7 @@ local function gate_of(scope)
       window.paid, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), true
     end
     local bound = instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
+      + (gate.booked and MOST_AHEAD_MS or 0)
     if window.paid > bound then -- the clock was set back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
@@ -89,10 +92,16 @@ end
 local function full(gate)
   local scope, most = gate.scope, gate.rules.concurrency
   if gate.probe ~= '-' and gate.probe ~= 'p' then
-    if gate.busy or redis.call('ZSCORE', invisible, gate.probe) then
+    local permit = is_permit(gate.probe)
+    if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
-    gate.probe, gate.changed = '-', true
+    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has told nothing
+    gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
+  end
+  if most > 0 and not gate.out and gate.booked then
+    gate.out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
+      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
   end
   gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
   return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))

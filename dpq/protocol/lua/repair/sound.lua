@@ -1,16 +1,16 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, gate
+-- Needs: now, record, problem, booked, gate
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
 --        tracked lacks.
 local function gate_fault(scope, text)
-  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
+  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-zB_%d.: ]*$')
   local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
-  if never or not probe and not string.match(text, '^- [a-z_%d.: ]*$') then
+  if never or not probe and not string.match(text, '^- [a-zB_%d.: ]*$') then
     return problem('bad gate', scope, text)
-  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
+  elseif probe and #probe > 1 and not is_permit(probe) and not redis.call('ZSCORE', invisible, probe) then
     return problem('probe without a lease', scope, probe)
   end
 end
@@ -22,6 +22,9 @@ end
 
 local function lease_fault(member, score)
   local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  if id and is_permit(id) and string.match(id, '^~%d+~[%w_-]+$') then -- an ended one counts no more
+    return score ~= '0' and problem('lease not counted', member, 'in tracked')
+  end
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
   local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
   local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'
