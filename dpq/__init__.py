@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         DPQError,
         DuplicateTaskError,
         LeaseLostError,
+        LimitTimeoutError,
         NotConfirmedError,
         PayloadError,
         ServerWarning,
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     )
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
+    from dpq.queue.permits import Permit
+    from dpq.queue.permits_async import AsyncPermit
     from dpq.queue.queue import DPQ, known_queues
     from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
@@ -58,6 +61,7 @@ __all__ = [
     "Adaptive",
     "AsyncDPQ",
     "AsyncDeadLetters",
+    "AsyncPermit",
     "AsyncWorker",
     "Backoff",
     "ConfigurationError",
@@ -72,11 +76,13 @@ __all__ = [
     "Forecast",
     "LeaseLostError",
     "LimitState",
+    "LimitTimeoutError",
     "NotConfirmedError",
     "OnDuplicate",
     "Order",
     "PayloadError",
     "Payloads",
+    "Permit",
     "Popped",
     "Problem",
     "Push",
@@ -106,11 +112,14 @@ _HOMES = {
     "worker.handlers": ("Context",),
     "queue.dead": ("DeadLetters",),
     "queue.dead_async": ("AsyncDeadLetters",),
+    "queue.permits": ("Permit",),
+    "queue.permits_async": ("AsyncPermit",),
     "model.errors": (
         "ConfigurationError",
         "DPQError",
         "DuplicateTaskError",
         "LeaseLostError",
+        "LimitTimeoutError",
         "NotConfirmedError",
         "PayloadError",
         "ServerWarning",
@@ -146,7 +155,7 @@ _HOMES = {
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_MODULES = ("scheduler", "server", "tasks", "testing")
+_MODULES = ("aiohttp", "httpx", "requests", "scheduler", "server", "tasks", "testing")
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 
 logging.getLogger(__name__).addHandler(CleanRecords())

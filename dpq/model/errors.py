@@ -6,6 +6,7 @@
       DuplicateTaskError                the key is taken and on_duplicate="error"
       TaskNotFoundError                 no such live task in this queue
       LeaseLostError                    the token is not the live one
+      LimitTimeoutError                 a limit grants nothing within the timeout of `acquire`
       NotConfirmedError                 the call is done, but not confirmed yet (`durability`)
 
     ServerWarning (UserWarning)         the server is set up so that tasks may get lost
@@ -21,6 +22,7 @@ __all__ = [
     "DPQError",
     "DuplicateTaskError",
     "LeaseLostError",
+    "LimitTimeoutError",
     "NotConfirmedError",
     "PayloadError",
     "ServerWarning",
@@ -114,6 +116,30 @@ class LeaseLostError(DPQError):
         self.task_id = task_ids[0]
         self.task_ids = tuple(task_ids)
         self.action = action
+
+
+class LimitTimeoutError(DPQError):
+    """`acquire` cannot have its units within its timeout. Nothing was taken.
+
+    It is raised as soon as that is known, not when the timeout is over.
+
+    Attributes:
+        group: The group, or None for the queue's limit.
+        retry_after: Seconds until the limit may have the units, as far as it is known now.
+    """
+
+    def __init__(self, group: str | None, retry_after: float, timeout: float) -> None:
+        scope = "the queue" if group is None else f"group {group!r}"
+        super().__init__(
+            f"the limit of {scope} grants nothing within timeout={timeout:g} s: ask again in "
+            f"{retry_after:.3f} s, or wait longer (timeout=None waits for ever)"
+        )
+        self.group = group
+        self.retry_after = retry_after
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type["LimitTimeoutError"], tuple[str | None, float, float]]:
+        return type(self), (self.group, self.retry_after, self.timeout)
 
 
 class ServerWarning(UserWarning):

@@ -35,6 +35,7 @@ from dpq.model.validation import (
 from dpq.operations.description import MAX_ATTEMPTS, Description
 from dpq.operations.foresight import ForesightOperations
 from dpq.operations.limits import LimitOperations
+from dpq.operations.permits import PermitOperations
 from dpq.operations.settings import agree
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
@@ -92,7 +93,9 @@ REPAIRED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Partition(LimitOperations, ForesightOperations, WorkerOperations, Generic[P]):
+class Partition(
+    LimitOperations, PermitOperations, ForesightOperations, WorkerOperations, Generic[P]
+):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(

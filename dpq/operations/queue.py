@@ -18,6 +18,7 @@ from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import MAX_FORECAST, Forecast, merged
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
+from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.quota import Quota, split_quotas
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
@@ -255,13 +256,30 @@ class QueueOperations(Generic[P]):
         """Keep a lease alive."""
         return self._of(leased(task).id).extend(task, seconds)
 
-    def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
+    def extend_many(self, leases: Sequence[tuple[Any, float]]) -> Steps[list[bool]]:
         """Keep leases alive, each for its seconds from now; False for those that are lost."""
+        if any(isinstance(task, HeldPermit) for task, _ in leases):
+            return (yield from self._extend_permits(leases))
         batches = self._by_partition([task.id for task, _ in leases], leases)
         kept = yield from all_of(
             [part.extend_many(list(batch.values())) for part, batch in batches.items()]
         )
         return _in_order(len(leases), zip(batches.values(), kept, strict=True))
+
+    def _extend_permits(
+        self, leases: Sequence[tuple[Task[Any] | HeldPermit, float]]
+    ) -> Steps[list[bool]]:
+        """Keep leases alive, also those of permits."""
+        tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
+        permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
+        kept = iter((yield from self.extend_many(tasks)) if tasks else [])
+        homes = (self._group(h.group) if h.group else self.partitions[0] for h, _ in permits)
+        extensions = [
+            home.extend_permit(held, seconds)
+            for home, (held, seconds) in zip(homes, permits, strict=True)
+        ]
+        going = iter((yield from all_of(extensions)))
+        return [next(kept if isinstance(task, Task) else going) for task, _ in leases]
 
     def set_visibility(self, task: Task[P], seconds: float) -> Steps[int]:
         """Hide a task; this counts as no attempt."""
@@ -548,6 +566,27 @@ class QueueOperations(Generic[P]):
             return given_back
 
         return steps()
+
+    def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
+        """Take units of a limit without a task."""
+        group = caller.request.group
+        part = self.partitions[0] if group is None else self._group(group)
+        return part.acquire(caller, now)
+
+    def end_permit(self, group: str | None, member: str) -> Steps[None]:
+        """End the lease of a permit."""
+        part = self.partitions[0] if group is None else self._group(group)
+        return part.end_permit(group, member)
+
+    def met_limit(
+        self, group: str | None, scope: Scope, retry_after: float, moment: str, member: str
+    ) -> Steps[None]:
+        """Close a group, or all partitions, after a 429 that no task has met."""
+        own = self.partitions[0] if group is None else self._group(group)
+        whole = scope == "queue" or group is None
+        others = [part for part in self.partitions if part is not own] if whole else []
+        yield from own.met_limit(group, scope, retry_after, moment, member)
+        yield from all_of([self._noted(part, part.close(retry_after)) for part in others])
 
     def limits(self) -> Steps[list[LimitState]]:
         """Read the limits of the queue, of every group and of single groups.

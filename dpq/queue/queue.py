@@ -23,6 +23,7 @@ from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
@@ -37,6 +38,7 @@ from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
+from dpq.queue.permits import Permit, take_permit
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
@@ -744,6 +746,54 @@ class DPQ(QueueBase[P]):
         stay granted.
         """
         self._session.run(self._operations.delay_group, group, seconds)
+
+    @contextmanager
+    def acquire(
+        self,
+        group: str | None = None,
+        *,
+        cost: Cost = 1,
+        timeout: float | None = None,
+        priority: float = 0,
+        lease: float = DEFAULT_LEASE,
+    ) -> Iterator[Permit]:
+        """Take units of a limit without a task: `with q.acquire("api.example") as permit:`.
+
+        Tasks and permits share the limit of the group and of the queue: together they are never
+        granted more. If units are missing, they are booked up to 5 s ahead, first come, first
+        served, and the caller sleeps until then without asking again. `permit.report(response)`
+        tells a 429 to all. If the body raises `RateLimited`, that is reported, and raised further.
+
+        A booking stays spent, also if the caller is interrupted while it sleeps. If tasks of the
+        same or a higher priority wait for the same units, callers and tasks take turns. A paused
+        queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+
+        With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
+        the end of the body. Nothing tells a caller when another lease ends: it asks again after 50
+        ms, and then less and less often, up to 1 s.
+
+        Args:
+            group: The group; None takes the limit of the queue alone.
+            cost: Units, as for `push`.
+            timeout: Seconds to wait at most; 0 does not wait, None waits for ever.
+            priority: The priority, which reserves and waiting tasks are compared with.
+            lease: Seconds after which a permit that is a lease comes back if this process dies;
+                it is extended while the body runs.
+
+        Raises:
+            LimitTimeoutError: The units are not there within `timeout`. It is raised at once, if
+                that is known. Nothing was taken.
+            ConfigurationError: An argument is out of its bounds, or the queue is of format 3.
+
+        Source: docs/design.md, "Permits".
+        """
+        permit = take_permit(self, PermitRequest.checked(group, cost, timeout, priority, lease))
+        try:
+            yield permit
+        except BaseException as error:
+            permit.end(error)
+            raise
+        permit.end(None)
 
     def limits(self) -> list[LimitState]:
         """Look at the queue, the default of all groups, and every group with its own limit."""

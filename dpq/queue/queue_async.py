@@ -27,6 +27,7 @@ from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
@@ -40,6 +41,7 @@ from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
+from dpq.queue.permits_async import AsyncPermit, take_permit_async
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.connections_async import AsyncConnections
 from dpq.transport.session_async import AsyncQueueSession
@@ -511,6 +513,28 @@ class AsyncDPQ(QueueBase[P]):
     async def delay_group(self, group: str, seconds: float) -> None:
         """Async `DPQ.delay_group`."""
         await self._session.run(self._operations.delay_group, group, seconds)
+
+    @asynccontextmanager
+    async def acquire(
+        self,
+        group: str | None = None,
+        *,
+        cost: Cost = 1,
+        timeout: float | None = None,
+        priority: float = 0,
+        lease: float = DEFAULT_LEASE,
+    ) -> AsyncIterator[AsyncPermit]:
+        """Async `DPQ.acquire`."""
+        request = PermitRequest.checked(group, cost, timeout, priority, lease)
+        permit = await take_permit_async(self, request)
+        try:
+            yield permit
+        except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+            raise
+        except BaseException as error:
+            await permit.end(error)
+            raise
+        await permit.end(None)
 
     async def limits(self) -> list[LimitState]:
         """Async `DPQ.limits`."""

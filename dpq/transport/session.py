@@ -242,8 +242,8 @@ class QueueSession(Session, Generic[Q]):
 
 
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
-    """Return True if an operation that begins so creates its queue: a push does."""
-    return commands is not None and commands[0].script.name == "push"
+    """Return True if an operation that begins so creates its queue: push and acquire do."""
+    return commands is not None and commands[0].script.name in ("push", "acquire")
 
 
 def save_points(redis: Any, at: Any) -> str | None:

@@ -18,8 +18,8 @@ PACKAGE = Path(dpq.__file__).parent
 
 PAIRS = {DPQ: AsyncDPQ, DeadLetters: AsyncDeadLetters}
 
-NOTHING_TO_AWAIT = {"from_url", "dead", "lease", "leases"}
-"""The same in both: a client connects later, and `lease` and `leases` are entered with `async`."""
+NOTHING_TO_AWAIT = {"from_url", "dead", "acquire", "lease", "leases"}
+"""The same in both: a client connects later; `acquire`, `lease` and `leases` are entered."""
 
 SPECIAL = {
     "__enter__": "__aenter__",
@@ -51,7 +51,7 @@ def pairs() -> Iterator[Any]:
 
 def annotation(text: str) -> str:
     """An annotation as the other face writes it."""
-    text = re.sub(r"\bAsync(?=DPQ|DeadLetters|Iterator|LeaseLoop)", "", text)
+    text = re.sub(r"\bAsync(?=DPQ|DeadLetters|Iterator|LeaseLoop|Permit)", "", text)
     text = re.sub(r"^(Awaitable|Coroutine)\[(.*)\]$", r"\2", text)
     return text.strip("\"'")
 

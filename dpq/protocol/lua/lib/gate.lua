@@ -2,7 +2,7 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace, quota, tokens
+-- Needs: now, rules, pace, quota, tokens, booked
 -- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
@@ -53,12 +53,13 @@ local function gate_of(scope)
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
-  local counts = {}
-  if spent and not (rules.unreadable or lost) then
-    text, counts = tokens_of(text)
-  end
-  if spent then -- or only the names of units are more than that
-    spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+  local tokens
+  if spent then -- or only the names of units, and tokens, are more than that
+    local plain
+    plain, tokens = tokens_of(text)
+    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+    text = (rules.unreadable or lost) and text or plain
+    gate.booked = booked_of(tokens)
   end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
@@ -67,7 +68,7 @@ local function gate_of(scope)
       and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   if rules.quotas then
-    hold_quotas(gate, counts, spent)
+    hold_quotas(gate, tokens, spent)
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do
@@ -83,6 +84,7 @@ local function gate_of(scope)
       window.paid, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), true
     end
     local bound = instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
+      + (gate.booked and MOST_AHEAD_MS or 0)
     if window.paid > bound then -- the clock was set back, or the limit was tighter
       window.paid, gate.changed = bound, true
     end
@@ -96,10 +98,16 @@ end
 local function full(gate)
   local scope, most = gate.scope, gate.rules.concurrency
   if gate.probe ~= '-' and gate.probe ~= 'p' then
-    if gate.busy or redis.call('ZSCORE', invisible, gate.probe) then
+    local permit = is_permit(gate.probe)
+    if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true
     end
-    gate.probe, gate.changed = '-', true
+    gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has told nothing
+    gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
+  end
+  if most > 0 and not gate.out and gate.booked then
+    gate.out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
+      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
   end
   gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
   return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))

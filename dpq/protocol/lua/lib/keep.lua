@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: rules, quota
+-- Needs: now, rules, quota
 -- Gives: keep().
 local function keep()
   local fields = {}
@@ -14,6 +14,10 @@ local function keep()
       end
       if gate.learned + gate.beside > 0 and gate.rules[1] then
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
+      end
+      local booked = not gate.rest and gate.booked -- else it is in the rest
+      if booked and math.max(booked[1], booked[2], booked[3], booked[5]) > instant then
+        text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
       end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)

@@ -3,7 +3,7 @@
 -- Needs: now, pace, quota
 -- Gives: opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
---        a reserve must leave the reserved units.
+--        a reserve must leave the reserved units. The second value is the moment of its quotas alone, or 0.
 local aged
 
 -- When a task of this rank has aged enough for the reserve of a rule, ms: 0 if it may take it now.
@@ -17,9 +17,9 @@ local function entitled_at(rule, rank)
 end
 
 local function opens_at(gate, cost, rank)
-  local at = gate.opens
+  local at, counted = gate.opens, 0
   if gate.rules.unreadable then -- it is checked again then
-    return math.max(at, instant + 30000)
+    return math.max(at, instant + 30000), 0
   end
   for i, rule in ipairs(gate.rules) do
     local window, units = gate[i], cost[rule.unit] or 0
@@ -33,9 +33,9 @@ local function opens_at(gate, cost, rank)
     at = math.max(at, paid)
   end
   if gate.quotas then
-    at = math.max(at, quotas_open(gate, cost, function(rule)
+    counted = quotas_open(gate, cost, function(rule)
       return rank < math.huge and entitled_at(rule, rank) or 0
-    end))
+    end)
   end
-  return at
+  return math.max(at, counted), counted
 end

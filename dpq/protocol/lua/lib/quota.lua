@@ -1,26 +1,27 @@
 -- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas".
 -- Needs: now, rules, period
--- Gives: hold_quotas(gate, counts, spent), which reads what a gate has counted, by letter and unit; quotas_open(gate,
---        cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
---        charge_quotas(gate, cost); quota_counts(gate), as stored; refund_quota(gate, unit, d, token), which gives
---        back d units (takes more, below 0) of a delivery, if it was granted in the running period. A period that has
---        not begun has start and reset 0.
+-- Gives: hold_quotas(gate, tokens, spent), which reads what a gate has counted (tokens); quotas_open(gate, cost,
+--        entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
+--        quotas_end(gate), when the first of their periods is over, ms; charge_quotas(gate, cost); quota_counts(gate),
+--        as stored; refund_quota(gate, unit, d, token), which gives back d units (takes more, below 0) of a delivery,
+--        if it was granted in the running period. A period that has not begun has start and reset 0.
 -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
 -- the clock was set back, or the zone is another one.
-local function hold_quotas(gate, counts, spent)
+local function hold_quotas(gate, tokens, spent)
   gate.quotas = {}
   for i, rule in ipairs(gate.rules.quotas) do
-    local quota = counts[rule.name] or { count = 0, start = 0, reset = 0, next = 0 }
+    local count, start, reset, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
+    local quota = { count = tonumber(count), start = tonumber(start), reset = tonumber(reset), next = tonumber(at) or 0 }
     if spent then
       quota = { count = rule.amount, next = 0 }
       quota.start, quota.reset = period_of(rule, instant)
       gate.changed = true
     elseif quota.reset > 0 and (instant >= quota.reset or instant < quota.start or quota.reset - quota.start > 2.8e9
       or seen.realign) then
-      local start, reset = period_of(rule, instant)
-      if start < quota.reset then
-        quota.next = reset == quota.reset and quota.next or 0
-        quota.start, quota.reset, gate.changed = start, reset, true
+      local begun, ends = period_of(rule, instant)
+      if begun < quota.reset then
+        quota.next = ends == quota.reset and quota.next or 0
+        quota.start, quota.reset, gate.changed = begun, ends, true
       else
         quota = { count = 0, start = 0, reset = 0, next = 0 }
       end
@@ -44,6 +45,15 @@ local function quotas_open(gate, cost, entitled)
     end
   end
   return at
+end
+
+local function quotas_end(gate)
+  local first = math.huge
+  for i, rule in ipairs(gate.rules.quotas or {}) do
+    local _, ends = period_of(rule, instant)
+    first = math.min(first, gate.quotas[i].reset > 0 and gate.quotas[i].reset or ends)
+  end
+  return first
 end
 
 local function charge_quotas(gate, cost)

@@ -1,15 +1,18 @@
--- tokens: the parts of a gate that begin with a capital letter: what quotas have counted. Layout: docs/design.md,
--- "Quotas".
--- Gives: tokens_of(text): the text without those that can be read, and the counts of quotas by letter and unit.
+-- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; B,
+-- what acquire has booked. Layout: docs/design.md, "Limits".
+-- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none.
+local SOUND = { H = '^%d+:%d+:%d+:?%d*$', D = '^%d+:%d+:%d+:?%d*$', W = '^%d+:%d+:%d+:?%d*$', M = '^%d+:%d+:%d+:?%d*$',
+  B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$' }
+
 local function tokens_of(text)
-  local counts = {}
-  local rest = string.gsub(text, ' ([A-Z][a-z0-9_]*):([%d.:]*)', function(name, value)
-    if string.find(name, '^[HDWM]') then
-      local count, start, reset, at = string.match(value, '^(%d+):(%d+):(%d+):?(%d*)$')
-      counts[name] = count and { count = tonumber(count), start = tonumber(start), reset = tonumber(reset),
-        next = tonumber(at) or 0 }
-      return count and ''
+  local tokens
+  local plain = string.gsub(text, ' ([A-Z])([a-z0-9_]*):([%d.:]*)', function(letter, unit, value)
+    local sound = SOUND[letter] and string.find(value, SOUND[letter])
+    if sound then
+      tokens = tokens or {}
+      tokens[letter .. unit] = value
     end
+    return sound and ''
   end)
-  return rest, counts
+  return plain, tokens
 end

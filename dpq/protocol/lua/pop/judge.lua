@@ -1,7 +1,8 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
 -- Needs: now, pace, quota, gate, opens, cost
--- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
+-- Gives: charge(gate, cost, id, moment), for that moment, or for now.
+--        queue_judge(), which returns two functions. judge(score, member, id, cost): true if
 --        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
 --        next task run, and when the lightest one; nil means now. Call keep after all of them.
 
@@ -20,7 +21,7 @@ local function gain(gate, rules)
   return math.max(step, (last - rate) / 4)
 end
 
-local function charge(gate, cost, id)
+local function charge(gate, cost, id, moment)
   local rules = gate.rules
   if rules.ceiling > 0 and gate[1] then
     if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
@@ -34,7 +35,7 @@ local function charge(gate, cost, id)
   end
   for i, window in ipairs(gate) do
     local units = math.min(cost[rules[i].unit] or 0, window.most)
-    window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
+    window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
   if gate.quotas then

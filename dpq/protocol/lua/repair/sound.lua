@@ -1,6 +1,6 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, gate, tokens
+-- Needs: now, record, problem, gate, tokens, booked
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
@@ -11,7 +11,7 @@ local function gate_fault(scope, text)
   local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
   if never or not probe and not string.match(plain, '^- [a-z_%d.: ]*$') then
     return problem('bad gate', scope, text)
-  elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
+  elseif probe and #probe > 1 and not is_permit(probe) and not redis.call('ZSCORE', invisible, probe) then
     return problem('probe without a lease', scope, probe)
   end
 end
@@ -23,6 +23,9 @@ end
 
 local function lease_fault(member, score)
   local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  if id and is_permit(id) and string.match(id, '^~%d+~[%w_-]+$') then -- an ended one counts no more
+    return score ~= '0' and problem('lease not counted', member, 'in tracked')
+  end
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
   local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
   local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'

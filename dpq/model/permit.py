@@ -1,0 +1,143 @@
+"""A caller of `acquire`: its checked arguments, and what follows from each answer. No I/O, no clock.
+
+`queue/permits.py` and its asyncio twin ask the server and sleep as `Caller` says.
+"""
+
+import random
+import secrets
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dpq.model.cost import write_cost
+from dpq.model.errors import LimitTimeoutError
+from dpq.model.priority import encode_priority
+from dpq.model.task import Cost
+from dpq.model.validation import label, milliseconds
+
+DEFAULT_LEASE = 60.0
+"""Seconds of a permit that counts towards a concurrency, or is a probe: longer than most requests;
+while the caller lives, it is extended at a third of them."""
+
+ASK_AGAIN_SECONDS = 1.0
+"""A caller that has slept longer asks once more before it goes: its group may be closed by now."""
+
+LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.05, 1.0
+"""The pauses between two calls while all permits of a concurrency are out: nobody tells a sleeper
+when one ends."""
+
+
+@dataclass(frozen=True)
+class PermitRequest:
+    """The arguments of `acquire`, checked.
+
+    Attributes:
+        group: The group; None for the queue's limit alone.
+        cost: The units, as the text of a record.
+        priority: The priority, as text.
+        timeout: Seconds to wait at most; None waits for ever.
+        lease: Seconds of the lease, where the permit is one.
+    """
+
+    group: str | None
+    cost: str
+    priority: str
+    timeout: float | None
+    lease: float
+
+    @classmethod
+    def checked(
+        cls, group: str | None, cost: Cost, timeout: float | None, priority: float, lease: float
+    ) -> "PermitRequest":
+        """Check the arguments.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+        """
+        if group is not None:
+            label("group", group)
+        if timeout is not None:
+            milliseconds("timeout", timeout)
+        milliseconds("lease", lease, least=0.001)
+        text, _ = encode_priority(priority)
+        return cls(group, str(write_cost(cost)), text, timeout, lease)
+
+
+class PermitAnswer(NamedTuple):
+    """An answer of the script acquire.
+
+    Attributes:
+        code: 1 granted, 0 to ask again, 2 to ask again soon, -1 beyond the timeout.
+        wait: Seconds until that.
+        moment: The moment of the grant, or the ticket to ask again, ms.
+        held: The lease of the permit, or "".
+    """
+
+    code: int
+    wait: float
+    moment: str = ""
+    held: str = ""
+
+
+class HeldPermit:
+    """A permit that is a lease, in the form in which leases are extended.
+
+    Attributes:
+        id: The id of the permit.
+        group: The group, or None.
+        member: The text that stands for it on the server; it changes at each extension.
+    """
+
+    __slots__ = ("group", "id", "member")
+
+    token = 0
+    visibility = None
+
+    def __init__(self, id_: str, group: str | None, member: str) -> None:
+        self.id = id_
+        self.group = group
+        self.member = member
+
+
+class Caller:
+    """One caller that waits for a permit: what it asks, and how long it sleeps.
+
+    Attributes:
+        id: The id of its permit.
+        moment: The moment for which units are booked, ms as text; "" without a booking.
+        ticket: The moment at which it was told to ask again.
+        held: The lease of its booking, or "".
+        granted: It may go, once it has slept.
+    """
+
+    def __init__(self, request: PermitRequest, now: float) -> None:
+        self.request = request
+        self.id = secrets.token_urlsafe(9)
+        self.moment, self.ticket, self.held = "", "0", ""
+        self.granted = False
+        self._until = None if request.timeout is None else now + request.timeout
+        self._pause = LEAST_PAUSE_SECONDS
+
+    def remaining(self, now: float) -> float | None:
+        """Return the seconds that it still waits; None for ever."""
+        return None if self._until is None else max(0.0, self._until - now)
+
+    def receive(self, answer: PermitAnswer, now: float) -> float:
+        """Take an answer; return the seconds to sleep.
+
+        Raises:
+            LimitTimeoutError: It cannot have the units in time.
+        """
+        left = self.remaining(now)
+        self.moment, self.held, wait = "", answer.held, answer.wait
+        if answer.code == 1:
+            self.moment = answer.moment
+            self.granted = wait <= ASK_AGAIN_SECONDS
+            return wait
+        if answer.code == 2:
+            wait = self._pause * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
+            self._pause = min(2 * self._pause, MOST_PAUSE_SECONDS)
+        else:
+            self.ticket, self._pause = answer.moment or "0", LEAST_PAUSE_SECONDS
+        if answer.code < 0 or left == 0:
+            raise LimitTimeoutError(self.request.group, wait, self.request.timeout or 0.0)
+        return wait if left is None else min(wait, left)

@@ -1,0 +1,70 @@
+"""The operations about permits, which take units of a limit without a task, on one partition."""
+
+from typing import Any, get_args
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.permit import Caller, HeldPermit, PermitAnswer
+from dpq.model.signals import Scope
+from dpq.model.validation import milliseconds
+from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.protocol.refusals import Code, require_same
+
+
+def read_permit(reply: list[Any]) -> PermitAnswer | None:
+    """Read the reply of acquire; None if settings are lost.
+
+    Raises:
+        ConfigurationError: The client knows another format or number of partitions.
+    """
+    if reply[0] == Code.SETTINGS_LOST:
+        return None
+    require_same(reply)
+    code, microseconds, *texts = reply
+    return PermitAnswer(code, microseconds / 1e6, *(text.decode() for text in texts))
+
+
+class PermitOperations(CommandMaker):
+    """Every operation about permits, on one partition."""
+
+    _count: int
+
+    def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
+        """Take units of a limit, or learn when they are there; `now` is the caller's clock."""
+        request, left, restored = caller.request, caller.remaining(now), False
+        while True:
+            args = [
+                *(self._now(), request.group or "", request.cost, request.priority),
+                "" if left is None else milliseconds("timeout", left),
+                milliseconds("lease", request.lease),
+                *(caller.id, caller.moment, caller.ticket, caller.held, self._count),
+            ]
+            answer: PermitAnswer | None = yield self._command("acquire", args, read_permit)
+            if answer is not None:
+                return answer
+            restored = yield from self._restore(restored)
+
+    def _restore(self, restored: bool) -> Steps[bool]:
+        """Restore lost settings and limits; see `Partition`."""
+        raise NotImplementedError
+
+    def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
+        """Keep the lease of a permit alive; False if it is lost."""
+        ms = milliseconds("seconds", seconds, least=0.001)
+        args = [self._now(), held.group or "", held.member, ms]
+        member = yield self._command("permit", args, same)
+        held.member = member.decode() or held.member
+        return bool(member)
+
+    def end_permit(self, group: str | None, member: str) -> Steps[None]:
+        """End the lease of a permit."""
+        yield self._command("permit", [self._now(), group or "", member, 0], same)
+
+    def met_limit(
+        self, group: str | None, scope: Scope, retry_after: float, moment: str, member: str
+    ) -> Steps[None]:
+        """Close a group, or the queue, after a 429."""
+        if scope not in get_args(Scope):
+            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        ms = milliseconds("retry_after", retry_after)
+        args = [self._now(), group or "", scope, ms, moment, member]
+        yield self._command("met_limit", args, same)

@@ -1,0 +1,125 @@
+-- acquire: take units of a limit without a task, now or booked for a moment soon.
+--
+-- Keys: ready invisible waiting groups meta conf limits gates tracked closed wake tick delayed dead
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  group      "" for the queue's limit alone
+-- ARGV[3]  cost       as in a record
+-- ARGV[4]  priority   by which reserves judge it, and tasks that wait for the same units
+-- ARGV[5]  timeout    ms that the caller waits at most; "" for ever
+-- ARGV[6]  lease      ms of the lease, where the permit is one
+-- ARGV[7]  id         of the permit, made by the caller
+-- ARGV[8]  booked     the moment that the last answer booked, ms; "" if none
+-- ARGV[9]  ticket     the moment at which the last answer told to ask again, ms; "0" if none
+-- ARGV[10] held       the lease that the last answer gave with its booking; "" if none
+-- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
+--
+-- Returns one of:
+-- * {1, us, moment, held}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`: "~", the end
+--   of its lease and its id, if the permit is a lease; else "".
+-- * {0, us, ticket}: nothing is charged; ask again then.
+-- * {2, us, "0"}: leases are out that others must end; ask again soon.
+-- * {-1, us}: beyond the timeout; nothing is charged.
+-- * {-7, ...}, {-8, ...}, {-9}: as pop.
+-- Lost reply: units are charged twice, and a lease stays until its end.
+local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local lease, id, booked, ticket, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+local partitions = ARGV[11]
+if #group > 200 then
+  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
+end
+
+-- Needs: now, refusal, go_on, rules, gate, opens, cost, keep, judge
+local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate')
+local refused, format = refusal(settings[1], settings[2], partitions)
+if refused then
+  return refused
+elseif format == '3' then
+  return redis.error_reply('ERR DPQ: a queue of format 3 has no permits: run dpq upgrade')
+end
+local noted = string.match(settings[3] or '', '^q?%d+$') or string.match(settings[4] or '', '^(q?%d+)=$')
+if not format and redis.call('EXISTS', meta) == 1
+  or noted and string.byte(noted) == 113 and not settings[5]
+  or noted and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
+  return { -9 } -- what may run is unknown
+end
+go_on()
+seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
+local scopes = { gate_of(''), group ~= '' and gate_of(group) or nil }
+local opening, probing, taken = 0, false, false
+for _, gate in ipairs(scopes) do
+  opening = math.max(opening, gate.opens > instant and gate.opens or 0, gate.rules.unreadable and instant + 30000 or 0)
+  probing = probing or gate.probe ~= '-' and gate.probe ~= held
+end
+
+-- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
+if booked and booked >= instant - 1000 and opening == 0 and not probing then
+  return { 1, math.ceil(math.max(0, booked - instant) * 1000), string.format('%.17g', booked), held }
+elseif held ~= '' then
+  -- Needs: open_or_close, place
+  ended(held, group, true)
+  admit()
+end
+
+local units, at, decider, earliest = weigh(cost), instant, nil, math.huge
+for _, gate in ipairs(scopes) do
+  taken = full(gate) or taken
+  local free, counted = opens_at(gate, units, priority)
+  free = opening > 0 and opening or free
+  if counted > instant then -- a booking counts in the period of its moment, so none goes beyond a quota's
+    opening = math.max(opening, counted)
+  end
+  earliest = gate[1] and math.min(earliest, math.max(free, instant)) or earliest
+  if free > at then
+    at, decider = free, gate
+  end
+  if gate.booked and gate.booked[5] > 0 then -- leases that ran out
+    redis.call('ZREMRANGEBYLEX', tracked, '[' .. gate.scope .. '\t~',
+      '(' .. gate.scope .. string.format('\t~%013.0f', now + 1))
+  end
+end
+for _, gate in ipairs(scopes) do
+  local ends = quotas_end(gate)
+  opening = at >= ends and math.max(opening, ends) or opening
+end
+local reply, turner, turned, kept = nil, nil, nil, nil
+if timeout ~= '' and at - instant > tonumber(timeout) then
+  reply = { -1, math.ceil((at - instant) * 1000) }
+elseif opening > 0 then
+  reply = { 0, math.ceil((opening - instant) * 1000), '0' }
+elseif taken then
+  reply = { 2, 0, '0' }
+elseif decider or scopes[1].booked or scopes[2] and scopes[2].booked then
+  -- Needs: booking
+  local again, told = wait_for_turn(scopes, priority)
+  if not again and decider then
+    again, told = too_far(decider, at, units, ticket, at - earliest > 50)
+  end
+  turner = decider or scopes[2] and scopes[2].booked and scopes[2] or scopes[1]
+  turned, kept = turner.booked and turner[1] and take_turn, turner[1] and turner[1].paid
+  reply = again and { 0, math.ceil((again - instant) * 1000), string.format('%.17g', told) }
+end
+if reply then
+  keep()
+  return reply
+end
+
+local ends, leased = math.floor(at) + lease, ''
+local member = string.format('~%013.0f~', ends) .. id
+for _, gate in ipairs(scopes) do
+  charge(gate, units, member, at)
+  local counts = gate.busy or gate.rules.concurrency > 0
+  if counts then
+    leased = member
+    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. member)
+  end
+  if counts or at > instant and gate[1] then
+    local note = gate.booked or { 0, 0, 0, 0, 0 }
+    note[1], note[5] = math.max(note[1], at), math.max(note[5], counts and ends or 0)
+    gate.booked, gate.changed = note, true
+  end
+end
+if turned then
+  turned(turner, units, priority, kept)
+end
+keep()
+return { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased }

@@ -1,0 +1,29 @@
+-- booked: read what acquire has written. A permit that is a lease stands in `tracked` with its end, and so does a probe
+-- in a gate: "~", 13 digits of ms, "~" and its id. docs/design.md, "Permits".
+-- Keys: tracked
+-- Needs: now
+-- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
+--        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
+--        tokens_of has read, or nil.
+local MOST_AHEAD_MS = 5000
+
+local function is_permit(member)
+  return string.byte(member) == 126
+end
+
+local function permit_out(member)
+  return (tonumber(string.match(member, '^~(%d+)~') or 0) or 0) > instant
+end
+
+local function running(scope)
+  local from = '[' .. scope .. string.format('\t~%013.0f', now + 1)
+  return redis.call('ZLEXCOUNT', tracked, from, '(' .. scope .. '\t\127')
+end
+
+local function booked_of(tokens)
+  local booked = tokens and tokens.B and {}
+  for number in string.gmatch(booked and tokens.B or '', '[^:]+') do
+    booked[#booked + 1] = tonumber(number) or 0
+  end
+  return booked
+end

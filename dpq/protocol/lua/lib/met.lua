@@ -1,0 +1,50 @@
+-- met: close a scope after a 429; the first task or permit afterwards is a probe. docs/design.md, "A 429".
+-- Keys: stats
+-- Needs: now, pace, gate, open_or_close, mark
+-- Gives: meet(gate, ms, granted, counts, was_probe): `granted` is when the request was granted, ms; it teaches slack or
+--        a learned rate if it counts. Call admit (place) after it.
+
+-- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
+-- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
+-- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
+local function widen(gate, opens)
+  for i, rule in ipairs(gate.rules) do
+    if not rule.slack then
+      local soon = instant - gate.beside < 5 * rule.per
+      local slack = math.max(gate.slack * (soon and 2 or 1.125), math.min(rule.per / 20, 50))
+      gate.slack = math.ceil(math.min(slack, rule.per / 4, MOST_SLACK_MS))
+      gate.learned, gate.beside = gate.slack, opens
+      break
+    end
+  end
+  for i, rule in ipairs(gate.rules) do
+    pace(gate[i], rule, rule.rate, gate.slack)
+  end
+end
+
+local function meet(gate, ms, granted, counts, was_probe)
+  local rules, opens = gate.rules, math.max(gate.opens, now + ms)
+  if instant < gate.since then -- the end of the closing that has halved it
+    gate.since = opens
+  elseif rules.ceiling > 0 and gate[1] and counts then
+    local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
+    gate.learned, gate.beside = gate.rate, 0
+    gate.rate = math.max(rules.floor, clean > 0 and clean * 0.9375 or gate.rate / 2)
+    pace(gate[1], rules[1], gate.rate)
+    gate.since, gate.used = opens, 0
+  elseif rules.ceiling == 0 and counts and not was_probe and granted > gate.beside then
+    widen(gate, opens)
+  end
+  gate.opens, gate.why, gate.changed = opens, 'l', true
+  gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one
+  for i, window in ipairs(rules) do
+    gate[i].owed = math.max(gate[i].paid, owed_after(opens, window, gate[i]))
+  end
+  if gate.scope == '' then
+    stirred[''] = true
+    redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
+  else
+    mark()
+    open_or_close(gate.scope)
+  end
+end

@@ -1,0 +1,103 @@
+"""Permits of an asyncio queue: the twin of permits.py."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import asyncio
+import logging
+import time
+from contextlib import suppress
+from typing import Any, cast
+
+from redis.exceptions import RedisError
+
+from dpq.model.errors import DPQError
+from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.model.rate_headers import Headers
+from dpq.model.signals import RateLimited, Scope, signal_of
+from dpq.queue.permits import PermitBase
+
+__all__ = ["AsyncPermit"]
+
+log = logging.getLogger(__name__)
+
+
+class AsyncPermit(PermitBase):
+    """Units of a limit that were taken for one request; see `DPQ.acquire`.
+
+    Attributes:
+        group: The group whose units were taken; None for the queue's limit alone.
+        waited: Seconds that the caller has waited for it.
+    """
+
+    async def report(
+        self, response: Any, headers: Headers | None = None, *, scope: Scope = "group"
+    ) -> RateLimited | None:
+        """Async `Permit.report`."""
+        limited = self._limit(response, headers, scope)
+        # what a good answer tells (budgets, units that were really spent) is noted here
+        if limited and limited.scope != "task":
+            await self._queue._finish(self._close_after(limited))
+        return limited
+
+    async def _close_after(self, limited: RateLimited) -> None:
+        if self._held:
+            await self._queue._leases.end(cast("Any", self._held))
+        await self._queue._session.run(
+            self._queue._operations.met_limit,
+            *(self.group, limited.scope, limited.retry_after, self._moment, self._let_go()),
+        )
+
+    async def close(self) -> None:
+        """Async `Permit.close`."""
+        if self._held:
+            await self._queue._finish(self._end_lease())
+
+    async def _end_lease(self) -> None:
+        if self._held:
+            await self._queue._leases.end(cast("Any", self._held))
+            member = self._let_go()
+            await self._queue._session.run(self._queue._operations.end_permit, self.group, member)
+
+    async def end(self, error: BaseException | None) -> None:
+        """Async `Permit.end`."""
+        signal = None if error is None else signal_of(error)
+        try:
+            if isinstance(signal, RateLimited):
+                await self.report(signal)
+            await self.close()
+        except (DPQError, RedisError):
+            if error is None:
+                raise
+            log.warning("cannot end a permit of %r", self.group, exc_info=True)
+
+
+async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
+    """Async `take_permit`; a cancelled caller's units stay spent, its lease ends."""
+    began = time.monotonic()
+    caller = Caller(request, began)
+    asking: asyncio.Task[PermitAnswer] | None = None
+    try:
+        while not caller.granted:
+            now = time.monotonic()
+            asking = asyncio.create_task(queue._session.run(queue._operations.acquire, caller, now))
+            pause = caller.receive(await asyncio.shield(asking), time.monotonic())
+            asking = None
+            if pause > 0:
+                await asyncio.sleep(pause)
+    except GeneratorExit:  # thrown away with its loop: nothing can be awaited
+        raise
+    except BaseException:
+        if asking or caller.held:
+            queue._finish(_give_back(queue, caller, asking))
+        raise
+    return AsyncPermit(queue, caller, time.monotonic() - began)
+
+
+async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnswer] | None) -> None:
+    """End the lease of a caller that was cancelled, also if the answer with it is under way."""
+    held = caller.held
+    with suppress(DPQError, RedisError):
+        if asking:
+            held = (await asking).held
+        if held:
+            await queue._session.run(queue._operations.end_permit, caller.request.group, held)
