@@ -184,7 +184,9 @@ def counts(
         made.add_row(field, str(value), *(f"{more / seconds:.1f}" for more in growth))
     oldest = stats.oldest_ready_seconds
     made.add_row("oldest ready", "-" if oldest is None else f"{oldest:.1f} s")
-    made.caption, made.caption_justify = Text(f"drain: {shown(drain_text(drain))}"), "left"
+    text = f"drain: {shown(drain_text(drain))}"
+    made.caption = Text(text, no_wrap=True, overflow="ignore")  # however narrow the table is
+    made.caption_justify, made.caption_style = "left", ""
     return made
 
 

@@ -24,7 +24,7 @@ STALLED_PER_HOUR = 0.01
 
 
 class Drain(BaseModel):
-    """When the tasks that are due now will have started.
+    """The time until all tasks that are due now have started.
 
     Attributes:
         seconds: The seconds until then; 0.0 for an empty queue, None if it is not known.
@@ -71,7 +71,7 @@ class Scope(NamedTuple):
 
 
 class DrainLook(NamedTuple):
-    """What was read of a queue, or of one partition. Times are ms.
+    """A look at a queue, or at one partition. Times are ms.
 
     Attributes:
         came: Tasks that were pushed or replayed, since the queue began.

@@ -109,7 +109,7 @@ class Running(NamedTuple):
 
 @dataclass(slots=True)
 class View:
-    """What was read of a queue, or of one partition, at one moment. Times are ms.
+    """A look at a queue, or at one partition, at one moment. Times are ms.
 
     Attributes:
         now: The moment.
@@ -169,7 +169,7 @@ class Foreseen(NamedTuple):
 
 
 class _Obstacle(NamedTuple):
-    """What held a task back, and until when."""
+    """The thing that held a task back, and until when."""
 
     until: float
     reason: ForecastReason

@@ -25,7 +25,7 @@ MOST_SLACK_MS = 1000
 
 
 class Aging(NamedTuple):
-    """What a task gains: points of priority per second, counted from a moment."""
+    """The priority that tasks gain: points of priority per second, counted from a moment."""
 
     rate: float = 0.0
     since: float = 0.0
@@ -99,7 +99,7 @@ class Window:
 
 
 class Gate:
-    """What the limit of one scope (a group, or the queue) allows.
+    """The limit of one scope (a group, or the queue), and its state.
 
     Attributes:
         windows: Its rates, the shortest window first.

@@ -162,7 +162,7 @@ def _spent(limit: LimitState) -> str:
         return "its rate is spent"
     window = limit.windows[missing.index(max(missing))]
     units = [other.unit for other in limit.windows]
-    name = f" of {window.unit or 'requests'}" if any(units) else ""
+    name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
     length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
     return f"its rate{name}{length} is spent"
 

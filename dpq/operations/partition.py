@@ -33,7 +33,6 @@ from dpq.model.validation import (
     whole_number,
 )
 from dpq.operations.description import MAX_ATTEMPTS, Description
-from dpq.operations.foresight import ForesightOperations
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.settings import agree
@@ -93,9 +92,7 @@ REPAIRED_PARTS = (
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Partition(
-    LimitOperations, PermitOperations, ForesightOperations, WorkerOperations, Generic[P]
-):
+class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P]):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(
@@ -536,6 +533,10 @@ class Partition(
     def stats(self) -> Steps[QueueStats]:
         """Count the tasks of each state."""
         return self._ask("stats", [self._now()], replies.read_stats)
+
+    def look_ahead(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+        """Run the script forecast or drain."""
+        return self._ask(name, [self._now(), *args], read)
 
     def update(
         self,

@@ -16,14 +16,15 @@ from typing import Any, Generic, TypeVar
 
 from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
-from dpq.model.forecast import MAX_FORECAST, Forecast, merged
+from dpq.model.forecast import Forecast
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.quota import Quota, split_quotas
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
-from dpq.model.validation import error_line, label, milliseconds, whole_number
+from dpq.model.validation import error_line, label, whole_number
+from dpq.operations import foresight
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
@@ -619,14 +620,11 @@ class QueueOperations(Generic[P]):
 
     def forecast(self, n: int, run: float | None) -> Steps[list[Forecast]]:
         """Foresee the next starts of all partitions."""
-        count = whole_number("n", n, 1, MAX_FORECAST)
-        run_ms = None if run is None else milliseconds("run", run)
-        found = yield from all_of([part.foresee(count, run_ms) for part in self.partitions])
-        return merged(found, count)
+        return foresight.forecast(self.description, self.partitions, n, run)
 
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
-        return all_of([part.drain_look() for part in self.partitions])
+        return foresight.drain_look(self.partitions)
 
     # Workers: the first partition stores them
 

@@ -189,7 +189,7 @@ def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Excep
 
 
 class Plan(NamedTuple):
-    """What a record says about the start of its task, for `forecast`. Times are ms.
+    """The part of a record that decides when its task starts. Times are ms.
 
     Attributes:
         order: The residual of the priority and the sequence: its member of `ready` without the id.

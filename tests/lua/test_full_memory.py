@@ -284,6 +284,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "check": lambda q: q.check(),
     "check_limits": lambda q: q.check(),
     "workers": lambda q: q.workers(),
+    "drain": lambda q: q.drain(),
+    "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "in_flight": lambda q: len(q.limits()),
     "next_event": lambda q: q.next_event(),

@@ -12,7 +12,7 @@
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, gate, member, record, gate_line
+-- Needs: now, groups, rules, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order, sample = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}, {}
@@ -28,7 +28,7 @@ end
 
 local function costs_of(set, members)
   local costs = {}
-  for i = 1, heavy and #members or 0 do
+  for i = 1, heavy and math.min(#members, 100) or 0 do
     local raw = redis.call('HGET', meta, (split(set, members[i])))
     local task = raw and read(raw)
     costs[#costs + 1] = task and task.cost or nil
@@ -36,7 +36,8 @@ local function costs_of(set, members)
   return table.concat(costs, ' ')
 end
 
-for _, field in ipairs(redis.pcall('HSCAN', limits, '0', 'COUNT', named)[2] or {}) do -- consumers may not: docs/security
+-- A role without HSCAN sees the largest groups only.
+for _, field in ipairs(redis.pcall('HSCAN', limits, '0', 'COUNT', named)[2] or {}) do
   know(string.match(field, '^group:(.*)$') or '*') -- a value is no such field
 end
 for _, group in ipairs(redis.call('ZRANGE', closed, -last, -1)) do
@@ -55,16 +56,16 @@ end)
 for i = 1, math.min(largest, #order) do
   know(order[i])
 end
-local behind, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
+local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
 for _, scope in ipairs(scopes) do
   local from, to = '[' .. scope .. '\t', '(' .. scope .. '\n'
-  local count, costs = behind + heads, nil
+  local count, costs = queued + heads, nil
   if scope == '' then
-    costs = costs_of(behind > 0 and waiting or ready, behind > 0 and sample
+    costs = costs_of(queued > 0 and waiting or ready, queued > 0 and sample
       or redis.call('ZRANGE', ready, 0, 99))
   else
     count = redis.call('ZLEXCOUNT', waiting, from, to) + (head_of(scope) and 1 or 0)
-    costs = heavy and costs_of(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, 10)) or ''
+    costs = heavy and costs_of(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, 5)) or ''
   end
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
@@ -75,5 +76,5 @@ for i = 1, 4 do
   totals[i] = tonumber(totals[i] or 0) or 0
 end
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
-  string.format('%.0f', behind + heads), string.format('%.0f', totals[1] + totals[2]),
+  string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
   string.format('%.0f', totals[3] + totals[4]) }, reply }

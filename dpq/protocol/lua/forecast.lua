@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       heads, delayed tasks, leases and closed groups that are read at most
--- ARGV[3]  behind     waiting tasks that are read at most, of all groups together
+-- ARGV[3]  queued     waiting tasks that are read at most, of all groups together
 -- ARGV[4]  preview    bytes of a payload that stands in its record
 --
 -- Returns {settings, counts, tasks, closed, gates, short}. Settings: now, paused_until, fairness, partitions, turns,
@@ -12,9 +12,9 @@
 -- bytes of its payload. Closed, flat: group, ms. Gates, flat: scope, gate_line. Short: the groups with more waiting
 -- tasks than were read.
 -- Lost reply: safe to send again.
-local time, most, behind_most, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, gate, member, gate_line
+-- Needs: now, groups, rules, member, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local scopes, known, headed, tasks = { '' }, { [''] = true }, {}, {}
 
@@ -46,12 +46,12 @@ end
 for letter, set in pairs({ r = ready, d = delayed, i = invisible }) do
   add(letter, set, redis.call('ZRANGE', set, 0, most - 1, 'WITHSCORES'), set == ready)
 end
-local shut = redis.call('ZRANGE', closed, 0, most - 1, 'WITHSCORES')
-for i = 1, #shut, 2 do
-  know(shut[i])
+local closings = redis.call('ZRANGE', closed, 0, most - 1, 'WITHSCORES')
+for i = 1, #closings, 2 do
+  know(closings[i])
 end
 local lines, short = {}, {}
-local each = math.max(1, math.min(most, math.floor(behind_most / #scopes)))
+local each = math.max(1, math.min(most, math.floor(queued / #scopes)))
 for i = 1, #scopes do
   local group = scopes[i]
   lines[#lines + 1], lines[#lines + 2] = group, gate_line(group)
@@ -80,4 +80,4 @@ local counts = {}
 for i, set in ipairs({ ready, delayed, invisible, closed }) do
   counts[i] = redis.call('ZCARD', set)
 end
-return { texts, counts, tasks, shut, lines, short }
+return { texts, counts, tasks, closings, lines, short }

@@ -1,6 +1,6 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: now, gate
+-- Needs: gate
 -- Gives: gate_line(scope): its rules ("" without a limit, "?" if they cannot be read), TAB, `opens why probe rate since
 --        used learned beside out`, TAB, and until when each window is paid. `probe` is -, p, or `id@ms`: the probe that
 --        is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
