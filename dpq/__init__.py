@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.pools import MemberState
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
@@ -67,6 +68,7 @@ __all__ = [
     "Fairness",
     "LeaseLostError",
     "LimitState",
+    "MemberState",
     "NotConfirmedError",
     "OnDuplicate",
     "Order",
@@ -110,6 +112,7 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "model.pools": ("MemberState",),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.cost import unit_name
 from dpq.model.errors import ConfigurationError
+from dpq.model.pools import MemberState, split_pool
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 
 __all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
@@ -199,13 +200,16 @@ class LimitState(BaseModel):
         units_left: The units that each window would grant now; negative after too many. Each is of
             the `unit` of its window.
         open: True if a task may run now.
-        opens_at: The time when the next task may run, UTC; None if one may run now, or if a lease
-            must end first.
+        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
+            must end first, or if it is closed until it is opened.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`; None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
+        members: The members of a pool. Windows and concurrency hold for each of them; so
+            `units_left`, `rate` and `slack` are theirs.
+        weight: The turns that the group gets where others get one, with round robin.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -222,6 +226,8 @@ class LimitState(BaseModel):
     reason: Reason | None = None
     waiting: int = 0
     in_flight: int = 0
+    members: tuple[MemberState, ...] = ()
+    weight: float = 1.0
 
 
 def limit_rules(
@@ -232,8 +238,11 @@ def limit_rules(
     adaptive: Adaptive | None,
     reserve: Reserve | None,
     slack: float | None = None,
+    weight: float | None = None,
 ) -> tuple[RateLimit, ...]:
     """Check the arguments of `set_limit`; return its windows, the shortest first.
+
+    A weight alone is a limit, too.
 
     Raises:
         ConfigurationError: The arguments set no limit, contradict, or are out of their bounds.
@@ -266,7 +275,7 @@ def limit_rules(
     for window in windows:
         if not isinstance(window, RateLimit):
             raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
-    if not windows and concurrency is None:
+    if not windows and concurrency is None and weight is None:
         raise ConfigurationError("the limit is empty: give a rate, a concurrency, or both")
     if len(windows) > MAX_WINDOWS:
         raise ConfigurationError(
@@ -299,7 +308,7 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
 
 def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     """Read the windows and the concurrency from a text of the hash `limits`."""
-    head, *parts = text.split("|")
+    head, *parts = split_pool(text)[0].split("|")
     concurrency, _, learning = head.partition("~")
     adaptive = Adaptive(*map(_as_written, learning.split(" "))) if learning else None
     windows: list[RateLimit] = []

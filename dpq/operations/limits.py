@@ -14,6 +14,7 @@ from dpq.model.limits import (
     limit_rules,
     write_rules,
 )
+from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -33,11 +34,15 @@ class LimitOperations(CommandMaker):
         adaptive: Adaptive | None,
         reserve: Reserve | None,
         slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
-        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack)
+        windows = limit_rules(rate, per, burst, concurrency, adaptive, reserve, slack, weight)
         heavy = int(any(window.reserve for window in windows))
-        return self._set_rules(_field(group), write_rules(windows, concurrency), heavy)
+        names, turns = pool_members(members, group), group_weight(weight, group)
+        rules = add_pool(write_rules(windows, concurrency), names, turns)
+        return self._set_rules(_field(group), rules, heavy)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
@@ -49,10 +54,11 @@ class LimitOperations(CommandMaker):
             args = [self._now(), field, rules, heavy, walk, cursor]
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
-    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
-        """Close a group for some seconds, or open it."""
-        args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
-        return self._ask("delay_group", args, same)
+    def delay_group(self, group: str, seconds: float | None, member: str | None) -> Steps[Any]:
+        """Close a group or a member of its pool for some seconds or until it is opened, or open."""
+        ms = "inf" if seconds is None else milliseconds("seconds", seconds)
+        name = "" if member is None else member_name(member)
+        return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

@@ -124,6 +124,10 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
         "costs": costs,
         "last_error": error or None,
     }
+    if PIN in notes:
+        values["pinned"] = notes[PIN]
+    if RUNS_AS in notes:
+        values["member"] = live_note(notes, RUNS_AS, token)
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
     if is_recurring:

@@ -6,7 +6,8 @@
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until it may be tried again
--- ARGV[5]  scope      group (a task without one closes the queue), queue or task
+-- ARGV[5]  scope      member (of a pool, that the task runs as; a task without one closes its group), group (a task
+--                     without one closes the queue), queue or task
 --
 -- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
 -- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
@@ -15,7 +16,7 @@
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
--- Needs: now, record, fence, pace, gate, open_or_close, place, back
+-- Needs: now, record, fence, pace, gate, open_or_close, place, back, notes
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
 -- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
 -- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
@@ -37,7 +38,9 @@ local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
+local member = scope == 'member' and live_note(task, '\28')
+local closes = scope == 'queue' and '' or task.group
+local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
 leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
@@ -72,7 +75,7 @@ if gate then
   else
     -- Needs: mark
     mark()
-    open_or_close(gate.scope)
+    open_or_close(task.group)
   end
 end
 back(id, task, ms)

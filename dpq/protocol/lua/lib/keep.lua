@@ -15,6 +15,12 @@ local function keep()
       if gate.learned + gate.beside > 0 and gate.rules[1] then
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
+      if gate.last > 0 then
+        text = text .. string.format('L:%.17g ', gate.last)
+      end
+      if gate.turn > 0 then
+        text = text .. string.format('T:%.17g ', gate.turn)
+      end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
       end

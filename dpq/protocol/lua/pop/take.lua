@@ -83,7 +83,7 @@ local function take(popped, taken, max_bytes, judge, crown)
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end
       else
-        may = not judge or judge(tonumber(score), member, id, cost, group, taken.token + 1)
+        may = not judge or judge(tonumber(score), member, id, cost, group, taken.token + 1, raw)
         if may then
           local n = #metas
           taken.token = taken.token + 1
