@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
     from dpq.model.forecast import Forecast
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+    from dpq.model.pools import MemberState
     from dpq.model.quota import Quota, QuotaState
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
@@ -77,6 +78,7 @@ __all__ = [
     "LeaseLostError",
     "LimitState",
     "LimitTimeoutError",
+    "MemberState",
     "NotConfirmedError",
     "OnDuplicate",
     "Order",
@@ -128,6 +130,7 @@ _HOMES = {
     "model.drain": ("Drain",),
     "model.forecast": ("Forecast",),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
+    "model.pools": ("MemberState",),
     "model.quota": ("Quota", "QuotaState"),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),

@@ -66,6 +66,7 @@ class PushOptions(TypedDict, total=False):
     at: datetime | None
     visibility: float | None
     time_limit: float | None
+    member: str | None
 
 
 class Pushing(Protocol[Params, Made]):
@@ -104,6 +105,8 @@ class Pushing(Protocol[Params, Made]):
     def __call__(self, *args: Any, visibility: float | None, **values: Any) -> Made: ...
     @overload
     def __call__(self, *args: Any, time_limit: float | None, **values: Any) -> Made: ...
+    @overload
+    def __call__(self, *args: Any, member: str | None, **values: Any) -> Made: ...
 
 
 OPTIONS = frozenset(Push._fields) - {"payload"}
@@ -222,7 +225,8 @@ class TaskFunction(Generic[Params, Result]):
             args: Arguments of the function.
             values: Arguments of the function, and options of `DPQ.push`: `priority`, `delay`,
                 `group`, `key`, `on_duplicate`, `max_attempts`, `expires_in`, `cost`, `every`,
-                `cron`, `timezone`, `at`, `visibility`, `time_limit`.
+                `cron`, `timezone`, `at`, `visibility`, `time_limit`,
+                `member`.
 
         Returns:
             The task's id, as the queue's `push` does: to be awaited with an `AsyncDPQ`.

@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
-from dpq import DeadTask, Drain, Forecast, LimitState, QueueStats, Task
+from dpq import DeadTask, Drain, Forecast, LimitState, MemberState, QueueStats, Task
 from dpq.cli._rates import rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
@@ -235,16 +235,24 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
         made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
         for window in others:
             made.add_row("", *window)
+        for member in state.members:
+            made.add_row(*_member_row(member))
     return made
+
+
+def _member_row(member: MemberState) -> tuple[str, ...]:
+    left = ", ".join(map(_units, member.units_left)) or "-"
+    return f"  {shown(member.name)}", "", left, str(member.in_flight), "", _state(member)
 
 
 def group_sheet(title: str, state: LimitState) -> Table:
     """Make a table of one group, with a line for each value."""
     made = _table(title, "", "", wraps=("",))
     made.show_header = False
-    for rate, left in zip(_rates(state), state.units_left, strict=True):
+    for rate, left in zip_longest(_rates(state), state.units_left):
         made.add_row("rate", rate)
-        made.add_row("units left", _units(left))
+        if left is not None:
+            made.add_row("units left", _units(left))
     for quota, units in _quotas(state):
         made.add_row("quota", quota)
         made.add_row("units left", units)
@@ -252,6 +260,9 @@ def group_sheet(title: str, state: LimitState) -> Table:
     made.add_row("in flight", in_flight)
     made.add_row("waiting", waiting)
     made.add_row("state", _now(state))
+    for member in state.members:
+        _, _, left, count, _, text = _member_row(member)
+        made.add_row(f"as {shown(member.name)}", f"{left} left, {count} in flight, {text}")
     return made
 
 
@@ -262,6 +273,10 @@ def _rates(state: LimitState) -> list[str]:
         texts[0] += f" (now {per_text(round(state.rate, 2), state.windows[0].per)})"
     if state.slack and texts:
         texts[0] += f" (slack {state.slack:.15g} s learned)"
+    if state.members and texts:
+        texts[0] += " (each member)"
+    if state.weight != 1:
+        texts = [*texts, f"weight {state.weight:g}"]
     if state.default:
         texts = [f"{text} (of every group)" for text in texts]
     return texts
@@ -294,6 +309,10 @@ def _counts(state: LimitState) -> tuple[str, str]:
 def _now(state: LimitState) -> str:
     if state.group == EVERY_GROUP:
         return "-"
+    return _state(state)
+
+
+def _state(state: LimitState | MemberState) -> str:
     if state.open:
         return "open"
     opens = state.opens_at

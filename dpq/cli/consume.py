@@ -128,6 +128,7 @@ class Scope(StrEnum):
     GROUP = "group"
     QUEUE = "queue"
     TASK = "task"
+    MEMBER = "member"
 
 
 def rate_limited(
@@ -140,10 +141,10 @@ def rate_limited(
     scope: Annotated[
         Scope,
         typer.Option(
-            help="What closes: the task's group (the queue, if it has none), the queue, or only "
-            "the task."
+            help="What closes: the member that the task runs as (its group, if it has none), the "
+            "group (the queue, if it has none), the queue, or only the task."
         ),
-    ] = Scope.GROUP,
+    ] = Scope.MEMBER,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:

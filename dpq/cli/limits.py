@@ -30,6 +30,12 @@ OfEveryGroup = Annotated[
     bool,
     typer.Option("--every-group", help="The limit of each group that has none of its own."),
 ]
+OneMember = Annotated[
+    str | None,
+    typer.Option(
+        "--member", metavar="NAME", help="A member of its pool.", show_default="the whole group"
+    ),
+]
 GroupName = Annotated[str, typer.Argument(metavar="NAME", help="The group's name.")]
 
 
@@ -96,6 +102,22 @@ def set_limit(
             show_default="learned from 429s",
         ),
     ] = None,
+    member: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A key or proxy of the group; the limit holds for each. Give it several times.",
+            show_default="none",
+        ),
+    ] = None,
+    weight: Annotated[
+        float | None,
+        typer.Option(
+            metavar="TURNS",
+            help="Turns of the group where others get one, with round robin.",
+            show_default="1",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -112,6 +134,8 @@ def set_limit(
     dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
     dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 from midnight to midnight
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
+    dpq limit set 60/m --group api --member key-a --member key-b   60 a minute for each key
+    dpq limit set --weight 3 --group big       three turns where others get one
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _rates.with_options(
@@ -119,9 +143,11 @@ def set_limit(
     )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:
-        q.set_limit(windows, group=scope, concurrency=concurrency)
+        q.set_limit(windows, group=scope, concurrency=concurrency, members=member, weight=weight)
     said = [_rates.rate_text(window) for window in windows]
     said += [f"{concurrency} at once"] if concurrency is not None else []
+    said += [f"weight {weight:g}"] if weight is not None else []
+    said += [f"for each of {', '.join(member)}"] if member else []
     talk(f"limited {scope_name(scope)} of {queue!r}: {', '.join(said)}")
 
 
@@ -180,19 +206,35 @@ def show_group(
 @groups.command("close")
 def close_group(
     name: GroupName,
-    seconds: Annotated[float, typer.Argument(metavar="SECONDS", help="Seconds from now.")],
+    seconds: Annotated[
+        float | None,
+        typer.Argument(
+            metavar="[SECONDS]", help="Seconds from now.", show_default="until it is opened"
+        ),
+    ] = None,
+    member: OneMember = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Close a group for some seconds: no consumer gets its tasks."""
+    """Close a group: no consumer gets its tasks. Or close a member of its pool, alone."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, seconds)
-    talk(f"closed group {name!r} of {queue!r} for {seconds:g} s")
+        q.delay_group(name, seconds, member=member)
+    how_long = "until it is opened" if seconds is None else f"for {seconds:g} s"
+    talk(f"closed {_named(name, member)} of {queue!r} {how_long}")
 
 
 @groups.command("open")
-def open_group(name: GroupName, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
-    """Open a group: consumers get its tasks again, as its limit allows."""
+def open_group(
+    name: GroupName,
+    member: OneMember = None,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Open a group, or a member of its pool: its tasks run again, as its limit allows."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.delay_group(name, 0)
-    talk(f"opened group {name!r} of {queue!r}")
+        q.delay_group(name, 0, member=member)
+    talk(f"opened {_named(name, member)} of {queue!r}")
+
+
+def _named(group: str, member: str | None) -> str:
+    return f"group {group!r}" if member is None else f"member {member!r} of group {group!r}"

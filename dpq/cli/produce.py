@@ -55,7 +55,7 @@ def push(
             "--full",
             help="Each line is an object with the arguments of push: payload, and optionally "
             "priority, delay, at, group, key, on_duplicate, max_attempts, expires_in, cost, every, "
-            "cron, timezone, visibility, time_limit. The options here are the defaults.",
+            "cron, timezone, visibility, time_limit, member. The options here are the defaults.",
         ),
     ] = False,
     priority: Priority = 0,
@@ -129,6 +129,14 @@ def push(
             metavar="SECONDS", help="Longest run of its handler.", show_default="the worker's"
         ),
     ] = None,
+    member: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The member of its group's pool that it is to run as.",
+            show_default="any",
+        ),
+    ] = None,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -149,7 +157,7 @@ def push(
     options |= {"on_duplicate": on_duplicate.value, "max_attempts": max_attempts}
     options |= {"expires_in": expires_in, "cost": cost, "at": _option_at(at)}
     options |= {"every": every, "cron": cron, "timezone": timezone}
-    options |= {"visibility": visibility, "time_limit": time_limit}
+    options |= {"visibility": visibility, "time_limit": time_limit, "member": member}
     with (
         _source(payload, file, full) as stream,
         DPQ[Any].from_url(url, queue, partitions=partitions) as q,

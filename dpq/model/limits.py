@@ -10,6 +10,7 @@ from typing import Literal, cast
 from pydantic import BaseModel, ConfigDict
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.pools import MemberState, split_pool
 from dpq.model.quota import (
     MAX_RATE,
     Quota,
@@ -191,14 +192,17 @@ class LimitState(BaseModel):
             the `unit` of its window.
         quotas: Its quotas, with what is left of each in this period, and when the period ends.
         open: True if a task may run now.
-        opens_at: The time when the next task may run, UTC; None if one may run now, or if a lease
-            must end first.
+        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
+            must end first, or if it is closed until it is opened.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
             period); None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
+        members: The members of a pool. Windows and concurrency hold for each of them; so
+            `units_left`, `rate` and `slack` are theirs.
+        weight: The turns that the group gets where others get one, with round robin.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -216,6 +220,8 @@ class LimitState(BaseModel):
     reason: Reason | None = None
     waiting: int = 0
     in_flight: int = 0
+    members: tuple[MemberState, ...] = ()
+    weight: float = 1.0
 
 
 def limit_rules(
@@ -227,8 +233,11 @@ def limit_rules(
     reserve: Reserve | None,
     slack: float | None = None,
     quotas: Sequence[Quota] = (),
+    weight: float | None = None,
 ) -> tuple[RateLimit, ...]:
     """Check the arguments of `set_limit`; return its windows, the shortest first.
+
+    A weight alone is a limit, too.
 
     Raises:
         ConfigurationError: The arguments set no limit, contradict, or are out of their bounds.
@@ -261,7 +270,7 @@ def limit_rules(
     for window in windows:
         if not isinstance(window, RateLimit):
             raise ConfigurationError(f"a window is {window!r}: it must be a RateLimit")
-    if not windows and concurrency is None and not quotas:
+    if not windows and concurrency is None and not quotas and weight is None:
         raise ConfigurationError(
             "the limit is empty: give a rate, a concurrency, or both; or a quota"
         )
@@ -296,7 +305,7 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
 
 def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
     """Read the windows and the concurrency from a text of the hash `limits`."""
-    head, *parts = text.split("|")
+    head, *parts = split_pool(text)[0].split("|")
     concurrency, _, learning = head.partition("~")
     adaptive = Adaptive(*map(as_written, learning.split(" "))) if learning else None
     windows: list[RateLimit] = []

@@ -19,8 +19,9 @@ from dpq.model.validation import MAX_SECONDS, in_seconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
 
-Scope = Literal["group", "queue", "task"]
-"""The part that a 429 closes: the task's group (else the queue), the queue, or only the task."""
+Scope = Literal["member", "group", "queue", "task"]
+"""The part that a 429 closes: the member that the task runs as (else its group), its group (else
+the queue), the queue, or only the task."""
 
 
 class Signal(Exception):
@@ -82,29 +83,32 @@ class RateLimited(Signal):
 
     Attributes:
         retry_after: Seconds until the limit opens again, from 0; more than 10 years are 10 years.
-        scope: The part that closes: "group" (the task's; if it has none, the queue), "queue", or
-            "task" for this task alone.
+        scope: The part that closes: "member" (of a pool, that the task runs as; if it has none, its
+            group), "group" (the task's; if it has none, the queue), "queue", or "task" for this
+            task alone. None is "member".
 
     Raises:
-        ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the three.
+        ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the four.
     """
 
-    def __init__(self, retry_after: float, scope: Scope = "group") -> None:
+    def __init__(self, retry_after: float, scope: Scope | None = None) -> None:
         if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
             raise ConfigurationError(
                 f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
             )
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be 'group', 'queue' or 'task'")
+        if scope is not None and scope not in get_args(Scope):
+            raise ConfigurationError(
+                f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
+            )
         super().__init__(f"rate limited: again in {retry_after} s")
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope
 
-    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope | None]]:
         return type(self), (self.retry_after, self.scope)  # a process pool pickles errors
 
     @classmethod
-    def from_headers(cls, status: int, headers: Headers, scope: Scope = "group") -> Self | None:
+    def from_headers(cls, status: int, headers: Headers, scope: Scope | None = None) -> Self | None:
         """Read an HTTP answer: None if it is no limit.
 
         A limit is a 429, a 503, or a 403 whose headers say that a limit is spent or when to come
@@ -123,7 +127,7 @@ class RateLimited(Signal):
                 is 5 s.
 
         Raises:
-            ConfigurationError: `scope` is none of the three.
+            ConfigurationError: `scope` is none of the four.
 
         Source: dpq/model/rate_headers.py has the headers, in their order of trust.
         """
@@ -132,7 +136,7 @@ class RateLimited(Signal):
         return None if wait is None else signal
 
     @classmethod
-    def from_response(cls, response: Any, scope: Scope = "group") -> Self | None:
+    def from_response(cls, response: Any, scope: Scope | None = None) -> Self | None:
         """Read the answer of any HTTP client, as `from_headers` does.
 
         Args:
@@ -184,7 +188,8 @@ def signal_of(error: BaseException) -> BaseException:
 
 def _weight(signal: BaseException) -> tuple[int, int, float]:
     if isinstance(signal, RateLimited):
-        return 2, ("task", "group", "queue").index(signal.scope), signal.retry_after
+        scope = signal.scope or "member"
+        return 2, ("task", "member", "group", "queue").index(scope), signal.retry_after
     if isinstance(signal, Release):
         return -1, 0, signal.delay
     return (1 if isinstance(signal, Reject) else 0), 0, 0.0

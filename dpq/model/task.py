@@ -76,6 +76,8 @@ class Task(BaseModel, Generic[P]):
             before the first delivery.
         cost: Requests that it takes of every limit.
         costs: Its other units by name, as in `{"tokens": 1800}`, or None.
+        member: The member of its group's pool that this delivery runs as, or None.
+        pinned: The member that its push named, or None.
         every: Seconds from one run of a recurring task to the next, or None.
         cron: Its cron expression and zone, as in `*/5 * * * * Europe/Berlin`, or None.
         scheduled_at: The time when this run of a recurring task was due, UTC, or None. It is
@@ -113,6 +115,8 @@ class Task(BaseModel, Generic[P]):
     visibility: float | None = None
     time_limit: float | None = None
     costs: dict[str, int] | None = None
+    member: str | None = None
+    pinned: str | None = None
 
 
 class DeadTask(Task[P], Generic[P]):
@@ -166,6 +170,7 @@ class Push(NamedTuple, Generic[P]):
     at: datetime | None = None
     visibility: float | None = None
     time_limit: float | None = None
+    member: str | None = None
 
 
 class TaskName(NamedTuple):

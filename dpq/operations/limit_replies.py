@@ -1,9 +1,11 @@
 """Replies of the scripts about limits and groups, as data; and the sentence that `why` returns."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from dpq.model.limits import EVERY_GROUP, LimitState, read_rules, reason_of
+from dpq.model.limits import EVERY_GROUP, LimitState, RateLimit, read_rules, reason_of
+from dpq.model.pools import UNTIL_OPENED_MS, MemberState, split_pool
 from dpq.model.quota import QuotaState, quota_text, read_quotas
 from dpq.model.task import TaskState
 from dpq.protocol.values import moment_of, read_texts
@@ -15,8 +17,9 @@ def read_limits(
     """Read the reply of view; `running` counts the running tasks by group, None is the queue."""
     states = []
     for i, group in enumerate(groups):
-        rules, opens, why, rate, left, waiting, _ = texts[7 * i : 7 * i + 7]
+        rules, opens, why, rate, left, waiting, _, lines = texts[8 * i : 8 * i + 8]
         own, _, rules = rules.partition("\t")
+        rules, _, weight = split_pool(rules)
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
@@ -33,10 +36,15 @@ def read_limits(
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
                 quotas=_read_quotas(rules, () if everyone else counts.split()),
                 open=not closed,
-                opens_at=moment_of(float(opens)) if float(opens) and not everyone else None,
+                opens_at=None if everyone else _opens_at(opens),
                 reason=reason_of(why) if closed else None,
                 waiting=0 if everyone else int(waiting),
-                in_flight=sum(running.values()) if group is None else running.get(group, 0),
+                in_flight=_in_flight(running, group),
+                members=tuple(
+                    _member(line, str(group), windows, rules, running)
+                    for line in lines.splitlines()
+                ),
+                weight=weight,
             )
         )
     return states
@@ -53,6 +61,36 @@ def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
     return tuple(states)
 
 
+def _opens_at(ms: str) -> datetime | None:
+    return moment_of(float(ms)) if 0 < float(ms) < UNTIL_OPENED_MS else None
+
+
+def _in_flight(running: Mapping[str, int], group: str | None) -> int:
+    """Count the running tasks of a group, whatever members they run as; None is the queue."""
+    if group is None:
+        return sum(running.values())
+    return sum(count for name, count in running.items() if name.partition("\t")[0] == group)
+
+
+def _member(
+    line: str, group: str, windows: Sequence[RateLimit], rules: str, running: Mapping[str, int]
+) -> MemberState:
+    """Read the line of a member in the reply of view."""
+    name, opens, why, learned, left, counts = line.split("\t")
+    rate, _, slack_ms = learned.partition(" ")
+    return MemberState(
+        name=name,
+        open=not why,
+        opens_at=_opens_at(opens),
+        reason=reason_of(why) if why else None,
+        rate=float(rate) if windows and windows[0].adaptive else None,
+        slack=float(slack_ms) / 1000,
+        units_left=tuple(float(units) for units in left.split()),
+        quotas=_read_quotas(rules, counts.split()),
+        in_flight=running.get(f"{group}\t{name}", 0),
+    )
+
+
 class Waiting(NamedTuple):
     """The reply of the script why about one task.
 
@@ -64,6 +102,7 @@ class Waiting(NamedTuple):
         in_group: Tasks of its group that come before it.
         paused_until: "", "inf", or ms.
         held_until_ms: The time when the limit of the queue has enough units for this task.
+        pinned: The member that its push named, or "".
     """
 
     state: TaskState | None
@@ -73,13 +112,14 @@ class Waiting(NamedTuple):
     in_group: int
     paused_until: str
     held_until_ms: int = 0
+    pinned: str = ""
 
 
 def read_waiting(reply: list[Any]) -> Waiting | None:
     """Read the reply of why; None if nothing is stored under the id."""
     if not reply:
         return None
-    state, until, group, ahead, in_group, paused, held = read_texts(reply)
+    state, until, group, ahead, in_group, paused, held, pinned = read_texts(reply)
     return Waiting(
         TaskState(state) if state else None,
         int(until),
@@ -88,6 +128,7 @@ def read_waiting(reply: list[Any]) -> Waiting | None:
         int(in_group),
         paused,
         int(held),
+        pinned,
     )
 
 
@@ -117,14 +158,29 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
             "until it is resumed" if paused == "inf" else f"for another {within(int(paused))}"
         )
     else:
+        shut: LimitState | MemberState | None
         shut = next((limit for limit in reversed(limits) if not limit.open), None)
+        pool = limits[-1].members if found.pinned else ()
+        member = next((m for m in pool if m.name == found.pinned), None)
+        if pool and member is None:
+            return (
+                f"it runs only as {found.pinned!r}, which is no member of its group's pool: it "
+                f"waits until set_limit names that member, and it is {behind or 'first'} then"
+            )
+        if member and not member.open and (shut is None or shut.group is not None):
+            shut = member
         if shut is None and not before and found.held_until_ms > now_ms:
             wait = within(found.held_until_ms)
             return f"it waits for units of the queue's limit, for another {wait}"
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
-        what = "the queue" if shut.group is None else f"its group {shut.group!r}"
+        if isinstance(shut, MemberState):
+            what = f"it runs only as {shut.name!r}, which"
+        else:
+            what = "the queue" if shut.group is None else f"its group {shut.group!r}"
         reason = f"{what} is closed ({_why_closed(shut)})"
+        if shut.opens_at is None and shut.reason == "closed by hand":
+            reason += " until it is opened"
         if shut.opens_at:
             reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
     return f"{reason}, and it is {behind or 'first'} then"
@@ -140,12 +196,12 @@ _CLOSED = {
 }
 
 
-def _why_closed(shut: LimitState) -> str:
+def _why_closed(shut: LimitState | MemberState) -> str:
     """Say why a limit lets no task run; of a spent one, which window or quota."""
     return _quota_spent(shut) or _CLOSED.get(shut.reason or "") or _spent(shut)
 
 
-def _quota_spent(shut: LimitState) -> str | None:
+def _quota_spent(shut: LimitState | MemberState) -> str | None:
     """Name the quota that opens when its next period begins; None if none does."""
     spent = (state for state in shut.quotas if state.resets_at == shut.opens_at)
     found = next(spent, None) if shut.reason == "quota" else None

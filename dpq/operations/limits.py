@@ -14,6 +14,7 @@ from dpq.model.limits import (
     limit_rules,
     write_rules,
 )
+from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
@@ -34,33 +35,46 @@ class LimitOperations(CommandMaker):
         adaptive: Adaptive | None,
         reserve: Reserve | None,
         slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
-        windows = limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas)
+        windows = limit_rules(
+            rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight
+        )
+        names, turns = pool_members(members, group), group_weight(weight, group)
         heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
         field, rules = _field(group), write_rules(windows, concurrency)
-        return self._set_rules(field, rules, heavy, quotas)
+        return self._set_rules(field, rules, heavy, quotas, names, turns)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
         return self._set_rules(_field(group), "", 0)
 
     def _set_rules(
-        self, field: str, rules: str, heavy: int, quotas: Sequence[Quota] = ()
+        self,
+        field: str,
+        rules: str,
+        heavy: int,
+        quotas: Sequence[Quota] = (),
+        members: Sequence[str] = (),
+        weight: float | None = None,
     ) -> Steps[None]:
         walk, cursor = "set", "0"
         if quotas:  # they carry the clock changes of 10 years from the server's time on
             seen = yield self._command("view", [self._now(), ""], read_texts)
-            rules += write_quotas(quotas, int(seen[-1]))
+            rules += write_quotas(quotas, int(seen[6]))
+        rules = add_pool(rules, members, weight)
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor]
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
-    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
-        """Close a group for some seconds, or open it."""
-        args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
-        return self._ask("delay_group", args, same)
+    def delay_group(self, group: str, seconds: float | None, member: str | None) -> Steps[Any]:
+        """Close a group or a member of its pool for some seconds or until it is opened, or open."""
+        ms = "inf" if seconds is None else milliseconds("seconds", seconds)
+        name = "" if member is None else member_name(member)
+        return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar, cast, get_args
 from dpq.model.cost import write_cost
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.interrupts import expected
+from dpq.model.pools import member_name
 from dpq.model.priority import encode_priority
 from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
@@ -41,6 +42,7 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
+from dpq.protocol.records import PIN
 from dpq.protocol.refusals import Code, read_settings
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
@@ -243,6 +245,7 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         at: datetime | None,
         visibility: float | None,
         time_limit: float | None,
+        member: str | None = None,
     ) -> Checked:
         text, residual = encode_priority(priority)
         delay_ms = delay_milliseconds(delay) if delay != 0 else 0
@@ -275,6 +278,13 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
                 for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
             ]
             mode += f"\x1f{own[0]} {own[1]}"
+        if member is not None:
+            if not group:
+                raise ConfigurationError(
+                    f"member is {member!r}, but the task has no group: a member belongs to the "
+                    "pool of a group, so give its group"
+                )
+            mode += PIN + member_name(member)
         body = self._codec.encode(payload)
         ordinary = len(mode) == 1 and units == 1 and residual == "1" and not (key or due or expires)
         if ordinary and len(body) <= INLINE_BYTES and text.lstrip("-").isdecimal():
@@ -474,12 +484,12 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
     def _buried(self, task: Task[P], reason: object) -> Command[int]:
         return self._of_holder("bury", "bury", task, one_line(reason))
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
-        """Give a task back that met a limit, and close its group or the queue."""
-        if scope not in get_args(Scope):
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope | None) -> Steps[int]:
+        """Give a task back that met a limit, and close its member, its group or the queue."""
+        if scope is not None and scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
         ms = milliseconds("retry_after", retry_after)
-        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope))
+        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope or "member"))
 
     def _of_holder(
         self, script_name: str, action: str, task: Task[Any], *args: Any

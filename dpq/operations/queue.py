@@ -19,6 +19,7 @@ from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundErr
 from dpq.model.forecast import Forecast
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
+from dpq.model.pools import group_weight, pool_members
 from dpq.model.quota import Quota, split_quotas
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
@@ -526,10 +527,14 @@ class QueueOperations(Generic[P]):
         adaptive: Adaptive | None,
         reserve: Reserve | None,
         slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
     ) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
-        limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas)
+        limit_rules(rest, per, burst, concurrency, adaptive, reserve, slack, quotas, weight)
+        pool_members(members, group)
+        group_weight(weight, group)
         count = len(self.partitions)
         if group is None and count > 1:
             raise ConfigurationError(
@@ -539,7 +544,10 @@ class QueueOperations(Generic[P]):
             )
         every = group is None or group == EVERY_GROUP
         parts = self.partitions if every else [self._group(str(group))]
-        rules = (rate, per, burst, group, concurrency, adaptive, reserve, slack)
+        rules = (
+            *(rate, per, burst, group, concurrency, adaptive, reserve, slack),
+            *(members, weight),
+        )
         return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
 
     def clear_limit(self, group: str | None) -> Steps[None]:
@@ -548,16 +556,18 @@ class QueueOperations(Generic[P]):
         parts = self.partitions if every else [self._group(str(group))]
         return _done([self._noted(part, part.clear_limit(group)) for part in parts])
 
-    def delay_group(self, group: str, seconds: float) -> Steps[Any]:
-        """Close a group for some seconds, or open it."""
+    def delay_group(
+        self, group: str, seconds: float | None, member: str | None = None
+    ) -> Steps[Any]:
+        """Close a group or a member of its pool, or open it."""
         part = self._group(group)
-        return self._noted(part, part.delay_group(group, seconds))
+        return self._noted(part, part.delay_group(group, seconds, member))
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
-        """Give a task back that met a limit, and close its group, or all partitions."""
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope | None) -> Steps[int]:
+        """Give a task back that met a limit, and close its member, its group or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]
-        whole = scope == "queue" or (scope == "group" and task.group is None)
+        whole = scope == "queue" or (scope != "task" and task.group is None)
         first = own.rate_limited(task, retry_after, scope)
 
         def steps() -> Steps[int]:

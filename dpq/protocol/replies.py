@@ -18,6 +18,7 @@ from dpq.model.errors import (
 )
 from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec
+from dpq.model.pools import UNTIL_OPENED_MS
 from dpq.model.reports import Problem, QueueStats
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
@@ -385,8 +386,8 @@ def read_glance(reply: list[Any]) -> Glance:
 
 
 def read_wait(reply: int) -> int | None:
-    """Read the milliseconds until the next event, or None."""
-    return None if reply < 0 else int(reply)
+    """Read the milliseconds until the next event, or None; what is closed until opened is none."""
+    return None if reply < 0 or reply > UNTIL_OPENED_MS / 2 else int(reply)
 
 
 def read_upgrade(reply: list[Any]) -> tuple[str, int]:

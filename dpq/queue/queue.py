@@ -175,6 +175,7 @@ class DPQ(QueueBase[P]):
         at: datetime | None = None,
         visibility: float | None = None,
         time_limit: float | None = None,
+        member: str | None = None,
     ) -> str:
         """Add a task, ready now or after `delay`.
 
@@ -210,6 +211,9 @@ class DPQ(QueueBase[P]):
                 consumers say.
             time_limit: Seconds that a worker lets its handler run, 0.001 to 10 years, instead of
                 the worker's own limit.
+            member: The member of its group's pool that the task is to run as, and no other: 1 to
+                100 bytes. While that member is closed, or not in the pool, the tasks of the group
+                that come after this one wait, too. It means nothing for a group without members.
 
         Of a recurring task `expires_in` counts from each time it is due. If the attempts of a run
         are spent, the run is given up, and the task waits for its next time. An `update` without
@@ -245,6 +249,7 @@ class DPQ(QueueBase[P]):
             at,
             visibility,
             time_limit,
+            member,
         )
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
@@ -673,6 +678,8 @@ class DPQ(QueueBase[P]):
         adaptive: Adaptive | None = None,
         reserve: Reserve | None = None,
         slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
@@ -694,6 +701,12 @@ class DPQ(QueueBase[P]):
             slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
                 reach the limited host unevenly. None: learned from 429s, up to a quarter of the
                 shortest window and 1 s.
+            members: The names of keys, proxies or accounts, 1 to 64 of 1 to 100 bytes, of a named
+                group: all of the limit then holds for each of them. A task runs as the one that was
+                granted least recently (`task.member`). Members that stay keep what they were
+                granted. Give names, never secrets.
+            weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
+                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
@@ -711,6 +724,8 @@ class DPQ(QueueBase[P]):
             adaptive,
             reserve,
             slack,
+            members,
+            weight,
         )
 
     def clear_limit(self, group: str | None = None) -> None:
@@ -721,17 +736,19 @@ class DPQ(QueueBase[P]):
         """
         self._session.run(self._operations.clear_limit, group)
 
-    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope | None = None) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
-        Its group (or the queue, if it has no group) closes for all consumers; a longer closing is
-        never shortened. Then the first task is a probe. When the probe is acked, or given back
-        without another 429, the others follow at the limit's pace. An adaptive limit is halved.
+        Its member, if it runs as one, else its group (or the queue, if it has no group) closes for
+        all consumers; a longer closing is never shortened. Then the first task is a probe. When the
+        probe is acked, or given back without another 429, the others follow at the limit's pace. An
+        adaptive limit is halved.
 
         Args:
             task: What pop returned.
             retry_after: Seconds from now, from 0 to 10 years.
-            scope: What closes: `"group"`, `"queue"`, or `"task"` for this task alone.
+            scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
+                None is `"member"`, which for a task without one is `"group"`.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
@@ -739,13 +756,22 @@ class DPQ(QueueBase[P]):
         """
         self._end(self._operations.rate_limited, task, retry_after, scope)
 
-    def delay_group(self, group: str, seconds: float) -> None:
+    def delay_group(self, group: str, seconds: float | None, *, member: str | None = None) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
 
         Only one entry moves, however many tasks wait in the group. Units that its limit has granted
         stay granted.
+
+        Args:
+            group: The group.
+            seconds: Seconds from now; 0 opens; None closes until it is opened.
+            member: A member of the group's pool, to close or open that one alone: with None as
+                `seconds`, for a key that was revoked (401, 402).
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
         """
-        self._session.run(self._operations.delay_group, group, seconds)
+        self._session.run(self._operations.delay_group, group, seconds, member)
 
     @contextmanager
     def acquire(

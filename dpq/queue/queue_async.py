@@ -185,6 +185,7 @@ class AsyncDPQ(QueueBase[P]):
         at: datetime | None = None,
         visibility: float | None = None,
         time_limit: float | None = None,
+        member: str | None = None,
     ) -> str:
         """Async `DPQ.push`."""
         return await self._session.run(
@@ -204,6 +205,7 @@ class AsyncDPQ(QueueBase[P]):
             at,
             visibility,
             time_limit,
+            member,
         )
 
     async def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
@@ -488,6 +490,8 @@ class AsyncDPQ(QueueBase[P]):
         adaptive: Adaptive | None = None,
         reserve: Reserve | None = None,
         slack: float | None = None,
+        members: Sequence[str] | None = None,
+        weight: float | None = None,
     ) -> None:
         """Async `DPQ.set_limit`."""
         await self._session.run(
@@ -500,19 +504,25 @@ class AsyncDPQ(QueueBase[P]):
             adaptive,
             reserve,
             slack,
+            members,
+            weight,
         )
 
     async def clear_limit(self, group: str | None = None) -> None:
         """Async `DPQ.clear_limit`."""
         await self._session.run(self._operations.clear_limit, group)
 
-    async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+    async def rate_limited(
+        self, task: Task[P], retry_after: float, scope: Scope | None = None
+    ) -> None:
         """Async `DPQ.rate_limited`."""
         await self._end(self._operations.rate_limited, task, retry_after, scope)
 
-    async def delay_group(self, group: str, seconds: float) -> None:
+    async def delay_group(
+        self, group: str, seconds: float | None, *, member: str | None = None
+    ) -> None:
         """Async `DPQ.delay_group`."""
-        await self._session.run(self._operations.delay_group, group, seconds)
+        await self._session.run(self._operations.delay_group, group, seconds, member)
 
     @asynccontextmanager
     async def acquire(

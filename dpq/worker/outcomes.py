@@ -47,8 +47,11 @@ class Done(NamedTuple):
         """Return True if `task` would hit the limit that this handler has hit."""
         if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
             return False
-        whole = self.error.scope == "queue" or self.task.group is None
-        return self.error.scope != "task" and (whole or task.group == self.task.group)
+        scope = self.error.scope or "member"
+        if scope == "member" and self.task.member is not None:
+            return (task.group, task.member) == (self.task.group, self.task.member)
+        whole = scope == "queue" or self.task.group is None
+        return scope != "task" and (whole or task.group == self.task.group)
 
 
 class Ending(NamedTuple):

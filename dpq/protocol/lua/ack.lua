@@ -48,7 +48,8 @@ if strays or awaited or #again > 0 then
   for n, id in ipairs((awaited or strays) and gone or {}) do
     local raw = raws[gone_at[n]]
     if awaited and not left[id] then
-      ended(id, string.match(raw, '^[^\t\n]*\t([^\t\n]*)'))
+      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)')
+      ended(id, group, false, string.match(raw, '^[^\n]*\28%d+ ([^\t\n]*)')) -- the member of a pool, if any
     end
     if strays and not left[id] then
       leave(id, read(raw) or { order = '', group = '', aging = '0', priority = 0 })

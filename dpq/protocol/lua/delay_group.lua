@@ -3,20 +3,22 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
--- ARGV[3]  ms         from now; 0 opens
+-- ARGV[3]  ms         from now; 0 opens; "inf" closes until it is opened
+-- ARGV[4]  member     of the group's pool, to close or open it alone; or ""
 --
 -- Returns 1. However many tasks wait in the group, one entry moves.
 -- Lost reply: safe to send again; the time then counts from the second call.
-local time, group, ms = ARGV[1], ARGV[2], tonumber(ARGV[3])
-if #group > 200 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
+local time, group, ms, member = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+if #group > 200 or #member > 100 then
+  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, gate, open_or_close, place, go_on
+-- Needs: now, gate, open_or_close, place, go_on, pool
 go_on()
-local gate = gate_of(group)
+local gate = gate_of(member == '' and group or group .. '\t' .. member)
+local without_end = ms == math.huge
 if ms > 0 then
-  gate.opens, gate.why, gate.changed = now + ms, 'h', true
+  gate.opens, gate.why, gate.changed = without_end and UNTIL_OPENED or now + ms, 'h', true
   -- Needs: mark
   mark()
 elseif gate.opens > 0 or gate.probe == 'p' then

@@ -10,7 +10,7 @@
 -- Lost reply: safe to send again, the second answer stands.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, fence, go_on, notice, gate, place
+-- Needs: now, fence, go_on, notice, counted, place
 local function extend(id, token, ms)
   local task, refused = fence(id, token, '')
   if not task then
@@ -18,8 +18,9 @@ local function extend(id, token, ms)
   end
   if not redis.call('ZSCORE', invisible, id) then
     leave(id, task)
-    if task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then -- it counts as running again
-      redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+    local entry = counted_as(id, task)
+    if entry then -- it counts as running again
+      redis.call('ZADD', tracked, '0', entry)
     end
   end
   redis.call('ZADD', invisible, now + ms, id)

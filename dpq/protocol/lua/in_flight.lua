@@ -3,13 +3,17 @@
 -- Keys: invisible meta
 -- ARGV[1]  cursor     "0" to begin
 --
--- Returns {next cursor, or "0" at the end, group, ...}: one for each lease, "" for a task without a group.
+-- Returns {next cursor, or "0" at the end, group, ...}: one for each lease, "" for a task without a group; "group TAB
+-- member" for one that runs as a member of a pool.
 -- Lost reply: safe to send again.
 local cursor = ARGV[1]
 
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  reply[#reply + 1] = string.match(redis.call('HGET', meta, page[2][i]) or '', '^[^\t\n]*\t([^\t\n]*)') or ''
+  local raw = redis.call('HGET', meta, page[2][i]) or ''
+  local token, group = string.match(raw, '^(%d*)[^\t\n]*\t([^\t\n]*)')
+  local note, member = string.match(raw, '^[^\n]*\28(%d+) ([^\t\n]*)')
+  reply[#reply + 1] = (group or '') .. (member and note == token and '\t' .. member or '')
 end
 return reply

@@ -34,7 +34,7 @@ local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_si
 if not settings[1] then
   return { 1 }
 end
-local refused = refusal(settings[1], settings[7], partitions, units)
+local refused = refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
 if refused then
   return refused
 end

@@ -6,7 +6,8 @@
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until it may be tried again
--- ARGV[5]  scope      group (a task without one closes the queue), queue or task
+-- ARGV[5]  scope      member (of a pool, that the task runs as; a task without one closes its group), group (a task
+--                     without one closes the queue), queue or task
 --
 -- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
 -- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
@@ -15,12 +16,14 @@
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 
--- Needs: now, record, fence, gate, place, back, met
+-- Needs: now, record, fence, gate, place, back, met, notes
 local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
+local member = scope == 'member' and live_note(task, '\28')
+local closes = scope == 'queue' and '' or task.group
+local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
 leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery

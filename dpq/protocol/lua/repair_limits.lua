@@ -36,7 +36,7 @@ local function mend_gate(scope, text)
   elseif fault then
     local gate = gate_of(scope)
     gate.probe, gate.opens, gate.changed = 'p', math.max(gate.opens, now), true -- prune counts from this time
-    stirred[scope] = true
+    stirred[string.match(scope, '^[^\t]*')] = true
   end
 end
 

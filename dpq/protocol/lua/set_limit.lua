@@ -20,7 +20,7 @@ if #field > 206 then
 end
 
 -- Needs: now, go_on
-if counts_periods then
+if counts_periods or string.find(rules, '[*\t]') then
   -- Needs: refusal
   local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
   if refused then
@@ -64,15 +64,17 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- Needs: record, rules, gate, open_or_close, place
+-- Needs: record, rules, gate, open_or_close, place, counted
 seen.realign = counts_periods
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
-    if task and task.group ~= '' and gate_of(task.group).rules.concurrency > 0 then
-      redis.call('ZADD', tracked, '0', task.group .. '\t' .. id)
+    local entry = task and counted_as(id, task)
+    if entry then
+      redis.call('ZREM', tracked, apart_from_pool(id, task) or id) -- else it would count twice
+      redis.call('ZADD', tracked, '0', entry)
     end
   end
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]

@@ -4,31 +4,29 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            groups, "" for the queue
 --
--- Returns seven texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
+-- Returns eight texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
 -- probe runs, c concurrency, s spent, q a quota; "" if it does); the learned rate and slack, ms; the units left of each
--- window, TAB, and `left:reset` of each quota; how many tasks are due; and now, ms.
+-- window, TAB, and `left:reset` of each quota; how many tasks are due; now, ms; and of a pool, whose windows have no
+-- units themselves, a line for each member, with TABs between: its name, when it opens, why it lets no task run, the
+-- learned rate and slack, the units left, and what is left of quotas.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, period, gate, opens
+-- Needs: now, groups, rules, period, gate, opens, pool
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
-for i = 2, #args do
-  local scope = args[i]
-  local gate = gate_of(scope)
-  local one = {} -- of each unit
+
+-- When a gate opens, why it lets no task run, and the units left of its windows, TAB, and of its quotas.
+local function seen_of(gate)
+  local one, why, left = {}, '', {} -- one of each unit
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
   for _, rule in ipairs(gate.rules.quotas or {}) do
     one[rule.unit] = 1
   end
-  local at, why, left, text = opens_at(gate, one, math.huge), '', {}, ''
-  for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
-    local rules = rules_of(field)
-    text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text
-  end
+  local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
     local units = window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
     left[n] = string.format('%.6f', units)
@@ -41,9 +39,6 @@ for i = 2, #args do
     why, at = #gate.probe == 1 and 'c' or 'p', 0 -- "-" and "p": no probe is running
   elseif at > instant then
     why = 's'
-  else -- one unit is free, but the best task of the group needs more
-    at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
-    why = at > instant and 's' or ''
   end
   local counted = {}
   for n, rule in ipairs(gate.rules.quotas or {}) do
@@ -53,6 +48,38 @@ for i = 2, #args do
     end
     why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
+  end
+  return at, why, table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ')
+end
+
+for i = 2, #args do
+  local scope = args[i]
+  local gate = gate_of(scope)
+  local at, why, left = seen_of(gate)
+  local text, lines = '', {}
+  for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
+    local rules = rules_of(field)
+    text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text
+  end
+  if gate.rules.members then
+    pool_at(gate, {}, math.huge)
+    local first, reason = math.huge, ''
+    for n, mate in ipairs(gate.mates) do
+      local opens, shut, units = seen_of(mate)
+      local waits = shut == '' and 0 or opens > 0 and opens or 8e13 -- for the end of a lease
+      if waits < first then
+        first, reason = waits, shut
+      end
+      lines[n] = table.concat({ gate.rules.members[n], string.format('%.17g', opens > instant and opens or 0), shut,
+        string.format('%.17g %.17g', mate.rate, mate.slack), units }, '\t')
+    end
+    if why == '' then
+      why, at = reason, first < 8e13 and first or 0
+    end
+  end
+  if why == '' then -- one unit is free, but the best task of the group needs more
+    at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
+    why = at > instant and 's' or ''
   end
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
   if scope == '' then
@@ -64,8 +91,9 @@ for i = 2, #args do
   reply[#reply + 1] = string.format('%.17g', at > instant and at or 0)
   reply[#reply + 1] = why
   reply[#reply + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
-  reply[#reply + 1] = table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ')
+  reply[#reply + 1] = left
   reply[#reply + 1] = string.format('%.0f', due)
   reply[#reply + 1] = stamp
+  reply[#reply + 1] = table.concat(lines, '\n')
 end
 return reply

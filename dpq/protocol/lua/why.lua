@@ -4,14 +4,14 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until} as texts, or {} if this id is not stored.
+-- Returns {state, until, group, ahead, in group, paused until, held until, pin} as texts, or {} if this id is not stored.
 -- State: "" if the task is in no state. Until: as in get. Ahead: the ready tasks before it, or before the head of its
 -- group. In group: the tasks of its group before it. Paused until: "", "inf" or ms. Held until: when the queue's limit
--- has enough units for it, ms.
+-- has enough units for it, ms. Pin: the member that its push named, or "".
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, rules, gate, opens, cost
+-- Needs: now, record, groups, rules, gate, opens, cost, notes
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -40,4 +40,5 @@ seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local held = opens_at(gate_of(''), weigh(task.cost), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
-  (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held) }
+  (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held),
+  note_of(task, '\30') or '' }

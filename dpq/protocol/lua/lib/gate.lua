@@ -3,7 +3,8 @@
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, tokens, booked
--- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
+-- Gives: gate_of(scope, known), for a member of a pool "group TAB member", and if its stored text is known already;
+--        full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
@@ -25,26 +26,35 @@ local function owed_after(opens, rule, window)
   return rule.unit == '' and opens + time_of(rule.burst - 1, window) or opens
 end
 
-local function gate_of(scope)
+local function gate_of(scope, known)
   if seen.gates[scope] then
     return seen.gates[scope]
   end
-  local rules, own, text, last
+  local rules, own, text, last, gone
+  local group_end = string.find(scope, '\t', 1, true)
   if scope == '' then
     seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
     own, text = rules_of('queue'), seen.texts[2]
+  elseif group_end then
+    local pool, name = rules_of('group:' .. string.sub(scope, 1, group_end - 1)), string.sub(scope, group_end + 1)
+    own, text = pool and pool.members and pool.each[name], known
+    if known == nil then
+      text = redis.call('HGET', gates, scope)
+    end
+    gone = not own and not (pool and pool.unreadable)
   else
     rules, text = rules_of('groups'), redis.call('HGET', gates, scope)
     seen.count = seen.count or redis.call('HLEN', limits)
     own = seen.count > (rules and 1 or 0) and rules_of('group:' .. scope)
   end
   rules = own or rules or { concurrency = 0, ceiling = 0 }
-  local lost = text and not own and is_lost(scope == '')
+  local lost = text and not own and (is_lost(scope == '') or group_end)
+  gone = gone and not is_lost(false)
   if lost then
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0 }
+    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0 }
   seen.gates[scope] = gate
   if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
     local opens, why, probe, rate, since, used, paid = string.match(text,
@@ -60,12 +70,13 @@ local function gate_of(scope)
     spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text = (rules.unreadable or lost) and text or plain
     gate.booked = booked_of(tokens)
+    gate.last, gate.turn = tonumber(tokens and tokens.L or 0) or 0, tonumber(tokens and tokens.T or 0) or 0
   end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
-    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
-      and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+    gate.changed = text and gate.turn + gate.last == 0 and not rules[1] and gate.opens == 0 and gate.probe == '-'
+      and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant -- is it useless?
   end
   if rules.quotas then
     hold_quotas(gate, tokens, spent)

@@ -2,7 +2,7 @@
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
---        turn), lead_all(members, heads), succeed(group), shut(group); admitted, how many tasks have become ready in
+--        turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks have become ready in
 --        this script.
 local admitted, fairness, timed = 0, nil, nil
 
@@ -86,14 +86,14 @@ local function lead_all(members, heads)
 end
 
 -- The best waiting task of a group becomes its head; false when none waits.
-local function succeed(group)
+local function succeed(group, turn)
   local score, member, heir = heir_of(group)
   if not heir then
     redis.call('HDEL', groups, group)
     return false
   end
   redis.call('ZREM', waiting, heir)
-  lead(group, score, member)
+  lead(group, score, member, turn)
   return true
 end
 

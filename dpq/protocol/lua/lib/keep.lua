@@ -19,6 +19,12 @@ local function keep()
       if booked and math.max(booked[1], booked[2], booked[3], booked[5]) > instant then
         text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
       end
+      if gate.last > 0 then
+        text = text .. string.format('L:%.17g ', gate.last)
+      end
+      if gate.turn > 0 then
+        text = text .. string.format('T:%.17g ', gate.turn)
+      end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
       end

@@ -45,6 +45,6 @@ local function meet(gate, ms, granted, counts, was_probe)
     redis.pcall('HSET', stats, 'kept.shut_until', string.format('%.17g', opens))
   else
     mark()
-    open_or_close(gate.scope)
+    open_or_close((string.match(gate.scope, '^[^\t]*'))) -- of a member, its group
   end
 end

@@ -1,8 +1,8 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens, cost
--- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed); stirred, the groups that
---        admit (place) still has to open or close; heavy(), true if tasks need different amounts.
+-- Needs: now, notice, groups, gate, opens, cost, pool
+-- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed, member), for the member of a pool that
+--        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()
@@ -12,16 +12,21 @@ end
 
 -- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full.
 local function next_at(group, headed)
-  local gate, cost, rank = gate_of(group), '1', math.huge
+  local gate, cost, rank, pin = gate_of(group), '1', math.huge, nil
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end
-  if (gate[1] or gate.quotas) and not headed and heavy() then
+  local pool = gate.rules.members
+  if (gate[1] or gate.quotas or pool) and not headed and heavy() then
     local score, member = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
     cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
       or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
     rank = score and -score or rank
+    pin = raw and pool and pin_of(raw)
+  end
+  if pool then
+    return (pool_at(gate, weigh(cost), rank, pin))
   end
   return opens_at(gate, weigh(cost), rank)
 end
@@ -39,10 +44,13 @@ end
 
 -- A lease is over. Where somebody waits for that, it opens what was full; the probe after a 429 has found
 -- the limit open, unless it came to nothing because its lease ran out.
-local function ended(id, group, lapsed)
+local function ended(id, group, lapsed, member)
   local holds = { [''] = redis.call('ZREM', tracked, '\t' .. id, '\t') > 0 }
   if group ~= '' then
     holds[group] = redis.call('ZREM', tracked, group .. '\t' .. id) > 0
+  end
+  if member then
+    holds[group .. '\t' .. member] = redis.call('ZREM', tracked, group .. '\t' .. member .. '\t' .. id) > 0
   end
   for scope, held in pairs(holds) do
     local gate = held and gate_of(scope)
@@ -51,6 +59,7 @@ local function ended(id, group, lapsed)
       gate.probe, gate.changed = again and 'p' or '-', true
       gate.opens = again and math.max(gate.opens, now) or gate.opens -- prune counts from this time
     end
+    scope = scope ~= '' and group or scope
     stirred[scope] = held or stirred[scope]
   end
 end

@@ -1,6 +1,6 @@
 -- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
--- Keys: conf limits gates
+-- Keys: groups conf limits gates
 -- Needs: now, rules, gate
 -- Gives: prune(most), which returns how many it removed.
 local function prune(most)
@@ -29,9 +29,18 @@ local function prune(most)
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3600000)
       end
-      if gate.rest then -- its rules are lost, or cannot be read
+      if gate.gone then -- no member of the pool any more: it may come back as long as its grants count
+        until_ms = 0
+        for per, upto in string.gmatch(drawn[i + 1], ' (%d+)[a-z0-9_]*:([%d.]+)') do
+          until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))
+        end
+        gate.changed = false
+      elseif gate.turn > 0 and redis.call('HEXISTS', groups, scope) == 1 then -- it is in its turn
         until_ms = math.huge
-      elseif gate.probe ~= '-' then
+      elseif gate.rest then -- its rules are lost, or cannot be read
+        until_ms = math.huge
+      end
+      if gate.probe ~= '-' and not gate.gone then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
       end
       if until_ms <= instant and not gate.changed then

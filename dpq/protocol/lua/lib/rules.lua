@@ -22,14 +22,29 @@ local function window_of(units, ms, unit, most, slowest)
   end
 end
 
+-- The members of a pool: the windows and the concurrency hold for each of them.
+local function pool_of(names, each)
+  local pool = { concurrency = 0, ceiling = 0, weight = each.weight, members = {}, each = {} }
+  for name in string.gmatch(names, '\t([^\t]*)') do
+    if #name == 0 or #name > 100 or pool.each[name] or #pool.members == 64 then
+      return false
+    end
+    pool.members[#pool.members + 1], pool.each[name] = name, each
+  end
+  return pool
+end
+
 local function parsed(text)
   local slots, units, ms, most = string.match(text, '^(%d+)|([1-9]%d*%.?%d*) ([1-9]%d*) ([1-9]%d*)$')
   if units then
     local window, concurrency = window_of(units, ms, '', most, MOST_UNITS), tonumber(slots)
     return window and concurrency <= 1000000 and { concurrency = concurrency, ceiling = 0, window }
   end
-  local learning, windows
-  slots, learning, windows = string.match(text, '^(%d+)([^|]*)(.*)$')
+  local learning, windows, plain, names
+  plain, names = string.match(text, '^([^\t]*)(.*)$')
+  slots, learning, windows = string.match(plain, '^(%d+)([^|]*)(.*)$')
+  local weight, rest_of_head = string.match(learning or '', '^%*(%d[%d.]*)(.*)$')
+  learning = rest_of_head or learning
   local floor, ceiling, step = string.match(learning or '', '^~(%d[%d.]*) (%d[%d.]*) (%d[%d.]*)$')
   local rules = { concurrency = within(slots, 0, 1000000), floor = within(floor, 0.001, MOST_UNITS) or 0,
     ceiling = within(ceiling, 0.001, MOST_UNITS) or 0, step = within(step, 0.001, MOST_UNITS) or 0 }
@@ -64,7 +79,12 @@ local function parsed(text)
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
   end
   sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
-  return sound and (rules[1] or rules.concurrency > 0 or rules.quotas) and rules
+    and (rules[1] or rules.concurrency > 0 or rules.quotas or weight)
+  if weight then
+    rules.weight = within(weight, 0.01, 100)
+    sound = sound and rules.weight
+  end
+  return sound and (names == '' and rules or pool_of(names, rules)) or false
 end
 
 local function rules_of(field)
@@ -74,7 +94,11 @@ local function rules_of(field)
     if seen.copies and not text then
       text = redis.call('HGET', seen.copies, field == 'queue' and 'kept.queue_rules' or 'kept.' .. field)
     end
-    rules = text and (parsed(text) or { unreadable = true, concurrency = 0, ceiling = 0 }) or false
+    rules = text and parsed(text)
+    if text and (not rules or rules.members and string.byte(field, 6) ~= 58) then -- only a named group has members
+      rules = { unreadable = true, concurrency = 0, ceiling = 0 }
+    end
+    rules = rules or false
     if rules then
       rules.text = text
     end

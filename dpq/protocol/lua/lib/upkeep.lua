@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
 -- Keys: delayed invisible closed meta conf stats tracked
--- Needs: now, record, groups, open_or_close, place, bury, next, prune
+-- Needs: now, record, groups, open_or_close, place, bury, next, prune, notes
 -- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
 local function upkeep(most, quiet)
   local before, records = most, {}
@@ -21,7 +21,7 @@ local function upkeep(most, quiet)
     local task = raws[i] and read(raws[i])
     if task then
       if watched then
-        ended(id, task.group, true)
+        ended(id, task.group, true, live_note(task, '\28'))
       end
       if task.delivery == '-' or task.delivery == 'd' then
         task.attempts = task.attempts + 1
@@ -38,7 +38,8 @@ local function upkeep(most, quiet)
       rescue(id, raws[i])
       local found = watched and redis.call('ZSCAN', tracked, '0', 'MATCH', '*\t' .. id, 'COUNT', '10000')[2] or {}
       for n = 1, #found, 2 do
-        ended(id, string.match(found[n], '^[^\t]*'), true)
+        local group, member = string.match(found[n], '^([^\t]*)\t?(.-)\t?[^\t]*$')
+        ended(id, group, true, member ~= '' and member or nil)
       end
     end
   end

@@ -1,29 +1,75 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
--- Keys: groups closed
--- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost
+-- Keys: ready groups closed
+-- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost, pool
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
---        judge(score, member, id, cost, group): as judge; false if the group lets no task run, which closes it.
+--        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
+--        closes it; for a group with members a table, as change takes it: the member that the task runs as.
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
+  local kept_turns = {} -- of groups whose weight lets them run once more in the same turn
+
+  local function end_turn(gate)
+    if gate.turn > 0 then
+      gate.turn, gate.changed = 0, true
+    end
+  end
 
   local function close(group, at)
+    end_turn(gate_of(group))
     gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
     soonest_opening = math.min(soonest_opening or at, at)
   end
 
-  local function judge(score, member, id, cost, group)
+  -- With round robin a group of weight 3 runs three tasks in each of its turns, and one of weight 0.4 lets its turn
+  -- pass until it has saved up a whole task. True if the turn passes.
+  local function passes(gate, score, shown)
+    local of_score, member, head = head_of(gate.scope)
+    if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or in its turn
+      return false
+    end
+    gate.turn, gate.changed = gate.turn + gate.rules.weight, true
+    local text = string.format('%.17g', score)
+    if gate.turn < 1 and redis.call('ZCOUNT', ready, text, text) > 0 then
+      lead(gate.scope, of_score, member)
+      return true
+    end
+    return false
+  end
+
+  local function goes_on(gate, shown)
+    if gate.turn > 0 then
+      gate.turn, gate.changed = math.max(gate.turn - 1, 0), true
+      local cut = string.byte(shown) == 49 and 1 or 4
+      kept_turns[gate.scope] = gate.turn >= 1 and string.sub(shown, cut + 1, cut + 15) or nil
+    end
+  end
+
+  local function judge(score, member, id, cost, group, _, raw)
     cost = weigh(cost)
     local gate = group ~= '' and gate_of(group)
     local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
+    local mate
+    if at <= instant and gate and gate.rules.members then
+      at, mate = pool_at(gate, cost, -score, pin_of(raw))
+    end
     if at > instant then
       shut(group)
       close(group, at)
       return false
     end
+    if gate and gate.rules.weight and passes(gate, score, member) then
+      return false
+    end
     local may = judge_queue(score, member, id, cost)
     if may and gate then
       charge(gate, cost, id)
+      goes_on(gate, member)
+    end
+    if may and mate then
+      charge(mate, cost, id)
+      granted(mate)
+      return { member = string.sub(mate.scope, #group + 2) }
     end
     return may
   end
@@ -32,9 +78,11 @@ local function group_judge(judge_queue)
     local at = next_at(group)
     if at > instant then
       close(group, at)
-    elseif not succeed(group) then
+    elseif not succeed(group, kept_turns[group]) then
       emptied = emptied + 1
+      end_turn(gate_of(group))
     end
+    kept_turns[group] = nil
   end
 
   local function after_all()

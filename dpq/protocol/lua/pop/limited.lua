@@ -20,12 +20,12 @@ local function free_judge(limit, noted)
     return free[group]
   end
 
-  local function judge(score, member, id, cost, group)
+  local function judge(score, member, id, cost, group, token, raw)
     if not limited and (group == '' or is_free(group)) then
       return true
     end
     limited = limited or { limit() }
-    return limited[1](score, member, id, cost, group)
+    return limited[1](score, member, id, cost, group, token, raw)
   end
 
   local function crown(group)
@@ -43,7 +43,8 @@ local function free_judge(limit, noted)
     end
     local drawn = emptied > 0 and redis.call('HRANDFIELD', gates, 2 * emptied, 'WITHVALUES') or {}
     for i = 1, #drawn, 2 do
-      if string.byte(drawn[i + 1]) == 45 and not is_ruled(drawn[i]) then -- after "-": the grants of the windows
+      -- After "-" there are the grants of the windows. Of a member the group has the rules.
+      if string.byte(drawn[i + 1]) == 45 and not is_ruled(string.match(drawn[i], '^[^\t]*')) then
         redis.call('HDEL', gates, drawn[i])
       end
     end

@@ -1,6 +1,15 @@
 -- bounds: what is pushed by other means than DPQ's client keeps to the same bounds.
 -- Gives: bounded(args), for the arguments of push: the groups of its plain tasks, by the index of their ids; an error
---        that it is to answer, or nil; and whether a task takes units beside requests.
+--        that it is to answer, or nil; and whether a task takes units beside requests. pinned(args), whether a task is
+--        pinned to a member of a pool.
+local function pinned(args)
+  for i = 3, #args, 3 do
+    if string.byte(args[i]) == 102 and string.find(args[i], '\30', 1, true) then
+      return true
+    end
+  end
+end
+
 local function bounded(args)
   local group_of, units = {}, false
   for i = 2, #args, 3 do
@@ -19,6 +28,7 @@ local function bounded(args)
     end
     wrong = #args[i] > 200 and 'id' or #body > 67108864 and 'payload' or group and #group > 200 and 'group'
       or key and #key > 200 and 'key'
+      or #spec > 110 and #(string.match(spec, '^[^\t]*\30([^\t]*)') or '') > 100 and 'member'
     if wrong then
       return nil, redis.error_reply('ERR DPQ: the ' .. wrong .. ' is too long: at most 200 bytes, a payload 64 MiB')
     end

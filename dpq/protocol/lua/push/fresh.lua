@@ -7,7 +7,7 @@
 local function add_full(id, spec, body, place, batch)
   local behind_it, aging, n = not batch.old and inline(body, batch.setting), batch.aging, #batch.payloads
   local max, cost, wait, priority, expires, residual, schedule, options, tail, group = string.match(spec,
-    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) %l([^\t\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
+    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) %l([^\t\30\31]*)([^\t]*)\t(([^\t]*)\t.*)$')
   local order = residual .. string.format('%015d', place)
   if schedule ~= '' then
     schedule, wait, expires = begin(schedule, wait)
@@ -27,7 +27,7 @@ local function add_full(id, spec, body, place, batch)
   end
   n = #batch.metas
   batch.metas[n + 1], batch.metas[n + 2] = id, record
-  batch.heavy = batch.heavy or cost ~= '1'
+  batch.heavy = batch.heavy or cost ~= '1' or options ~= '' and string.find(options, '\30', 1, true)
   if wait ~= '0' then
     n = #batch.delays
     batch.delays[n + 1], batch.delays[n + 2] = string.format('%.0f', now + wait), id

@@ -8,7 +8,7 @@ local function merge(id, spec, body)
     return
   end
   local max, cost, wait, priority, expires, residual, mode, schedule, options = string.match(spec,
-    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\31]*)([^\t]*)')
+    '^f(%d+) (%d%S*) (%d+) (%S+) (%d+) (%d+) (%l)([^\t\30\31]*)([^\t]*)')
   expires = expires == '0' and '0' or string.format('%.0f', now + expires)
   local died = redis.call('ZSCORE', dead, id)
   if mode == 'r' then
@@ -23,8 +23,8 @@ local function merge(id, spec, body)
     else
       redis.call('HDEL', payload, id)
     end
-    task.cost, task.options = cost, options
-    if cost ~= '1' then
+    task.cost, task.options = cost, options .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
+    if cost ~= '1' or string.find(options, '\30', 1, true) then
       redis.call('HSET', conf, 'heavy', '1')
     end
     if schedule ~= '' then

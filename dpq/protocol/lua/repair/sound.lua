@@ -1,6 +1,6 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, gate, tokens, booked
+-- Needs: now, record, problem, gate, notes, counted, tokens, booked
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
@@ -8,7 +8,8 @@
 local function gate_fault(scope, text)
   local plain = tokens_of(text)
   local opens, probe = string.match(plain, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
-  local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
+  opens = tonumber(opens or 0) or 0
+  local never = opens > now + 3.2e11 and opens ~= 9e13 -- no call closes for more than 10 years, but until opened
   if never or not probe and not string.match(plain, '^- [a-z_%d.: ]*$') then
     return problem('bad gate', scope, text)
   elseif probe and #probe > 1 and not is_permit(probe) and not redis.call('ZSCORE', invisible, probe) then
@@ -22,20 +23,22 @@ local function stray(scope, text)
 end
 
 local function lease_fault(member, score)
-  local group, id = string.match(member, '^([^\t]*)\t(.*)$')
+  local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
   if id and is_permit(id) and string.match(id, '^~%d+~[%w_-]+$') then -- an ended one counts no more
     return score ~= '0' and problem('lease not counted', member, 'in tracked')
   end
   local task = id and id ~= '' and read(redis.call('HGET', meta, id) or '')
-  local holds = task and (group == '' or task.group == group) and redis.call('ZSCORE', invisible, id)
+  local runs_as = task and live_note(task, '\28')
+  local fits = task and (scope == '' or task.group == scope or runs_as and scope == task.group .. '\t' .. runs_as)
+  local holds = fits and redis.call('ZSCORE', invisible, id)
   local fault = not holds and member ~= '\t' and 'lease that has ended' or score ~= '0' and 'lease not counted'
   return fault and problem(fault, member, 'in tracked')
 end
 
 local function lease_uncounted(id)
   local task = read(redis.call('HGET', meta, id) or '')
-  local member = task and task.group ~= '' and task.group .. '\t' .. id
-  if member and gate_of(task.group).rules.concurrency > 0 and not redis.call('ZSCORE', tracked, member) then
+  local member = task and counted_as(id, task)
+  if member and not redis.call('ZSCORE', tracked, member) then
     problem('lease not counted', id, task.group)
     return member
   end

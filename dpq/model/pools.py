@@ -1,0 +1,124 @@
+"""Pools: groups whose tasks run as one of several members, and the weight of a group. No I/O."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.quota import QuotaState
+from dpq.model.validation import label, number
+
+MAX_MEMBERS = 64
+"""Members of a pool: pop reads the gates of all; lua/lib/rules.lua has the same number."""
+
+MAX_MEMBER_BYTES = 100
+MIN_WEIGHT, MAX_WEIGHT = 0.01, 100
+
+UNTIL_OPENED_MS = 90_000_000_000_000
+"""The moment that stands for a closing without an end (in the year 4821); lua/lib/pool.lua."""
+
+
+class MemberState(BaseModel):
+    """A member of a pool, and the state of its limit now.
+
+    Attributes:
+        name: Its name.
+        open: True if a task may run as this member now.
+        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease must
+            end first, or if the member is closed until `delay_group(group, 0, member=...)`.
+        reason: As in `LimitState`.
+        rate: The learned rate of an adaptive limit, units per window; None for other limits.
+        slack: The learned slack in seconds.
+        units_left: The units that each window would grant now, in the order of the windows.
+        quotas: Its quotas, with what is left of each in this period.
+        in_flight: Tasks that run as this member.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    open: bool = True
+    opens_at: datetime | None = None
+    reason: str | None = None
+    rate: float | None = None
+    slack: float = 0.0
+    units_left: tuple[float, ...] = ()
+    quotas: tuple[QuotaState, ...] = ()
+    in_flight: int = 0
+
+
+def member_name(value: Any) -> str:
+    """Check the name of a member: as a group's, of 1 to 100 bytes."""
+    name = label("member", value)
+    if len(name.encode()) > MAX_MEMBER_BYTES:
+        raise ConfigurationError(
+            f"member is {len(name.encode())} bytes ({name[:40]!r}...): it must be at most "
+            f"{MAX_MEMBER_BYTES}; a member is a short name of a key or proxy, never the key itself"
+        )
+    return name
+
+
+def pool_members(members: Sequence[str] | None, group: str | None) -> tuple[str, ...]:
+    """Check the members of a limit.
+
+    Raises:
+        ConfigurationError: A name is out of its bounds, or the limit cannot have members.
+    """
+    if members is None:
+        return ()
+    if isinstance(members, str) or not isinstance(members, Sequence):
+        raise ConfigurationError(f"members is {members!r}: it must be a list of names")
+    if group is None or group == "*":
+        whose = "the queue" if group is None else "every group"
+        raise ConfigurationError(
+            f"members are given for {whose}: only a named group has members; name it "
+            "(group='api.example'), and push its tasks with that group"
+        )
+    names = tuple(member_name(name) for name in members)
+    if not 1 <= len(names) <= MAX_MEMBERS:
+        raise ConfigurationError(f"members are {len(names)}: they must be 1 to {MAX_MEMBERS}")
+    if twice := next((name for i, name in enumerate(names) if name in names[:i]), None):
+        raise ConfigurationError(f"members name {twice!r} twice: each must have a name of its own")
+    return names
+
+
+def group_weight(weight: float | None, group: str | None) -> float | None:
+    """Check the weight of a limit.
+
+    Raises:
+        ConfigurationError: It is out of its bounds, or given for the queue.
+    """
+    if weight is None:
+        return None
+    if group is None:
+        raise ConfigurationError(
+            "weight is given for the queue: only groups take turns; name one, or '*' for every "
+            "group"
+        )
+    number("weight", weight, "turns for each turn of others", MIN_WEIGHT, MAX_WEIGHT)
+    return weight
+
+
+def add_pool(rules: str, members: Sequence[str], weight: float | None) -> str:
+    """Add members and a weight to the text of a limit. Source: docs/design.md, "Pools"."""
+    if weight is not None:
+        head = len(rules) - len(rules.lstrip("0123456789"))
+        text = repr(int(weight) if weight == int(weight) else float(weight))
+        rules = f"{rules[:head]}*{text}{rules[head:]}"
+    return "\t".join([rules, *members])
+
+
+def split_pool(text: str) -> tuple[str, tuple[str, ...], float]:
+    """Split the text of a limit: the text without members and weight, the members, the weight."""
+    rules, *members = text.split("\t")
+    slots = rules[: len(rules) - len(rules.lstrip("0123456789"))]
+    weight = 1.0
+    if rules[len(slots) :].startswith("*"):
+        end = len(slots) + 1
+        while end < len(rules) and rules[end] in "0123456789.":
+            end += 1
+        weight = float(rules[len(slots) + 1 : end])
+        rules = slots + rules[end:]
+    return rules, tuple(members), weight

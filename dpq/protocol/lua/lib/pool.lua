@@ -1,0 +1,45 @@
+-- pool: find the member of a pool that a task may run as. Layout: docs/design.md, "Pools".
+-- Keys: gates
+-- Needs: now, gate, opens
+-- Gives: pin_of(raw), the member that the record of a task pins it to, or nil; pool_at(gate, cost, rank, pin), for the
+--        gate of a group with members: when the group and a member let the task run, ms, and the gate of that member:
+--        of those that let it run now, the one that was granted least recently; granted(mate), to be called after a
+--        grant; UNTIL_OPENED, the moment until which a scope is closed without an end.
+local UNTIL_OPENED = 90000000000000 -- what delay_group writes for a closing without an end
+local grants = 0
+
+-- The grants of one script are told apart by the smallest step of a double that is a time.
+local function granted(mate)
+  grants = grants + 1
+  mate.last, mate.changed = instant + grants / 4096, true
+end
+
+local function pin_of(raw)
+  return string.match(raw, '^[^\n]*\30([^\t\n\28-\31]*)')
+end
+
+local function pool_at(gate, cost, rank, pin)
+  if not gate.mates then
+    local scopes = {}
+    for i, name in ipairs(gate.rules.members) do
+      scopes[i] = gate.scope .. '\t' .. name
+    end
+    gate.mates = redis.call('HMGET', gates, unpack(scopes))
+    for i, scope in ipairs(scopes) do
+      gate.mates[i] = gate_of(scope, gate.mates[i])
+    end
+  end
+  local soonest, best = UNTIL_OPENED, nil
+  for i, name in ipairs(gate.rules.members) do
+    local mate = gate.mates[i]
+    local at = (not pin or pin == name) and opens_at(mate, cost, rank)
+    if at and at < math.max(soonest, instant + 1) and full(mate) then
+      at = math.max(at, now + 30000)
+    end
+    soonest = at and math.min(soonest, at) or soonest
+    if at and at <= instant and not (best and best.last <= mate.last) then
+      best = mate
+    end
+  end
+  return math.max(soonest, opens_at(gate, cost, rank)), best
+end

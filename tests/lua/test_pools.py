@@ -1,0 +1,456 @@
+"""Pools: a group whose tasks run as one of several members, each with a limit of its own."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from kit.limits import LONG, fill, take
+from redis.exceptions import ResponseError
+
+from dpq import DPQ, Adaptive, MemberState, Push, RateLimit, RateLimited
+
+KEYS = ["key-a", "key-b", "key-c"]
+
+
+def members(q: DPQ[Any], most: int = 1000) -> list[str | None]:
+    """The members as which tasks run now, under leases that do not end."""
+    return [task.member for task in q.pop_many(most, visibility=LONG)]
+
+
+def member(q: DPQ[Any], name: str = "key-a") -> MemberState:
+    """What is shown of one member of group g."""
+    return next(state for state in q.group("g").members if state.name == name)
+
+
+def test_each_member_has_the_whole_limit(q, clock):
+    """Three members give three times the rate, each its own; bursts, too."""
+    q.set_limit(60, 60, burst=2, group="g", members=KEYS)
+    fill(q, 100)
+    assert members(q) == KEYS * 2
+    for _ in range(5):
+        clock.advance(0.999)
+        assert members(q) == []
+        clock.advance(0.001)
+        assert members(q) == KEYS
+    assert [state.units_left for state in q.group("g").members] == [(0.0,)] * 3
+    assert q.check() == []
+
+
+def test_the_one_that_was_granted_least_recently(q, clock):
+    """Open members take turns, whatever the size of the pops; a new one comes first."""
+    q.set_limit(600, 60, burst=50, group="g", members=KEYS)
+    fill(q, 100)
+    seen = []
+    for most in (1, 1, 2, 1, 4, 1, 3, 7):
+        seen += members(q, most)
+        clock.advance(0.001)
+    assert seen == [KEYS[i % 3] for i in range(20)]
+    q.set_limit(600, 60, burst=50, group="g", members=[*KEYS, "new"])
+    assert members(q, 5) == ["new", "key-c", "key-a", "key-b", "new"]
+
+
+def test_the_member_is_part_of_the_delivery(q, clock):
+    """It is shown while the delivery is live, also by get and peek; the next one has its own."""
+    q.set_limit(60, 60, group="g", members=["a", "b"])
+    q.push({"x": 1}, group="g")
+    task = take(q)
+    assert (task.member, task.pinned) == ("a", None)
+    assert q.get(task.id).member == "a"
+    assert q.peek(1, "invisible")[0].member == "a"
+    q.release(task)
+    assert take(q).member == "b"
+    q.push("no group", 9)
+    assert take(q).member is None
+
+
+def test_an_ended_lease_frees_its_member(q, clock, probe):
+    """Concurrency is counted for each member, and each way to end a lease gives its place back."""
+    q.set_limit(concurrency=1, group="g", members=["a", "b"])
+    fill(q, 30)
+    tasks = q.pop_many(9, visibility=LONG)
+    assert [task.member for task in tasks] == ["a", "b"]
+    assert probe.redis.zrange(probe.key("tracked"), 0, -1) == [
+        f"g\t{task.member}\t{task.id}".encode() for task in tasks
+    ]
+    ends: list[Any] = [
+        q.ack,
+        lambda task: q.ack_many([task]),
+        q.fail,
+        q.release,
+        lambda task: q.bury(task, "no"),
+        lambda task: q.set_visibility(task, 50),
+        lambda task: q.cancel(task.id),
+        lambda task: q.rate_limited(task, 0, "task"),
+    ]
+    for end in ends:
+        state = q.group("g")
+        assert (state.open, state.reason, state.in_flight) == (False, "concurrency", 2)
+        assert [(m.in_flight, m.reason) for m in state.members] == [(1, "concurrency")] * 2
+        assert q.pop().task is None
+        assert q.check() == []
+        end(tasks[0])
+        assert member(q, str(tasks[0].member)).open
+        tasks = [tasks[1], take(q)]
+        assert tasks[1].member in {"a", "b"} - {tasks[0].member}
+    q.extend(tasks[0], 5)
+    clock.advance(5)
+    assert take(q).member == tasks[0].member
+    assert q.check() == []
+
+
+def test_a_lease_that_its_holder_takes_again_counts_again(q, clock):
+    """It counts for the member that it runs as."""
+    q.set_limit(concurrency=1, group="g", members=["a"])
+    fill(q, 2)
+    task = take(q, 5)
+    clock.advance(5)
+    q.promote()
+    q.extend(task, 50)
+    assert (member(q, "a").in_flight, q.pop().task) == (1, None)
+    assert q.check() == []
+
+
+def test_a_429_closes_the_member_alone(q, clock):
+    """The others go on; its first task afterwards is a probe of that member."""
+    q.set_limit(60, 60, burst=3, group="g", members=KEYS)
+    fill(q, 100)
+    first = take(q)
+    q.rate_limited(first, 10)
+    assert (member(q).reason, member(q, "key-b").reason) == ("rate limited", None)
+    assert q.group("g").open
+    assert Counter(members(q)) == {"key-b": 3, "key-c": 3}
+    clock.advance(9.999)
+    assert "key-a" not in members(q)
+    clock.advance(0.001)
+    probe = take(q)
+    assert (probe.member, member(q).reason) == ("key-a", "probe")
+    clock.advance(5)
+    assert "key-a" not in members(q)
+    q.ack(probe)
+    assert "key-a" in members(q)
+    assert q.check() == []
+
+
+def test_a_probe_whose_lease_runs_out(q, clock):
+    """The next task that runs as the member is the probe."""
+    q.set_limit(60, 60, group="g", members=["a", "b"])
+    fill(q, 100)
+    q.rate_limited(take(q), 1)
+    members(q)
+    clock.advance(1)
+    probe = next(task for task in q.pop_many(9, visibility=30) if task.member == "a")
+    clock.advance(30)
+    q.promote()
+    again = [task for task in q.pop_many(9, visibility=LONG) if task.member == "a"]
+    assert len(again) == 1
+    assert again[0].deliveries == 1 + (again[0].id == probe.id)
+    assert member(q, "a").reason == "probe"
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("scope", ["group", "queue", "task"])
+def test_what_else_a_429_can_close(q, clock, scope):
+    """The whole group has a probe of its own; the queue and the task are closed as ever."""
+    q.set_limit(60, 60, burst=9, group="g", members=KEYS)
+    fill(q, 9)
+    q.push("other", group="other")
+    q.rate_limited(take(q), 10, scope)
+    seen = members(q)
+    assert len(seen) == {"group": 1, "queue": 0, "task": 9}[scope]
+    clock.advance(10)
+    assert len(members(q)) == 1
+    assert q.group("g").reason == {"group": "probe"}.get(scope)
+
+
+def test_tasks_without_a_member_close_their_group(q, clock):
+    """Scope member is the group there; the signal says the same."""
+    q.push_many([Push(1, group="g"), Push(2, group="g")])
+    q.rate_limited(take(q), 5, "member")
+    assert q.group("g").reason == "rate limited"
+    assert RateLimited(3).scope is None
+
+
+def test_closed_by_hand(q, clock):
+    """One member for a time, until it is opened, and opened again; the group beside it."""
+    q.set_limit(60, 60, burst=5, group="g", members=KEYS)
+    fill(q, 100)
+    q.delay_group("g", 10, member="key-a")
+    q.delay_group("g", None, member="key-b")
+    assert set(members(q)) == {"key-c"}
+    assert (member(q, "key-b").reason, member(q, "key-b").opens_at) == ("closed by hand", None)
+    assert member(q).opens_at is not None
+    assert q.next_event() == pytest.approx(1, abs=0.01)
+    clock.advance(10)
+    assert set(members(q)) == {"key-a", "key-c"}
+    clock.advance(10**8)
+    assert set(members(q)) == {"key-a", "key-c"}
+    q.delay_group("g", 0, member="key-b")
+    assert members(q) == ["key-b"] * 5
+    assert q.check() == []
+
+
+def test_a_group_that_is_closed_until_it_is_opened(q, clock):
+    """Nothing is to come by itself then, and a sound queue says so."""
+    fill(q, 3)
+    q.delay_group("g", None)
+    state = q.group("g")
+    assert (state.open, state.reason, state.opens_at) == (False, "closed by hand", None)
+    assert (q.next_event(), q.pop().task) == (None, None)
+    assert "until it is opened" in q.why(q.peek(1, "waiting")[0].id)
+    clock.advance(10**9)
+    assert q.pop().task is None
+    assert q.check() == []
+    q.delay_group("g", 0)
+    assert take(q).payload == 0
+
+
+def test_all_revoked(q, clock):
+    """A pool whose members are all closed until opened waits, and says why."""
+    q.set_limit(60, 60, group="g", members=["a", "b"])
+    fill(q, 3)
+    for name in "ab":
+        q.delay_group("g", None, member=name)
+    state = q.group("g")
+    assert (state.open, state.reason, state.opens_at) == (False, "closed by hand", None)
+    assert (q.pop().task, q.next_event()) == (None, None)
+    q.set_limit(60, 60, group="g", members=["a", "b", "c"])
+    assert take(q).member == "c"
+
+
+def test_a_pinned_task_runs_as_its_member(q, clock):
+    """Whatever was granted less recently; its group waits for it, since its best task is first."""
+    q.set_limit(60, 60, burst=1, group="g", members=KEYS)
+    for payload, name in enumerate(["key-b", "key-b", None, "key-a"]):
+        q.push(payload, group="g", member=name)
+    task = take(q)
+    assert (task.payload, task.member, task.pinned) == (0, "key-b", "key-b")
+    waits = q.peek(1, "waiting")[0].id
+    assert q.pop().task is None
+    told = q.why(waits)
+    assert told.startswith("it runs only as 'key-b', which is closed (its rate is spent) for ")
+    clock.advance(1)
+    assert [(t.payload, t.member) for t in q.pop_many(9, visibility=LONG)] == [
+        (1, "key-b"),
+        (2, "key-a"),
+    ]
+    clock.advance(1)
+    assert [(t.payload, t.member) for t in q.pop_many(9, visibility=LONG)] == [(3, "key-a")]
+    assert q.check() == []
+
+
+def test_a_pin_without_a_pool_and_outside_of_it(q, clock):
+    """Without members it means nothing; while the pool lacks it, the task waits, and says so."""
+    task_id = q.push(1, group="g", member="gone")
+    task = take(q)
+    assert (task.member, task.pinned) == (None, "gone")
+    q.release(task)
+    q.set_limit(60, 60, group="g", members=["a"])
+    assert q.pop().task is None
+    assert "'gone', which is no member of its group's pool" in q.why(task_id)
+    clock.advance(10**6)
+    assert q.pop().task is None
+    q.set_limit(60, 60, group="g", members=["a", "gone"])
+    assert take(q).member == "gone"
+    assert q.check() == []
+
+
+def test_a_pin_stays(q, clock):
+    """Through update, failure, replay, rerun and the runs of a recurring task."""
+    q.set_limit(6000, 60, burst=99, group="g", members=["a", "b"])
+    q.push(1, group="g", key="k", member="b", max_attempts=1, visibility=50)
+    q.update(key="k", priority=5, cost=2)
+    q.fail(take(q))
+    assert q.dead.replay() == 1
+    task = take(q)
+    assert (task.member, task.visibility) == ("b", 50)
+    q.push(2, group="g", key="k", on_duplicate="rerun", member="b")
+    assert q.get(key="k").member == "b"  # the running delivery, too
+    q.ack(task)
+    assert (take(q).member, q.size()) == ("b", 1)
+    q.push(1, group="g", every=5, member="b")
+    task = take(q)
+    q.ack(task)
+    clock.advance(5)
+    assert take(q).member == "b"
+
+
+def test_members_that_stay_keep_their_past(q, clock):
+    """A changed pool loses no grant, and a member that comes back too soon still owes its own."""
+    q.set_limit(1, 60, group="g", members=["a", "b"])
+    fill(q, 100)
+    assert members(q) == ["a", "b"]
+    q.set_limit(1, 60, group="g", members=["b", "c"])
+    assert members(q) == ["c"]
+    for _ in range(9):  # prune may look at it
+        q.promote()
+    q.set_limit(1, 60, group="g", members=["a", "b", "c"])
+    assert members(q) == []
+    clock.advance(60)
+    assert sorted(members(q)) == ["a", "b", "c"]
+
+
+def test_gates_of_members_that_are_gone_go(q, clock, probe):
+    """When their grants count no more, as all gates of idle pools."""
+    q.set_limit(1, 60, group="g", members=KEYS)
+    fill(q, 9)
+    assert len(members(q)) == 3
+    q.delay_group("g", None, member="key-b")
+    q.set_limit(1, 60, group="g", members=["key-a"])
+    clock.advance(200)
+    for _ in range(20):
+        q.promote()
+    assert b"g\tkey-b" not in probe.redis.hgetall(probe.key("gates"))
+    assert len(members(q)) == 1
+    q.purge()
+    clock.advance(200)
+    for _ in range(20):
+        q.promote()
+    assert probe.redis.hgetall(probe.key("gates")) == {}
+
+
+def test_other_groups_do_not_drop_the_gates_of_members(q, clock, probe):
+    """Groups without limits empty all the time; grants of members stay."""
+    q.set_limit(1, 600, group="g", members=KEYS)
+    fill(q, 9)
+    assert len(members(q)) == 3
+    for n in range(30):
+        q.push(n, group=f"free-{n}", priority=5)
+        q.ack(take(q))
+    assert members(q) == []
+
+
+def test_from_a_pool_to_a_plain_limit_and_back(q, clock):
+    """Running tasks are counted once, and free what counts them."""
+    q.set_limit(concurrency=1, group="g", members=["a", "b"])
+    fill(q, 20)
+    tasks = q.pop_many(9, visibility=LONG)
+    assert len(tasks) == 2
+    q.set_limit(concurrency=3, group="g")
+    assert members(q) == [None]
+    assert q.check() == []
+    q.ack(tasks[0])
+    assert members(q) == [None]
+    q.set_limit(concurrency=1, group="g", members=["a", "b"])
+    assert (member(q, "b").in_flight, members(q)) == (1, ["a"])
+    q.ack(tasks[1])
+    assert members(q) == ["b"]
+    assert q.check() == []
+
+
+def test_members_learn_apart(q, clock):
+    """The learned rate and the slack are of one member."""
+    q.set_limit(8, 8, group="g", members=["a", "b"], adaptive=Adaptive(1, 100))
+    fill(q, 20)
+    q.rate_limited(take(q), 1)
+    assert [state.rate for state in q.group("g").members] == [4, 8]
+    q.delay_group("g", None)
+    q.set_limit(8, 8, group="h", members=["a", "b"])
+    fill(q, 20, "h")
+    q.rate_limited(take(q), 1)
+    assert [state.slack > 0 for state in q.group("h").members] == [True, False]
+    assert q.check() == []
+
+
+def test_units_of_members(q, clock):
+    """Costs, reserves and the queue's own limit hold as without members."""
+    windows = [RateLimit(60, 60, 9), RateLimit(600, 60, 100, unit="t")]
+    q.set_limit(windows, group="g", members=["a", "b"])
+    q.set_limit(concurrency=3)
+    q.push_many(Push(n, group="g", cost={"t": 60}) for n in range(9))
+    assert members(q) == ["a", "b"]
+    clock.advance(2)
+    assert members(q) == ["a"]
+    clock.advance(100)
+    assert q.pop().task is None  # the queue
+    assert member(q, "b").units_left == (9, 100)
+
+
+def test_a_batch_of_a_round_robin_queue(q, clock):
+    """Pools are groups as others: each has its turn, and gives way when all members are spent."""
+    q = DPQ(q.redis, q.queue_name, fairness="round_robin", clock=clock)
+    q.set_limit(60, 60, group="p", members=["a", "b"])
+    fill(q, 5, "p")
+    fill(q, 5, "x")
+    seen = [(task.group, task.member) for task in q.pop_many(9, visibility=LONG)]
+    assert seen == [("p", "a"), ("x", None), ("p", "b"), *[("x", None)] * 4]
+
+
+def test_64_members(q, clock):
+    """The most: each runs once, in their order."""
+    names = [f"proxy {n}" for n in range(64)]
+    q.set_limit(1, 60, group="g", members=names)
+    fill(q, 100)
+    assert members(q) == names
+    clock.advance(60)
+    assert members(q, 10) == names[:10]
+    with pytest.raises(ValueError, match="members are 65: they must be 1 to 64"):
+        q.set_limit(1, 60, group="g", members=[*names, "one more"])
+
+
+@pytest.mark.damaged
+def test_damage(q, clock, probe):
+    """Gates, leases and rules of pools are checked and mended as all are."""
+    q.set_limit(2, 60, concurrency=1, group="g", members=["a", "b"])
+    fill(q, 9)
+    task = take(q)
+    gates, tracked = probe.key("gates"), probe.key("tracked")
+    probe.redis.hset(gates, "g\ta", "- L:? 60000:1 ")
+    probe.redis.zrem(tracked, f"g\ta\t{task.id}")
+    probe.redis.zadd(tracked, {f"g\tb\t{task.id}": 0, "g\ta\tnobody": 0})
+    kinds = {"bad gate", "lease not counted", "lease that has ended"}
+    assert {problem.kind for problem in q.check()} == kinds
+    assert {problem.kind for problem in q.repair()} == kinds
+    assert q.check() == []
+    assert members(q) == ["b"]  # a counts as spent
+    q.ack(task)
+    assert member(q, "a").reason == "spent"
+    probe.redis.hset(probe.key("limits"), "group:g", "0|1 1 1\ta\ta")
+    probe.redis.hset(probe.key("stats"), "kept.group:g", "0|1 1 1\t\t")
+    assert [problem.kind for problem in q.check()] == ["limit cannot be read"]
+    assert (q.pop().task, q.group("g").reason) == (None, "unreadable")
+    for rules in ("0|1 1 1\t" + "\t".join(map(str, range(65))), "0|1 1 1\t" + "x" * 101):
+        probe.redis.hset(probe.key("limits"), "group:g", rules)
+        assert [problem.kind for problem in q.check()] == ["limit cannot be read"]
+
+
+@pytest.mark.damaged
+def test_lost_limits_of_a_pool(q, clock, probe):
+    """Nothing runs until they are restored, and what the members were granted counts then."""
+    q.set_limit(1, 60, group="g", members=["a", "b"])
+    fill(q, 9)
+    assert members(q) == ["a", "b"]
+    probe.redis.delete(probe.key("limits"))
+    for _ in range(9):
+        q.promote()
+    assert members(q) == []
+    clock.advance(60)
+    assert members(q) == ["a", "b"]
+    assert q.check() == []
+
+
+def test_format_3_has_no_members(q, probe):
+    """Nothing changes."""
+    q.push(1)
+    probe.redis.hset(probe.key("conf"), "format", "3")
+    probe.redis.hset(probe.key("stats"), "kept.format", "3")
+    before = probe.stored()
+    for call in (
+        lambda: q.set_limit(1, 60, group="g", members=["a"]),
+        lambda: q.set_limit(group="g", weight=2),
+        lambda: q.push(1, group="g", member="a"),
+    ):
+        with pytest.raises(ResponseError, match="no members and no weights: run dpq upgrade"):
+            call()
+    assert probe.stored() == before
+    q.upgrade()
+    q.cancel(q.peek(1)[0].id)
+
+
+def test_foreign_pins(q, probe):
+    """What is pushed by other means than DPQ keeps to the same bounds."""
+    q.push(1)
+    spec = f"f10 1 0 5 0 1 k\x1e{'x' * 101}\tg\t"
+    with pytest.raises(ResponseError, match="the member is too long"):
+        probe.call("push", "", "some-id-of-nobody", spec, "1")
+    with pytest.raises(ResponseError, match="too long"):
+        probe.call("delay_group", "", "g", "5", "x" * 101)
