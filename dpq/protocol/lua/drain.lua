@@ -6,9 +6,9 @@
 -- ARGV[3]  largest    other groups that are counted at most: those with most tasks of 200 at random
 -- ARGV[4]  last       closed groups that are counted at most: those that open last
 --
--- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, and those that
--- were acked or buried. Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due tasks,
--- gate_line, the costs of some of them with spaces between ("" if all cost 1).
+-- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, and those
+-- that were acked or buried. Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due
+-- tasks, gate_line, the costs of some of them with spaces between ("" if all cost 1).
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
