@@ -178,7 +178,8 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
             what = f"it runs only as {shut.name!r}, which"
         else:
             what = "the queue" if shut.group is None else f"its group {shut.group!r}"
-        reason = f"{what} is closed ({_why_closed(shut)})"
+        windows = limits[-1].windows if isinstance(shut, MemberState) else shut.windows
+        reason = f"{what} is closed ({_why_closed(shut, windows)})"
         if shut.opens_at is None and shut.reason == "closed by hand":
             reason += " until it is opened"
         if shut.opens_at:
@@ -196,9 +197,10 @@ _CLOSED = {
 }
 
 
-def _why_closed(shut: LimitState | MemberState) -> str:
+def _why_closed(shut: LimitState | MemberState, windows: Sequence[RateLimit]) -> str:
     """Say why a limit lets no task run; of a spent one, which window or quota."""
-    return _quota_spent(shut) or _CLOSED.get(shut.reason or "") or _spent(shut)
+    closed = _quota_spent(shut) or _CLOSED.get(shut.reason or "")
+    return closed or _spent(windows, shut.units_left)
 
 
 def _quota_spent(shut: LimitState | MemberState) -> str | None:
@@ -208,16 +210,16 @@ def _quota_spent(shut: LimitState | MemberState) -> str | None:
     return f"its quota of {quota_text(found.quota)} is spent" if found else None
 
 
-def _spent(limit: LimitState) -> str:
+def _spent(windows: Sequence[RateLimit], units_left: Sequence[float]) -> str:
     """Name the window that opens last, by its unit; and by its length if others have that unit."""
     missing = [
         (1 - left) * window.per / window.rate
-        for window, left in zip(limit.windows, limit.units_left, strict=False)
+        for window, left in zip(windows, units_left, strict=False)
     ]
     if not missing:
         return "its rate is spent"
-    window = limit.windows[missing.index(max(missing))]
-    units = [other.unit for other in limit.windows]
+    window = windows[missing.index(max(missing))]
+    units = [other.unit for other in windows]
     name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
     length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
     return f"its rate{name}{length} is spent"
