@@ -38,7 +38,9 @@ def read_limits(
                 waiting=0 if everyone else int(waiting),
                 in_flight=_in_flight(running, group),
                 members=tuple(
-                    _member(line, str(group), windows, running) for line in lines.splitlines()
+                    _member(line, str(group), windows, running)
+                    for line in lines.split("\n")
+                    if line
                 ),
                 weight=weight,
             )

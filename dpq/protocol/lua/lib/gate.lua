@@ -3,7 +3,7 @@
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
--- Gives: gate_of(scope, known), for a member of a pool "group TAB member", and if its stored text is known already;
+-- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
 --        full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 
@@ -72,8 +72,8 @@ local function gate_of(scope, known)
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
-    gate.changed = text and gate.turn + gate.last == 0 and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
-      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+    gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
+      and gate.turn + gate.last == 0 and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do
