@@ -68,7 +68,7 @@ def pool_members(members: Sequence[str] | None, group: str | None) -> tuple[str,
     """
     if members is None:
         return ()
-    if isinstance(members, str) or not isinstance(members, Sequence):
+    if isinstance(members, str | bytes) or not isinstance(members, Sequence):
         raise ConfigurationError(f"members is {members!r}: it must be a list of names")
     if group is None or group == "*":
         whose = "the queue" if group is None else "every group"

@@ -85,18 +85,18 @@ class RateLimited(Signal):
         retry_after: Seconds until the limit opens again, from 0; more than 10 years are 10 years.
         scope: The part that closes: "member" (of a pool, that the task runs as; if it has none, its
             group), "group" (the task's; if it has none, the queue), "queue", or "task" for this
-            task alone. None is "member".
+            task alone.
 
     Raises:
         ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the four.
     """
 
-    def __init__(self, retry_after: float, scope: Scope | None = None) -> None:
+    def __init__(self, retry_after: float, scope: Scope = "member") -> None:
         if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
             raise ConfigurationError(
                 f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
             )
-        if scope is not None and scope not in get_args(Scope):
+        if scope not in get_args(Scope):
             raise ConfigurationError(
                 f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
             )
@@ -104,11 +104,11 @@ class RateLimited(Signal):
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope
 
-    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope | None]]:
+    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:
         return type(self), (self.retry_after, self.scope)  # a process pool pickles errors
 
     @classmethod
-    def from_headers(cls, status: int, headers: Headers, scope: Scope | None = None) -> Self | None:
+    def from_headers(cls, status: int, headers: Headers, scope: Scope = "member") -> Self | None:
         """Read an HTTP answer: None if it is no limit.
 
         A limit is a 429, a 503, or a 403 whose headers say that a limit is spent or when to come
@@ -136,7 +136,7 @@ class RateLimited(Signal):
         return None if wait is None else signal
 
     @classmethod
-    def from_response(cls, response: Any, scope: Scope | None = None) -> Self | None:
+    def from_response(cls, response: Any, scope: Scope = "member") -> Self | None:
         """Read the answer of any HTTP client, as `from_headers` does.
 
         Args:
@@ -188,8 +188,8 @@ def signal_of(error: BaseException) -> BaseException:
 
 def _weight(signal: BaseException) -> tuple[int, int, float]:
     if isinstance(signal, RateLimited):
-        scope = signal.scope or "member"
-        return 2, ("task", "member", "group", "queue").index(scope), signal.retry_after
+        widths = ("task", "member", "group", "queue")
+        return 2, widths.index(signal.scope), signal.retry_after
     if isinstance(signal, Release):
         return -1, 0, signal.delay
     return (1 if isinstance(signal, Reject) else 0), 0, 0.0

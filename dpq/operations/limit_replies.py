@@ -42,7 +42,8 @@ def read_limits(
                 in_flight=_in_flight(running, group),
                 members=tuple(
                     _member(line, str(group), windows, rules, running)
-                    for line in lines.splitlines()
+                    for line in lines.split("\n")
+                    if line
                 ),
                 weight=weight,
             )

@@ -70,7 +70,9 @@ class LimitOperations(CommandMaker):
             args = [self._now(), field, rules, heavy, walk, cursor]
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
-    def delay_group(self, group: str, seconds: float | None, member: str | None) -> Steps[Any]:
+    def delay_group(
+        self, group: str, seconds: float | None, member: str | None = None
+    ) -> Steps[Any]:
         """Close a group or a member of its pool for some seconds or until it is opened, or open."""
         ms = "inf" if seconds is None else milliseconds("seconds", seconds)
         name = "" if member is None else member_name(member)

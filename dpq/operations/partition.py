@@ -484,12 +484,12 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
     def _buried(self, task: Task[P], reason: object) -> Command[int]:
         return self._of_holder("bury", "bury", task, one_line(reason))
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope | None) -> Steps[int]:
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
-        if scope is not None and scope not in get_args(Scope):
+        if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
         ms = milliseconds("retry_after", retry_after)
-        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope or "member"))
+        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope))
 
     def _of_holder(
         self, script_name: str, action: str, task: Task[Any], *args: Any

@@ -542,6 +542,11 @@ class QueueOperations(Generic[P]):
                 "limit of the whole queue. Either limit one group and push into it (group='all'), "
                 "limit every group ('*'), or use a queue of one partition"
             )
+        if weight is not None and weight < 1 and count > 1:
+            raise ConfigurationError(
+                f"weight is {weight!r}, and queue {self.description.name!r} has {count} "
+                "partitions: there it must be 1 or more; multiply the weights of all groups"
+            )
         every = group is None or group == EVERY_GROUP
         parts = self.partitions if every else [self._group(str(group))]
         rules = (
@@ -563,7 +568,7 @@ class QueueOperations(Generic[P]):
         part = self._group(group)
         return self._noted(part, part.delay_group(group, seconds, member))
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope | None) -> Steps[int]:
+    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]

@@ -706,7 +706,8 @@ class DPQ(QueueBase[P]):
                 granted least recently (`task.member`). Members that stay keep what they were
                 granted. Give names, never secrets.
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
-                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue.
+                `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
+                partitioned queue it is 1 or more.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
@@ -736,7 +737,7 @@ class DPQ(QueueBase[P]):
         """
         self._session.run(self._operations.clear_limit, group)
 
-    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope | None = None) -> None:
+    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "member") -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
         Its member, if it runs as one, else its group (or the queue, if it has no group) closes for
@@ -748,7 +749,8 @@ class DPQ(QueueBase[P]):
             task: What pop returned.
             retry_after: Seconds from now, from 0 to 10 years.
             scope: What closes: `"member"`, `"group"`, `"queue"`, or `"task"` for this task alone.
-                None is `"member"`, which for a task without one is `"group"`.
+                For a task without a member, `"member"` is `"group"`; without a group that is
+                `"queue"`.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing

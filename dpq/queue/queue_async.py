@@ -513,7 +513,7 @@ class AsyncDPQ(QueueBase[P]):
         await self._session.run(self._operations.clear_limit, group)
 
     async def rate_limited(
-        self, task: Task[P], retry_after: float, scope: Scope | None = None
+        self, task: Task[P], retry_after: float, scope: Scope = "member"
     ) -> None:
         """Async `DPQ.rate_limited`."""
         await self._end(self._operations.rate_limited, task, retry_after, scope)

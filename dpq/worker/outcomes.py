@@ -47,7 +47,7 @@ class Done(NamedTuple):
         """Return True if `task` would hit the limit that this handler has hit."""
         if not isinstance(self.error, RateLimited) or queue_index != self.queue_index:
             return False
-        scope = self.error.scope or "member"
+        scope = self.error.scope
         if scope == "member" and self.task.member is not None:
             return (task.group, task.member) == (self.task.group, self.task.member)
         whole = scope == "queue" or self.task.group is None

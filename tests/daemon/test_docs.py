@@ -18,6 +18,7 @@ from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
 RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
+KEY_POOLS = (ROOT / "docs" / "key_pools.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
 NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
@@ -40,7 +41,9 @@ class Host:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def get(self, url: str, timeout: float) -> SimpleNamespace:
+    def get(
+        self, url: str, timeout: float, headers: dict[str, str] | None = None
+    ) -> SimpleNamespace:
         """Answer like the host of the documents."""
         self.asked.append(url)
         if len(self.asked) == 1:
@@ -141,6 +144,38 @@ def test_every_block_of_the_guide_runs(url, host, session, capsys):
     printed = capsys.readouterr().out
     assert "its group 'api.example' is closed (by hand) for another " in printed
     assert "False closed by hand " in printed
+
+
+def test_every_block_of_key_pools_runs(url, host, session, capsys, monkeypatch):
+    """The program goes on with another key at a 429, and ends; the other blocks say what is so."""
+    monkeypatch.setattr(Backoff, "delay", lambda *_: 0.01)
+    program, *others = blocks(KEY_POOLS, "python")
+    with pytest.raises(NoMorePages):
+        run(program, session, url)
+    assert host.asked[:2] == ["https://api.example/1"] * 2
+    first, second, *_ = (state for state in session["q"].group("api.example").members)
+    assert (first.name, second.name) == ("key-a", "key-b")
+    assert capsys.readouterr().out == "key-c a page\n"
+    for code in others:
+        run(code, session, url)
+    queue = session["q"]
+    assert "key-b False closed by hand " in capsys.readouterr().out
+    assert {task.pinned for task in queue.peek(state="waiting")} == {None, "key-a"}
+    assert queue.check() == []
+
+
+def test_every_command_of_key_pools_runs(url, session):
+    """The shell lines are taken by `dpq`, in their order, and show the members."""
+    run(f'from dpq import DPQ\nq = DPQ.from_url("{URL}", "pool-shell")', session, url)
+    shown = ""
+    for line in "".join(blocks(KEY_POOLS, "sh")).splitlines():
+        name, *words = shlex.split(line)
+        env = {"DPQ_URL": url, "DPQ_QUEUE": "pool-shell"}
+        result = CliRunner().invoke(app, words, env=env)
+        assert (name, result.exit_code) == ("dpq", 0), f"{line}: {result.output}"
+        shown += result.output
+    assert shown.count("key-c") >= 2
+    assert session["q"].peek()[0].pinned == "key-a"
 
 
 def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):

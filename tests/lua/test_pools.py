@@ -167,7 +167,7 @@ def test_tasks_without_a_member_close_their_group(q, clock):
     q.push_many([Push(1, group="g"), Push(2, group="g")])
     q.rate_limited(take(q), 5, "member")
     assert q.group("g").reason == "rate limited"
-    assert RateLimited(3).scope is None
+    assert RateLimited(3).scope == "member"
 
 
 def test_closed_by_hand(q, clock):

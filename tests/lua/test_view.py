@@ -248,8 +248,8 @@ def test_the_slowest_limit(q):
 
 
 def test_a_payload_is_never_read(q, probe):
-    """The raw reply has seven texts for each group and nothing else."""
+    """The raw reply has eight texts for each group and nothing else."""
     fill(q, 1)
     reply = probe.call("view", "5", "", "g", "h")
-    assert len(reply) == 21
+    assert len(reply) == 24
     assert all(isinstance(text, bytes) for text in reply)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from kit.limits import LONG, take
+from kit.waiting import wait_for
 
 from dpq import DPQ, ConfigurationError, Push
 
@@ -46,24 +47,31 @@ def test_less_than_one(fair):
     assert fair.check() == []
 
 
-WEIGHTS = [(3, 1, 1), (2.5, 1, 0.4), (100, 1, 7), (0.01, 1, 0.3), (0.07, 0.02, 0.05), (1.1, 1, 0.9)]
+WEIGHTS = [(3, 1, 1), (2.5, 1, 1.4), (100, 1, 7)]
+SMALL = [(0.01, 1, 0.3), (0.07, 0.02, 0.05), (1.1, 1, 0.9)]
+
+
+def are_of_the_past(q: DPQ[Any]) -> bool:
+    """The turns of all partitions are: a push of many tasks draws numbers ahead of the clock."""
+    seconds, us = q.redis.time()
+    turns = [q.redis.hget(conf, "turns") or 0 for conf in q._operations.confs]
+    return all(int(turn) < seconds * 100_000 + us // 10 for turn in turns)
 
 
 @pytest.mark.many_calls
-@pytest.mark.parametrize("weights", WEIGHTS)
-@pytest.mark.parametrize("partitions", [None, 3])
+@pytest.mark.parametrize(
+    ("weights", "partitions"),
+    [*((weights, n) for weights in WEIGHTS for n in (1, 3)), *((weights, 1) for weights in SMALL)],
+)
 def test_shares(q, clock, weights, partitions):
     """While all groups have tasks, each has its weight's share, within one turn of each group."""
     fair: DPQ[Any] = DPQ(
-        q.redis,
-        q.queue_name + str(partitions),
-        fairness="round_robin",
-        partitions=partitions,
-        ask=3,
+        q.redis, q.queue_name + " shares", fairness="round_robin", partitions=partitions, ask=3
     )
     for group, weight in zip("abc", weights, strict=True):
         fair.set_limit(group=group, weight=weight)
     fill(fair, "abc", 700)
+    wait_for(lambda: are_of_the_past(fair), lambda: "turns are ahead of the clock")
     total, done, seen = sum(weights), 0, Counter[str]()
     while max(seen.values(), default=0) < 600:
         seen.update(order(fair, 1, True))
@@ -72,7 +80,16 @@ def test_shares(q, clock, weights, partitions):
             share = done * weight / total
             slack = max(1, weight) + max(weights) * weight / total + weight
             assert abs(seen[group] - share) <= slack, (done, seen)
+    assert fair.check() == []
     fair.drop()
+
+
+def test_partitions_take_whole_turns(q):
+    """A weight below 1 is refused there, before anything is sent."""
+    parts: DPQ[Any] = DPQ(q.redis, q.queue_name, fairness="round_robin", partitions=2)
+    with pytest.raises(ConfigurationError, match=r"there it must be 1 or more"):
+        parts.set_limit(group="a", weight=0.5)
+    parts.set_limit(group="a", weight=1)
 
 
 def test_a_group_that_was_idle_gains_no_credit(fair):

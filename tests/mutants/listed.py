@@ -353,8 +353,8 @@ LIMITS = [
     _lua(
         "a 429 of the queue closes the group only",
         "rate_limited",
-        "scope == 'group' and task.group or ''",
-        "task.group",
+        "local closes = scope == 'queue' and '' or task.group",
+        "local closes = task.group",
         f"{LUA}rate_limited.py",
     ),
     _lua(
@@ -646,8 +646,8 @@ GROUPS = [
     _lua(
         "closing by hand never shortens",
         "delay_group",
-        "gate.changed = now + ms, 'h'",
-        "gate.changed = math.max(gate.opens, now + ms), 'h'",
+        "UNTIL_OPENED or now + ms, 'h'",
+        "UNTIL_OPENED or math.max(gate.opens, now + ms), 'h'",
         f"{LUA}delay_group.py",
     ),
 ]

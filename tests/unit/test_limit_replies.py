@@ -13,9 +13,9 @@ START = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
 NOBODY: Counter[str] = Counter()
 
 
-def text(rules="", opens="0", why="", rate="0", left="", waiting="0", now=str(NOW)):
+def text(rules="", opens="0", why="", rate="0", left="", waiting="0", now=str(NOW), lines=""):
     """One scope of a reply of view."""
-    return [rules, opens, why, rate, left, waiting, now]
+    return [rules, opens, why, rate, left, waiting, now, lines]
 
 
 def test_no_limit():
@@ -100,9 +100,30 @@ def test_no_learned_rate_without_learning():
 
 def test_waiting():
     """The reply of why has its fields; an unknown id has none."""
-    reply = [b"waiting", b"0", "é".encode(), b"4", b"2", b"inf", b"0"]
-    assert read_waiting(reply) == Waiting(TaskState.WAITING, 0, "é", 4, 2, "inf")
+    reply = [b"waiting", b"0", "é".encode(), b"4", b"2", b"inf", b"0", b"key"]
+    assert read_waiting(reply) == Waiting(TaskState.WAITING, 0, "é", 4, 2, "inf", 0, "key")
     assert read_waiting([]) is None
+
+
+def test_members():
+    """Each line is a member; the windows and the concurrency are those of the pool."""
+    lines = f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\nb \u2028\t90000000000000\th\t0 0\t"
+    running = Counter({"g\ta": 2, "g": 1, "h\ta": 9})
+    rules = "group:g\t3*2.5~1 20 0.5|2 60000 2\ta\tb \u2028"
+    [state] = read_limits(["g"], running, text(rules, "90000000000000", "h", lines=lines))
+    first, second = state.members
+    assert (state.concurrency, state.weight, state.in_flight, state.opens_at) == (3, 2.5, 3, None)
+    assert first.model_dump() == {
+        "name": "a",
+        "open": False,
+        "opens_at": START + timedelta(milliseconds=250.25),
+        "reason": "rate limited",
+        "rate": 4,
+        "slack": 1.5,
+        "units_left": (-1.5, 3),
+        "in_flight": 2,
+    }
+    assert (second.name, second.opens_at, second.units_left) == ("b \u2028", None, ())
 
 
 # Sentences

@@ -81,6 +81,7 @@ def test_push_defaults():
         "at": None,
         "visibility": None,
         "time_limit": None,
+        "member": None,
     }
 
 

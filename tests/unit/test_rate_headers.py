@@ -599,9 +599,9 @@ def test_no_response(response):
 
 
 def test_scope():
-    """The scope is kept, and is the group's when none is given."""
-    assert RateLimited(1).scope == "group"
-    for scope in ("group", "queue", "task"):
+    """The scope is kept, and is the member's when none is given."""
+    assert RateLimited(1).scope == "member"
+    for scope in ("member", "group", "queue", "task"):
         signal = RateLimited.from_headers(429, {}, scope)
         assert signal is not None
         assert signal.scope == RateLimited(1, scope).scope == scope
@@ -615,7 +615,9 @@ def test_wrong_scope(scope):
         lambda: RateLimited.from_headers(200, {}, scope),
         lambda: RateLimited.from_response(SimpleNamespace(status=200, headers={}), scope),
     ):
-        with pytest.raises(ConfigurationError, match=r"scope is .*'group', 'queue' or 'task'"):
+        with pytest.raises(
+            ConfigurationError, match=r"scope is .*'member', 'group', 'queue' or 'task'"
+        ):
             make()
 
 

@@ -65,12 +65,13 @@ for i = 2, #args do
     pool_at(gate, {}, math.huge)
     local first, reason = math.huge, ''
     for n, mate in ipairs(gate.mates) do
-      local opens, shut, units = seen_of(mate)
-      local waits = shut == '' and 0 or opens > 0 and opens or 8e13 -- for the end of a lease
+      local opens, closed_by, units = seen_of(mate)
+      local waits = closed_by == '' and 0 or opens > 0 and opens or 8e13 -- for the end of a lease
       if waits < first then
-        first, reason = waits, shut
+        first, reason = waits, closed_by
       end
-      lines[n] = table.concat({ gate.rules.members[n], string.format('%.17g', opens > instant and opens or 0), shut,
+      opens = string.format('%.17g', opens > instant and opens or 0)
+      lines[n] = table.concat({ gate.rules.members[n], opens, closed_by,
         string.format('%.17g %.17g', mate.rate, mate.slack), units }, '\t')
     end
     if why == '' then

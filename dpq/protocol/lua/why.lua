@@ -4,7 +4,7 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 --
--- Returns {state, until, group, ahead, in group, paused until, held until, pin} as texts, or {} if this id is not stored.
+-- Returns {state, until, group, ahead, in group, paused until, held until, pin} as texts, or {} if it is not stored.
 -- State: "" if the task is in no state. Until: as in get. Ahead: the ready tasks before it, or before the head of its
 -- group. In group: the tasks of its group before it. Paused until: "", "inf" or ms. Held until: when the queue's limit
 -- has enough units for it, ms. Pin: the member that its push named, or "".

@@ -3,7 +3,7 @@
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, tokens, booked
--- Gives: gate_of(scope, known), for a member of a pool "group TAB member", and if its stored text is known already;
+-- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
 --        full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
 

@@ -2,8 +2,8 @@
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
 -- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
---        turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks have become ready in
---        this script.
+--        turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks have become
+--        ready in this script.
 local admitted, fairness, timed = 0, nil, nil
 
 local function score_of(task)

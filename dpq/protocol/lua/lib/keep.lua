@@ -23,7 +23,7 @@ local function keep()
         text = text .. string.format('L:%.17g ', gate.last)
       end
       if gate.turn > 0 then
-        text = text .. string.format('T:%.17g ', gate.turn)
+        text = text .. string.format('T:%.6f ', gate.turn)
       end
       for i, rule in ipairs(gate.rules) do
         text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)

@@ -2,7 +2,8 @@
 -- Keys: groups closed meta conf tracked
 -- Needs: now, notice, groups, gate, opens, cost, pool
 -- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed, member), for the member of a pool that
---        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true if tasks need different amounts.
+--        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true
+--        if tasks need different amounts.
 local stirred, weights = {}, nil
 
 local function heavy()

@@ -14,7 +14,8 @@ local function refusal(format, stored, partitions, units)
   elseif partitions ~= '0' and (stored or '1') ~= (partitions or '1') and (stored or format) then
     return { -7, stored or '1', partitions or '1', conf }, format
   elseif units and format == '3' then
-    return redis.error_reply('ERR DPQ: a queue of format 3 has no units beside requests, no members and no weights: run dpq upgrade'), format
+    return redis.error_reply('ERR DPQ: a queue of format 3 has no units beside requests, '
+      .. 'no members and no weights: run dpq upgrade'), format
   end
   return nil, format
 end

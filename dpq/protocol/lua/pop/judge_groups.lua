@@ -5,6 +5,10 @@
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members a table, as change takes it: the member that the task runs as.
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
+local function millionths(turns) -- so that ten times 0.1 is 1
+  return math.floor(turns * 1000000 + 0.5) / 1000000
+end
+
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
   local kept_turns = {} -- of groups whose weight lets them run once more in the same turn
@@ -28,7 +32,7 @@ local function group_judge(judge_queue)
     if shown ~= head or shown == member or gate.turn >= 1 then -- no round robin, or in its turn
       return false
     end
-    gate.turn, gate.changed = gate.turn + gate.rules.weight, true
+    gate.turn, gate.changed = millionths(gate.turn + gate.rules.weight), true
     local text = string.format('%.17g', score)
     if gate.turn < 1 and redis.call('ZCOUNT', ready, text, text) > 0 then
       lead(gate.scope, of_score, member)
@@ -39,7 +43,7 @@ local function group_judge(judge_queue)
 
   local function goes_on(gate, shown)
     if gate.turn > 0 then
-      gate.turn, gate.changed = math.max(gate.turn - 1, 0), true
+      gate.turn, gate.changed = math.max(millionths(gate.turn - 1), 0), true
       local cut = string.byte(shown) == 49 and 1 or 4
       kept_turns[gate.scope] = gate.turn >= 1 and string.sub(shown, cut + 1, cut + 15) or nil
     end
