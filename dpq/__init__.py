@@ -13,6 +13,7 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.budget import Budget
     from dpq.model.errors import (
         ConfigurationError,
         DPQError,
@@ -58,6 +59,7 @@ __all__ = [
     "AsyncDeadLetters",
     "AsyncWorker",
     "Backoff",
+    "Budget",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -129,6 +131,7 @@ _HOMES = {
         "TaskState",
     ),
     "model.backoff": ("Backoff",),
+    "model.budget": ("Budget",),
     "queue.queue": ("DPQ", "known_queues"),
     "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),

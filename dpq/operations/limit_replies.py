@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dpq.model.budget import Budget
 from dpq.model.limits import EVERY_GROUP, LimitState, read_rules, reason_of
 from dpq.model.quota import QuotaState, quota_text, read_quotas
 from dpq.model.task import TaskState
@@ -15,13 +16,13 @@ def read_limits(
     """Read the reply of view; `running` counts the running tasks by group, None is the queue."""
     states = []
     for i, group in enumerate(groups):
-        rules, opens, why, rate, left, waiting, _ = texts[7 * i : 7 * i + 7]
+        rules, opens, why, rate, left, waiting, now_ms = texts[7 * i : 7 * i + 7]
         own, _, rules = rules.partition("\t")
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
         rate, _, slack_ms = rate.partition(" ")
-        left, _, counts = left.partition("\t")
+        left, counts, told = [*left.split("\t"), "", ""][:3]
         states.append(
             LimitState(
                 group=group,
@@ -31,6 +32,7 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 slack=0.0 if everyone else float(slack_ms or 0) / 1000,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
+                budgets=() if everyone else _read_budgets(told, int(now_ms)),
                 quotas=_read_quotas(rules, () if everyone else counts.split()),
                 open=not closed,
                 opens_at=moment_of(float(opens)) if float(opens) and not everyone else None,
@@ -51,6 +53,14 @@ def _read_quotas(rules: str, counts: Sequence[str]) -> tuple[QuotaState, ...]:
         resets_at = moment_of(float(reset)) if reset else None
         states.append(QuotaState(quota=quota, left=int(left), resets_at=resets_at))
     return tuple(states)
+
+
+def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
+    """Read what a host has said is left: `UNIT:LEFT:UNTIL`."""
+    texts = (text.split(":") for text in told.split())
+    return tuple(
+        Budget(unit, int(left), (int(until) - now_ms) / 1000) for unit, left, until in texts
+    )
 
 
 class Waiting(NamedTuple):
@@ -137,6 +147,7 @@ _CLOSED = {
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
     "spent": "its rate is spent",
+    "observed": "its host has said that no more is left",
     "quota": "its quota is spread over the rest of the period",
 }
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.model.limits import (
     EVERY_GROUP,
@@ -15,6 +16,7 @@ from dpq.model.limits import (
     write_rules,
 )
 from dpq.model.quota import Quota, split_quotas, write_quotas
+from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -61,6 +63,18 @@ class LimitOperations(CommandMaker):
         """Close a group for some seconds, or open it."""
         args = [self._now(), label("group", group), milliseconds("seconds", seconds)]
         return self._ask("delay_group", args, same)
+
+    def observe(self, target: Task[Any] | str | None, budgets: Sequence[Budget]) -> Steps[Any]:
+        """Store what a host says is left, of a group or the queue."""
+        task = target if isinstance(target, Task) else None
+        group = task.group if task else target
+        costs = {"": 1} if task is None else {**(task.costs or {}), "": task.cost}
+        args: list[Any] = [self._now(), group or "", task.id if task else ""]
+        args.append(task.token if task else "")
+        for budget in budgets:
+            ends = milliseconds("seconds", budget.seconds)
+            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0)]
+        return self._ask("observe", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
--- ARGV[3]  ms         from now; 0 opens
+-- ARGV[3]  ms         from now; 0 opens, and forgets what the host has said is left
 --
 -- Returns 1. However many tasks wait in the group, one entry moves.
 -- Lost reply: safe to send again; the time then counts from the second call.
@@ -19,7 +19,11 @@ if ms > 0 then
   gate.opens, gate.why, gate.changed = now + ms, 'h', true
   -- Needs: mark
   mark()
-elseif gate.opens > 0 or gate.probe == 'p' then
+else
+  gate.changed = gate.changed or gate.observed -- whoever opens a group knows better than its last answer
+  gate.observed = nil
+end
+if ms == 0 and (gate.opens > 0 or gate.probe == 'p') then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end

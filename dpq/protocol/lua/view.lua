@@ -6,8 +6,9 @@
 --
 -- Returns seven texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
--- probe runs, c concurrency, s spent, q a quota; "" if it does); the learned rate and slack, ms; the units left of each
--- window, TAB, and `left:reset` of each quota; how many tasks are due; and now, ms.
+-- probe runs, c concurrency, s spent, q a quota, o the budget of its host; "" if it does); the learned rate and slack,
+-- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and `unit:left:until` of each budget; how
+-- many tasks are due; and now, ms.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
@@ -23,6 +24,9 @@ for i = 2, #args do
   end
   for _, rule in ipairs(gate.rules.quotas or {}) do
     one[rule.unit] = 1
+  end
+  for unit in pairs(gate.observed or {}) do
+    one[unit] = 1
   end
   local at, why, left, text = opens_at(gate, one, math.huge), '', {}, ''
   for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
@@ -54,6 +58,12 @@ for i = 2, #args do
     why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
+  local budgets = {}
+  for unit, budget in pairs(gate.observed or {}) do
+    why = why == 's' and at == budget.ends and 'o' or why
+    budgets[#budgets + 1] = string.format('%s:%.0f:%.0f', unit, budget.left, budget.ends)
+  end
+  table.sort(budgets)
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
   if scope == '' then
     due = redis.call('ZCARD', waiting) + redis.call('ZCARD', ready)
@@ -64,7 +74,8 @@ for i = 2, #args do
   reply[#reply + 1] = string.format('%.17g', at > instant and at or 0)
   reply[#reply + 1] = why
   reply[#reply + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
-  reply[#reply + 1] = table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ')
+  reply[#reply + 1] = table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ') .. '\t'
+    .. table.concat(budgets, ' ')
   reply[#reply + 1] = string.format('%.0f', due)
   reply[#reply + 1] = stamp
 end

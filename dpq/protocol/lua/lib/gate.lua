@@ -55,7 +55,7 @@ local function gate_of(scope)
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
   local counts = {}
   if spent and not (rules.unreadable or lost) then
-    text, counts = tokens_of(text)
+    text, counts, gate.observed = tokens_of(text)
   end
   if spent then -- or only the names of units are more than that
     spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
@@ -64,7 +64,7 @@ local function gate_of(scope)
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
     gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
-      and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+      and not rules.quotas and not gate.observed and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   if rules.quotas then
     hold_quotas(gate, counts, spent)

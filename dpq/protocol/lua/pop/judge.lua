@@ -37,6 +37,9 @@ local function charge(gate, cost, id)
     window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
+  for unit, budget in pairs(gate.observed or {}) do
+    budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+  end
   if gate.quotas then
     charge_quotas(gate, cost)
   end
@@ -47,7 +50,7 @@ local function charge(gate, cost, id)
     gate.probe, gate.busy, gate.changed = id, true, true
   end
   gate.out = gate.out and gate.out + 1
-  if gate.busy or rules.concurrency > 0 and gate.scope ~= '' then
+  if gate.busy or (rules.concurrency > 0 or gate.observed) and gate.scope ~= '' then
     redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
   end
 end
