@@ -99,11 +99,10 @@ def test_threads_cross_a_limit_that_nobody_has_set(
     live.push_many(Push(n, group=group) for n in range(TASKS))
 
     def consume() -> None:
-        while True:
-            with live.lease(timeout=4 * WINDOW) as task:
-                if task is None:
-                    return
-                assert live.observe(task, host.get())
+        while len(host.statuses) < TASKS:
+            with live.lease(timeout=0.5) as task:
+                if task is not None:
+                    assert live.observe(task, host.get())
 
     threads = [threading.Thread(target=consume) for _ in range(6)]
     for thread in threads:
