@@ -13,6 +13,7 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.budget import Budget
     from dpq.model.drain import Drain
     from dpq.model.errors import (
         ConfigurationError,
@@ -65,6 +66,7 @@ __all__ = [
     "AsyncPermit",
     "AsyncWorker",
     "Backoff",
+    "Budget",
     "ConfigurationError",
     "Context",
     "Cost",
@@ -147,6 +149,7 @@ _HOMES = {
         "TaskState",
     ),
     "model.backoff": ("Backoff",),
+    "model.budget": ("Budget",),
     "queue.queue": ("DPQ", "known_queues"),
     "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),

@@ -510,6 +510,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "pause": q.pause(),
         "resume": q.resume(),
         "delay_group": q.delay_group("a", 2),
+        "observe": q.observe("a", headers={"X-RateLimit-Remaining": "9", "X-RateLimit-Reset": "1"}),
         "next_event": q.next_event(),
         "set_limit": q.set_limit(9, 1, 9, group="*", concurrency=9),
         "clear_limit": q.clear_limit("c"),

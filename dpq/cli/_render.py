@@ -230,7 +230,7 @@ def limit_table(title: str, states: Sequence[LimitState]) -> Table:
     made = _table(title, "what", "rate", *numbers, "state", numbers=numbers, wraps=wide)
     for state in states:
         windows = [*zip_longest(_rates(state), map(_units, state.units_left), fillvalue="-")]
-        windows += _quotas(state)
+        windows += [*_quotas(state), *_budgets(state)]
         first, *others = windows or [("-", "-")]
         made.add_row(scope_name(state.group), *first, *_counts(state), _now(state))
         for window in others:
@@ -256,6 +256,8 @@ def group_sheet(title: str, state: LimitState) -> Table:
     for quota, units in _quotas(state):
         made.add_row("quota", quota)
         made.add_row("units left", units)
+    for budget in _budgets(state):
+        made.add_row(*budget)
     in_flight, waiting = _counts(state)
     made.add_row("in flight", in_flight)
     made.add_row("waiting", waiting)
@@ -291,6 +293,17 @@ def _quotas(state: LimitState) -> list[tuple[str, str]]:
             f"{one.left} until {_moment(one.resets_at)}" if one.resets_at else "-",
         )
         for one in state.quotas
+    ]
+
+
+def _budgets(state: LimitState) -> list[tuple[str, str]]:
+    """Write what the host has said is left, and for how long."""
+    return [
+        (
+            f"told by its host{f' ({budget.unit})' if budget.unit else ''}",
+            f"{budget.left} for {budget.seconds:.0f} s",
+        )
+        for budget in state.budgets
     ]
 
 

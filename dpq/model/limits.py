@@ -9,6 +9,7 @@ from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError
 from dpq.model.pools import MemberState, split_pool
 from dpq.model.quota import (
@@ -35,7 +36,14 @@ MAX_WINDOWS = 8
 MAX_CONCURRENCY = 1_000_000
 
 Reason = Literal[
-    "rate limited", "closed by hand", "unreadable", "probe", "concurrency", "spent", "quota"
+    "rate limited",
+    "closed by hand",
+    "unreadable",
+    "probe",
+    "concurrency",
+    "spent",
+    "quota",
+    "observed",
 ]
 
 _REASONS: dict[str, Reason] = {
@@ -46,6 +54,7 @@ _REASONS: dict[str, Reason] = {
     "c": "concurrency",
     "s": "spent",
     "q": "quota",
+    "o": "observed",
 }
 
 
@@ -191,13 +200,14 @@ class LimitState(BaseModel):
         units_left: The units that each window would grant now; negative after too many. Each is of
             the `unit` of its window.
         quotas: Its quotas, with what is left of each in this period, and when the period ends.
+        budgets: What its host has said is left (`observe`), less what was granted since.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
             must end first, or if it is closed until it is opened.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
-            period); None if it is open.
+            period), `observed` (the host said that too little is left); None if it is open.
         waiting: Tasks that are due and have not begun.
         in_flight: Tasks under a lease.
         members: The members of a pool. Windows and concurrency hold for each of them; so
@@ -215,6 +225,7 @@ class LimitState(BaseModel):
     slack: float = 0.0
     units_left: tuple[float, ...] = ()
     quotas: tuple[QuotaState, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     open: bool = True
     opens_at: datetime | None = None
     reason: Reason | None = None

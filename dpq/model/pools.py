@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError
 from dpq.model.quota import QuotaState
 from dpq.model.validation import label, number
@@ -33,6 +34,7 @@ class MemberState(BaseModel):
         slack: The learned slack in seconds.
         units_left: The units that each window would grant now, in the order of the windows.
         quotas: Its quotas, with what is left of each in this period.
+        budgets: What the host says is left for this member.
         in_flight: Tasks that run as this member.
     """
 
@@ -46,6 +48,7 @@ class MemberState(BaseModel):
     slack: float = 0.0
     units_left: tuple[float, ...] = ()
     quotas: tuple[QuotaState, ...] = ()
+    budgets: tuple[Budget, ...] = ()
     in_flight: int = 0
 
 

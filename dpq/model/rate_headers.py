@@ -1,8 +1,8 @@
-"""The time that a limited host asks for, read from the status and headers of its answer.
+"""The time that a limited host asks for, and what it says is left, read from its answers.
 
-`RateLimited.from_headers` calls it. An answer is a limit if its status is 429 or 503; or 403, if
-its headers say that a limit is spent or when to come again. The seconds are read in this order of
-trust:
+`RateLimited.from_headers` and `Budget.from_headers` call it. An answer is a limit if its status is
+429, 503 or 529 (Anthropic's "overloaded"), or one that the caller names; or 403, if its headers say
+that a limit is spent or when to come again. The seconds are read in this order of trust:
 
 1. `Retry-After` (seconds or an HTTP date); then its kin: `X-RateLimit-Retry-After`,
    `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
@@ -27,14 +27,24 @@ documents of the hosts that tests/unit/test_rate_headers.py names beside its cas
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["DEFAULT_RETRY_AFTER", "MAX_RETRY_AFTER", "Headers", "seconds_to_wait"]
+__all__ = [
+    "DEFAULT_RETRY_AFTER",
+    "LIMIT_STATUSES",
+    "MAX_RETRY_AFTER",
+    "Headers",
+    "budgets_left",
+    "seconds_to_wait",
+]
+
+LIMIT_STATUSES = (429, 503, 529)
+"""The statuses that say that a limit was hit, or that the host is overloaded."""
 
 MAX_RETRY_AFTER = 86_400.0
 """Seconds that an answer can close a group at most: one day, however large its number is.
@@ -72,24 +82,30 @@ _Fields = defaultdict[str, list[str]]
 
 
 class _Limit(NamedTuple):
-    """One limit of a host: units left, and seconds until there are more; None when not said."""
+    """One limit of a host: units left, and seconds until there are more; None when not said.
+
+    Attributes:
+        name: The words that say what it counts, as "input-tokens"; "" if there are none.
+    """
 
     left: float | None
     wait: float | None
+    name: str = ""
 
 
-def seconds_to_wait(status: int, headers: Headers) -> float | None:
+def seconds_to_wait(
+    status: int, headers: Headers, statuses: Container[int] = LIMIT_STATUSES
+) -> float | None:
     """Return the seconds to wait, up to `MAX_RETRY_AFTER`; None if the answer is no limit."""
-    if not (isinstance(status, int) and status in (403, 429, 503)):
+    if not (isinstance(status, int) and (status == 403 or status in statuses)):
         return None
     fields = _read(headers)
-    date = _longest(map(_moment, fields["date"]))
-    now = datetime.now(UTC).timestamp() if date is None else date
+    now = _now(fields)
     windows = _windows(fields)
     limits = [*_paired(fields, now), *_listed(fields, windows, now)]
     spent = [limit for limit in limits if limit.left is not None and limit.left < 1]
     asked = _asked(fields, now)
-    if status == 403 and asked is None and not spent:
+    if status not in statuses and asked is None and not spent:
         return None
     in_order = (
         asked,
@@ -100,6 +116,53 @@ def seconds_to_wait(status: int, headers: Headers) -> float | None:
     )
     wait = next(wait for wait in in_order if wait is not None)
     return max(0.0, min(wait, MAX_RETRY_AFTER))
+
+
+def budgets_left(headers: Headers) -> list[tuple[str, int, float]]:
+    """Read what a host says is left: of each unit the budget with the fewest units.
+
+    Returns:
+        The name of the unit, "" for requests; the units left, whole ones; and the seconds until
+        there are more, above 0 and up to `MAX_RETRY_AFTER`. Limits that do not say both are left
+        out. Among equal numbers the longest wait counts.
+    """
+    fields = _read(headers)
+    now = _now(fields)
+    found: dict[str, tuple[int, float]] = {}
+    for limit in [*_paired(fields, now), *_listed(fields, _windows(fields), now)]:
+        unit = _unit(limit.name)
+        if limit.left is None or limit.wait is None or limit.wait <= 0 or unit is None:
+            continue
+        budget = (max(0, int(min(limit.left, _MAX_LEFT))), min(limit.wait, MAX_RETRY_AFTER))
+        known = found.get(unit)
+        if known is None or (budget[0], -budget[1]) < (known[0], -known[1]):
+            found[unit] = budget
+    return [(unit, *budget) for unit, budget in found.items()]
+
+
+_MAX_LEFT = 10**15
+
+_NO_UNIT = re.compile(
+    r"requests?|limit|limits|user|app|project|org|organization|ip|global|default|account|core"
+    r"|[0-9]*-?(?:s|m|h|d|sec|min|seconds?|minutes?|hours?|days?|weeks?|months?|hourly|daily)"
+    r"|[0-9]+"
+)
+"""Words of a header's name that say whose limit it is, or of which window: no unit."""
+
+
+def _unit(name: str) -> str | None:
+    """Return the unit that a limit counts; None if it counts what is under way, which no task uses
+    up."""
+    words = [word for word in re.split("[^a-z0-9]+", name.lower()) if word]
+    if "concurrent" in words or "concurrency" in words:
+        return None
+    unit = "_".join(word for word in words if not _NO_UNIT.fullmatch(word))
+    return unit if re.fullmatch("[a-z][a-z0-9_]{0,15}", unit) else ""
+
+
+def _now(fields: _Fields) -> float:
+    date = _longest(map(_moment, fields["date"]))
+    return datetime.now(UTC).timestamp() if date is None else date
 
 
 def _longest(waits: Iterable[float | None]) -> float | None:
@@ -158,14 +221,16 @@ def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
         word = _PAIR.search(name)
         if word and "limit" in name:
             limits[name[: word.start()] + name[word.end() :]][word[1]] += values
-    for limit in limits.values():
+    for name, limit in limits.items():
         left = [number for value in limit["remaining"] for number in _numbers(value)]
         wait = _longest(_wait(value, now) for value in limit["reset"])
-        yield _Limit(min(left, default=None), wait)
+        words = re.search(r"limit(.*)", name)
+        yield _Limit(min(left, default=None), wait, words[1] if words else "")
 
 
 def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:
     """Read the limits of `RateLimit`, in the syntax of any draft, and of headers like it."""
+    units = _policy_units(fields)
     for name, values in fields.items():
         if "ratelimit" in name and not _PAIR.search(name) and not name.endswith("-policy"):
             for policy, params in _structured(", ".join(values)):
@@ -174,7 +239,8 @@ def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[
                     params.get("t") or params.get("reset") or params.get("resets", ""), now
                 )
                 if left:  # Atlassian leaves it out while plenty is left
-                    yield _Limit(min(left), windows.get(policy) if wait is None else wait)
+                    wait = windows.get(policy) if wait is None else wait
+                    yield _Limit(min(left), wait, units.get(policy, ""))
 
 
 def _windows(fields: _Fields) -> dict[str, float]:
@@ -182,6 +248,12 @@ def _windows(fields: _Fields) -> dict[str, float]:
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
     params = {policy: _wait(p.get("w", ""), 0) for text in texts for policy, p in _structured(text)}
     return {policy: window for policy, window in params.items() if window}
+
+
+def _policy_units(fields: _Fields) -> dict[str, str]:
+    """Read the units of the policies that name one (`qu`, draft-10)."""
+    texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
+    return {policy: p["qu"] for text in texts for policy, p in _structured(text) if p.get("qu")}
 
 
 # A string in quotes may hold what separates; one without an end goes on to the end.

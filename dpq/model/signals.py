@@ -10,11 +10,13 @@ Workers, leases and `operations` read them.
 """
 
 import math
+from collections.abc import Container
 from datetime import timedelta
 from typing import Any, Literal, Self, get_args
 
+from dpq.model.budget import status_and_headers
 from dpq.model.errors import ConfigurationError
-from dpq.model.rate_headers import Headers, seconds_to_wait
+from dpq.model.rate_headers import LIMIT_STATUSES, Headers, seconds_to_wait
 from dpq.model.validation import MAX_SECONDS, in_seconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
@@ -108,17 +110,24 @@ class RateLimited(Signal):
         return type(self), (self.retry_after, self.scope)  # a process pool pickles errors
 
     @classmethod
-    def from_headers(cls, status: int, headers: Headers, scope: Scope = "member") -> Self | None:
+    def from_headers(
+        cls,
+        status: int,
+        headers: Headers,
+        scope: Scope = "member",
+        statuses: Container[int] = LIMIT_STATUSES,
+    ) -> Self | None:
         """Read an HTTP answer: None if it is no limit.
 
-        A limit is a 429, a 503, or a 403 whose headers say that a limit is spent or when to come
-        again. A header that cannot be read is ignored; no header raises an error.
+        A limit is a 429, a 503, a 529, or a 403 whose headers say that a limit is spent or when to
+        come again. A header that cannot be read is ignored; no header raises an error.
 
         Args:
             status: The status code.
             headers: A mapping, another object with `items()`, or pairs. Names and values are text
                 or bytes, in upper or lower case, and may repeat.
             scope: The part that the limit covers; no header says that.
+            statuses: The statuses that are a limit whatever the headers say.
 
             Returns:
                 A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
@@ -131,31 +140,27 @@ class RateLimited(Signal):
 
         Source: dpq/model/rate_headers.py has the headers, in their order of trust.
         """
-        wait = seconds_to_wait(status, headers)
+        wait = seconds_to_wait(status, headers, statuses)
         signal = cls(wait or 0.0, scope)  # a wrong scope shows before the first limit is hit
         return None if wait is None else signal
 
     @classmethod
-    def from_response(cls, response: Any, scope: Scope = "member") -> Self | None:
+    def from_response(
+        cls, response: Any, scope: Scope = "member", statuses: Container[int] = LIMIT_STATUSES
+    ) -> Self | None:
         """Read the answer of any HTTP client, as `from_headers` does.
 
         Args:
             response: Any object with `headers`, and an int as `status_code` (requests, httpx),
                 `status` (aiohttp, http.client) or `code` (urllib).
             scope: The part that the limit covers.
+            statuses: As of `from_headers`.
 
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        told = (getattr(response, name, None) for name in ("status_code", "status", "code"))
-        status = next((status for status in told if isinstance(status, int)), None)
-        headers = getattr(response, "headers", None)
-        if status is None or headers is None:
-            raise ConfigurationError(
-                f"response is {response!r}: it must have headers, and an int as status_code, "
-                "status or code"
-            )
-        return cls.from_headers(status, headers, scope)
+        status, headers = status_and_headers(response)
+        return cls.from_headers(status, headers, scope, statuses)
 
 
 def _wait(name: str, delay: float | timedelta) -> float:

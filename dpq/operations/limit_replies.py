@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from dpq.model.budget import Budget
 from dpq.model.limits import EVERY_GROUP, LimitState, RateLimit, read_rules, reason_of
 from dpq.model.pools import UNTIL_OPENED_MS, MemberState, split_pool
 from dpq.model.quota import QuotaState, quota_text, read_quotas
@@ -17,14 +18,14 @@ def read_limits(
     """Read the reply of view; `running` counts the running tasks by group, None is the queue."""
     states = []
     for i, group in enumerate(groups):
-        rules, opens, why, rate, left, waiting, _, lines = texts[8 * i : 8 * i + 8]
+        rules, opens, why, rate, left, waiting, now_ms, lines = texts[8 * i : 8 * i + 8]
         own, _, rules = rules.partition("\t")
         rules, _, weight = split_pool(rules)
         windows, concurrency = read_rules(rules) if rules else ((), None)
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
         rate, _, slack_ms = rate.partition(" ")
-        left, _, counts = left.partition("\t")
+        left, counts, told = [*left.split("\t"), "", ""][:3]
         states.append(
             LimitState(
                 group=group,
@@ -34,6 +35,7 @@ def read_limits(
                 rate=float(rate) if windows and windows[0].adaptive and not everyone else None,
                 slack=0.0 if everyone else float(slack_ms or 0) / 1000,
                 units_left=() if everyone else tuple(float(units) for units in left.split()),
+                budgets=() if everyone else _read_budgets(told, int(now_ms)),
                 quotas=_read_quotas(rules, () if everyone else counts.split()),
                 open=not closed,
                 opens_at=None if everyone else _opens_at(opens),
@@ -41,7 +43,7 @@ def read_limits(
                 waiting=0 if everyone else int(waiting),
                 in_flight=_in_flight(running, group),
                 members=tuple(
-                    _member(line, str(group), windows, rules, running)
+                    _member(line, str(group), windows, rules, running, int(now_ms))
                     for line in lines.split("\n")
                     if line
                 ),
@@ -74,10 +76,15 @@ def _in_flight(running: Mapping[str, int], group: str | None) -> int:
 
 
 def _member(
-    line: str, group: str, windows: Sequence[RateLimit], rules: str, running: Mapping[str, int]
+    line: str,
+    group: str,
+    windows: Sequence[RateLimit],
+    rules: str,
+    running: Mapping[str, int],
+    now_ms: int,
 ) -> MemberState:
     """Read the line of a member in the reply of view."""
-    name, opens, why, learned, left, counts = line.split("\t")
+    name, opens, why, learned, left, counts, told = line.split("\t")
     rate, _, slack_ms = learned.partition(" ")
     return MemberState(
         name=name,
@@ -88,7 +95,16 @@ def _member(
         slack=float(slack_ms) / 1000,
         units_left=tuple(float(units) for units in left.split()),
         quotas=_read_quotas(rules, counts.split()),
+        budgets=_read_budgets(told, now_ms),
         in_flight=running.get(f"{group}\t{name}", 0),
+    )
+
+
+def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
+    """Read what a host has said is left: `UNIT:LEFT:UNTIL`."""
+    texts = (text.split(":") for text in told.split())
+    return tuple(
+        Budget(unit, int(left), (int(until) - now_ms) / 1000) for unit, left, until in texts
     )
 
 
@@ -194,6 +210,7 @@ _CLOSED = {
     "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
+    "observed": "its host has said that no more is left",
     "quota": "its quota is spread over the rest of the period",
 }
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError, TaskNotFoundError
 from dpq.model.limits import (
     EVERY_GROUP,
@@ -16,6 +17,7 @@ from dpq.model.limits import (
 )
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
+from dpq.model.task import Task
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -77,6 +79,20 @@ class LimitOperations(CommandMaker):
         ms = "inf" if seconds is None else milliseconds("seconds", seconds)
         name = "" if member is None else member_name(member)
         return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
+
+    def observe(self, target: Task[Any] | str | None, budgets: Sequence[Budget]) -> Steps[Any]:
+        """Store what a host says is left, of a group or the queue."""
+        task = target if isinstance(target, Task) else None
+        scope = (task.group if task else target) or ""
+        if task and task.member:
+            scope += f"\t{task.member}"
+        costs = {"": 1} if task is None else {**(task.costs or {}), "": task.cost}
+        args: list[Any] = [self._now(), scope, task.id if task else ""]
+        args.append(task.token if task else "")
+        for budget in budgets:
+            ends = milliseconds("seconds", budget.seconds)
+            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0)]
+        return self._ask("observe", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:
         """Close this partition, since another partition of the queue has met a limit."""

@@ -11,9 +11,11 @@ import itertools
 import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from dpq.model.budget import Budget
 from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
@@ -568,6 +570,24 @@ class QueueOperations(Generic[P]):
         part = self._group(group)
         return self._noted(part, part.delay_group(group, seconds, member))
 
+    def observe(
+        self, target: Task[Any] | str | None, budgets: Sequence[Budget]
+    ) -> Steps[list[Budget]]:
+        """Store what a host says is left; of the whole queue, each partition gets its share."""
+        group = target.group if isinstance(target, Task) else target
+        if group is not None:
+            parts = [self._of(target.id) if isinstance(target, Task) else self._group(group)]
+        else:
+            parts = list(self.partitions)
+        few = [replace(budget, left=budget.left // len(parts)) for budget in budgets]
+
+        def steps() -> Steps[list[Budget]]:
+            if few:
+                yield from all_of([self._noted(part, part.observe(target, few)) for part in parts])
+            return list(budgets)
+
+        return steps()
+
     def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or all partitions."""
         own = self._of(leased(task).id)
@@ -687,6 +707,13 @@ def _soonest(waits: Iterable[int | None]) -> int | None:
     return min((wait for wait in waits if wait is not None), default=None)
 
 
+def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
+    """Join what a host has left of each unit: each partition has a share."""
+    units = dict.fromkeys(budget.unit for budget in budgets)
+    shares = ([b for b in budgets if b.unit == unit] for unit in units)
+    return tuple(replace(few[0], left=sum(budget.left for budget in few)) for few in shares)
+
+
 def _one_queue(states: Sequence[LimitState]) -> LimitState:
     """Join the states of all partitions into one state of the queue."""
     shut = [state for state in states if not state.open]
@@ -696,6 +723,7 @@ def _one_queue(states: Sequence[LimitState]) -> LimitState:
         update={
             "in_flight": sum(state.in_flight for state in states),
             "waiting": sum(state.waiting for state in states),
+            "budgets": _one_budget([b for state in states for b in state.budgets]),
             "opens_at": min(moments, default=None) if not said.open else None,
         }
     )

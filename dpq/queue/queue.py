@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 
 from redis.exceptions import ResponseError
 
+from dpq.model.budget import Budget, read_answer
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
@@ -25,6 +26,7 @@ from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
+from dpq.model.rate_headers import Headers
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -758,11 +760,43 @@ class DPQ(QueueBase[P]):
         """
         self._end(self._operations.rate_limited, task, retry_after, scope)
 
+    def observe(
+        self,
+        task_or_group: Task[P] | str | None,
+        response: Any = None,
+        *,
+        status: int | None = None,
+        headers: Headers | None = None,
+    ) -> list[Budget]:
+        """Take in what a host says is left of its limit: no consumer goes beyond it.
+
+        So a limit is obeyed before the first 429. Tasks that are still under way count as if the
+        host did not know them yet. What is left is forgotten at its reset; own limits hold beside
+        it, and it loosens none. Call it before the delivery is ended.
+
+        Args:
+            task_or_group: The task that has the answer, for its group (the queue, if it has none);
+                a group; or None for the whole queue.
+            response: The answer of any HTTP client, as `RateLimited.from_response` takes it.
+            status: Instead of a response, its status; may be left out.
+            headers: Instead of a response, its headers.
+
+        Returns:
+            What was read; [] if the answer does not say it, and then nothing was sent.
+
+        Raises:
+            ConfigurationError: There is no answer or two, or the queue has format 3.
+
+        Source: dpq/model/rate_headers.py has the headers; docs/design.md, "Budgets".
+        """
+        budgets = read_answer(response, status, headers)
+        return self._session.run(self._operations.observe, task_or_group, budgets)
+
     def delay_group(self, group: str, seconds: float | None, *, member: str | None = None) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.
 
         Only one entry moves, however many tasks wait in the group. Units that its limit has granted
-        stay granted.
+        stay granted. What a host has said is left (`observe`) is forgotten when a group is opened.
 
         Args:
             group: The group.

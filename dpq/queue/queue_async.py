@@ -23,12 +23,14 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 
 from redis.exceptions import RedisError
 
+from dpq.model.budget import Budget, read_answer
 from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
+from dpq.model.rate_headers import Headers
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -517,6 +519,18 @@ class AsyncDPQ(QueueBase[P]):
     ) -> None:
         """Async `DPQ.rate_limited`."""
         await self._end(self._operations.rate_limited, task, retry_after, scope)
+
+    async def observe(
+        self,
+        task_or_group: Task[P] | str | None,
+        response: Any = None,
+        *,
+        status: int | None = None,
+        headers: Headers | None = None,
+    ) -> list[Budget]:
+        """Async `DPQ.observe`."""
+        budgets = read_answer(response, status, headers)
+        return await self._session.run(self._operations.observe, task_or_group, budgets)
 
     async def delay_group(
         self, group: str, seconds: float | None, *, member: str | None = None

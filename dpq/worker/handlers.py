@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from typing_extensions import TypeVar
 
+from dpq.model.budget import Budget, read_answer
 from dpq.model.errors import ConfigurationError
+from dpq.model.rate_headers import Headers
 from dpq.model.signals import Reject
 from dpq.model.task import Task
 
@@ -35,15 +37,39 @@ class Context(Generic[Q]):
             cancelled instead.
         stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
             returns, the task is finished.
+        budgets: What `observe` has read, by unit.
     """
 
-    __slots__ = ("_stopping", "lost", "queue", "task")
+    __slots__ = ("_stopping", "budgets", "lost", "queue", "task")
 
     def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
         self.queue = queue
         self.task = task
         self.lost = False
+        self.budgets: dict[str, Budget] = {}
         self._stopping = stopping
+
+    def observe(
+        self, response: Any = None, *, status: int | None = None, headers: Headers | None = None
+    ) -> list[Budget]:
+        """Remember what a host says is left; the worker tells it with the end of the delivery.
+
+        So it costs no round trip, and is no coroutine in an `AsyncWorker` either. If a handler ends
+        its delivery itself, or makes many requests for one task, let it call
+        `context.queue.observe(context.task, response)` at once.
+
+        Args:
+            response: The answer of any HTTP client, as `DPQ.observe` takes it.
+            status: Instead of a response, its status; may be left out.
+            headers: Instead of a response, its headers.
+
+        Raises:
+            ConfigurationError: There is no answer, or two.
+        """
+        budgets = read_answer(response, status, headers)
+        for budget in budgets:
+            self.budgets[budget.unit] = budget
+        return budgets
 
     @property
     def stopping(self) -> bool:

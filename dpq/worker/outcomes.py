@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from redis.exceptions import RedisError
 
+from dpq.model.budget import Budget
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited, Reject
 from dpq.model.task import Task
@@ -36,12 +37,14 @@ class Done(NamedTuple):
 
     Attributes:
         alone: Its end is sent in an operation of its own.
+        budgets: What its host has said is left; told with its end, and not a second time.
     """
 
     queue_index: int
     task: Task[Any]
     error: BaseException | None
     alone: bool = False
+    budgets: Sequence[Budget] = ()
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -62,7 +65,15 @@ class Ending(NamedTuple):
 
 
 def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> list[Ending]:
-    """Make the operations that end deliveries: acks together, the others one by one."""
+    """Make the operations that end deliveries: acks together, the others one by one.
+
+    What hosts have said is left goes first, since it counts the deliveries that are under way.
+    """
+    told = [
+        Ending(queues[each.queue_index].observe(each.task, each.budgets), [])
+        for each in done
+        if each.budgets
+    ]
     acks: dict[int, list[Done]] = {}
     others: list[Ending] = []
     for each in done:
@@ -74,7 +85,7 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
         Ending(queues[queue_index].ack_many([each.task for each in some]), some)
         for queue_index, some in acks.items()
     ]
-    return together + others
+    return told + together + others
 
 
 def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
@@ -103,14 +114,17 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
         if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
             log.warning("%s: %s", name, result)
             continue
+        if not done:
+            log.warning("%s: cannot tell what a host has left: %s", name, error_line(result))
+            continue
         log.warning("%s: cannot end %d deliveries now: %s", name, len(done), error_line(result))
         if isinstance(result, RedisError):
-            again += done
+            again += (each._replace(budgets=()) for each in done)
         elif len(done) > 1:
-            again += (each._replace(alone=True) for each in done)
+            again += (each._replace(alone=True, budgets=()) for each in done)
         elif not isinstance(done[0].error, CannotBeEnded):  # else its lease may run out
             reason = CannotBeEnded(f"the delivery cannot be ended: {error_line(result)}")
-            again.append(done[0]._replace(error=reason))
+            again.append(done[0]._replace(error=reason, budgets=()))
     return again
 
 

@@ -108,7 +108,7 @@ def test_an_ack_that_cannot_be_made(q: DPQ[Any], monkeypatch: pytest.MonkeyPatch
     def unknown(name: str) -> Any:
         raise ConfigurationError(f"timezone {name!r} is unknown here")
 
-    monkeypatch.setattr(schedule, "_zone", unknown)
+    monkeypatch.setattr(schedule, "zone", unknown)
     Worker(q, lambda task: None, prefetch=10).drain()
     stats = q.stats()
     assert (stats.acked, stats.expired_leases, stats.dead) == (5, 0, 1)

@@ -22,6 +22,8 @@ from dpq.testing import Clock, QueueFactory, _stored
 
 Build = Callable[[DPQ[Any], Clock], object]
 
+LEFT = {"x-ratelimit-remaining": "2", "x-ratelimit-reset": "60"}
+
 READY = 18
 """Tasks without a group: pop takes sixteen in one step."""
 
@@ -209,6 +211,11 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.delay_group("a", 30),
         lambda q: q.delay_group("a", 0),
         lambda q: q.delay_group("new", 5),
+    ],
+    "observe": [
+        lambda q: tried(lambda: q.observe(None, headers=LEFT)),
+        lambda q: tried(lambda: q.observe("a", headers=LEFT)),
+        lambda q: tried(lambda: q.observe("new", headers=LEFT)),
     ],
     "drop": [lambda q: q.drop()],
     "extend": [each_held(lambda q, task: q.extend(task, 100))],

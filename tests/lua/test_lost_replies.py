@@ -268,6 +268,16 @@ def test_delay_group(server, q, probe, lossy, lose):
     assert probe.drain() == ["x", "y"]
 
 
+def test_observe(server, q, probe, lossy, lose):
+    """What is left is the same, whatever runs; no lease counts twice."""
+    q.push_many(Push(n, group="g") for n in range(9))
+    task = q.pop_many(3)[0]
+    with lose("observe"):
+        lossy.observe(task, headers={"x-ratelimit-remaining": "5", "x-ratelimit-reset": "60"})
+    assert q.group("g").budgets[0].left == 3
+    assert len(q.pop_many(9)) == 3
+
+
 def test_drop(server, q, probe, lossy, lose):
     """The queue is gone."""
     q.push("x")

@@ -110,6 +110,28 @@ def test_hours_when_clocks_change_by_half_an_hour(q, clock):
     assert quota(q)[1] == datetime(2026, 10, 3, 16, 0, tzinfo=UTC)
 
 
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ((2028, 1, 31, 23, 59), (2028, 2, 29, 0, 0)),
+        ((2028, 2, 29, 23, 59), (2028, 3, 1, 0, 0)),
+        ((2027, 2, 28, 23, 59), (2027, 3, 1, 0, 0)),
+        ((2027, 12, 31, 23, 59), (2028, 1, 1, 0, 0)),
+        ((2028, 4, 30, 23, 59), (2028, 5, 31, 23, 59)),
+    ],
+)
+def test_months_have_their_days(q, clock, before, now):
+    """What was spent in a month is there again in the next, and not again in it."""
+    at(clock, *before)
+    q.set_limit(Quota(2, "month"), group="g")
+    fill(q, 9)
+    assert payloads(q) == [0, 1]
+    at(clock, *now)
+    assert payloads(q) == [2, 3]
+    clock.advance(60 if now[3] == 0 else 59)
+    assert payloads(q) == []
+
+
 def test_an_hour_that_comes_twice(q, clock):
     """It is two hours, each with all of the quota."""
     at(clock, 2026, 11, 1, 0, 59, zone="America/Los_Angeles")

@@ -387,6 +387,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "set_limit": lambda q, t: q.set_limit(5, 1, group="a"),
     "clear_limit": lambda q, t: q.clear_limit("a"),
     "delay_group": lambda q, t: q.delay_group("a", 5),
+    "observe": lambda q, t: q.observe("a", headers={"RateLimit": "limit=9, remaining=5, reset=9"}),
     "dead.replay": lambda q, t: q.dead.replay(),
     "dead.purge": lambda q, t: q.dead.purge(),
     "purge": lambda q, t: q.purge(),

@@ -650,7 +650,7 @@ nonsense = st.recursive(
     st.none() | st.integers() | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner),
 )
-statuses = st.sampled_from([429, 503, 403, 200, True, "429", None, math.nan]) | st.integers()
+statuses = st.sampled_from([429, 503, 529, 403, 200, True, "429", None, math.nan]) | st.integers()
 pairs = st.lists(st.tuples(mixed_case, values), max_size=8)
 raw_pairs = st.lists(st.tuples(mixed_case.map(str.encode), st.binary()), max_size=8)
 wild_pairs = st.lists(st.tuples(mixed_case | nonsense, values | nonsense) | nonsense, max_size=8)
@@ -665,8 +665,8 @@ def test_bounds(status, headers):
     """No status and no headers raise; a wait is from 0 to a day, and only limits have one."""
     wait = wait_of(status, headers)
     assert wait is None or 0 <= wait <= MAX_RETRY_AFTER
-    assert status in (429, 503, 403) or wait is None
-    assert wait is not None or status not in (429, 503)
+    assert status in (429, 503, 529, 403) or wait is None
+    assert wait is not None or status not in (429, 503, 529)
 
 
 @given(statuses, pairs)

@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
--- ARGV[3]  ms         from now; 0 opens; "inf" closes until it is opened
+-- ARGV[3]  ms         from now; 0 opens, and forgets what the host has said is left; "inf" closes until it is opened
 -- ARGV[4]  member     of the group's pool, to close or open it alone; or ""
 --
 -- Returns 1. However many tasks wait in the group, one entry moves.
@@ -21,7 +21,11 @@ if ms > 0 then
   gate.opens, gate.why, gate.changed = without_end and UNTIL_OPENED or now + ms, 'h', true
   -- Needs: mark
   mark()
-elseif gate.opens > 0 or gate.probe == 'p' then
+else
+  gate.changed = gate.changed or gate.observed -- whoever opens a group knows better than its last answer
+  gate.observed = nil
+end
+if ms == 0 and (gate.opens > 0 or gate.probe == 'p') then
   gate.opens, gate.why, gate.changed = 0, '-', true
   gate.probe = gate.probe == 'p' and '-' or gate.probe
 end

@@ -6,10 +6,10 @@
 --
 -- Returns eight texts for each group: its field of limits ("queue" for the queue), TAB and its rules, or "" without a
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
--- probe runs, c concurrency, s spent, q a quota; "" if it does); the learned rate and slack, ms; the units left of each
--- window, TAB, and `left:reset` of each quota; how many tasks are due; now, ms; and of a pool, whose windows have no
--- units themselves, a line for each member, with TABs between: its name, when it opens, why it lets no task run, the
--- learned rate and slack, the units left, and what is left of quotas.
+-- probe runs, c concurrency, s spent, q a quota, o the budget of its host; "" if it does); the learned rate and slack,
+-- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and `unit:left:until` of each budget; how
+-- many tasks are due; now, ms; and of a pool, whose windows have no units themselves, a line for each member, with TABs
+-- between: its name, when it opens, why it lets no task run, the learned rate and slack, and what is left.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
@@ -25,6 +25,9 @@ local function seen_of(gate)
   end
   for _, rule in ipairs(gate.rules.quotas or {}) do
     one[rule.unit] = 1
+  end
+  for unit in pairs(gate.observed or {}) do
+    one[unit] = 1
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
@@ -49,7 +52,14 @@ local function seen_of(gate)
     why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
-  return at, why, table.concat(left, ' ') .. '\t' .. table.concat(counted, ' ')
+  local budgets = {}
+  for unit, budget in pairs(gate.observed or {}) do
+    why = why == 's' and at == budget.ends and 'o' or why
+    budgets[#budgets + 1] = string.format('%s:%.0f:%.0f', unit, budget.left, budget.ends)
+  end
+  table.sort(budgets)
+  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' ') }
+  return at, why, table.concat(left, '\t')
 end
 
 for i = 2, #args do

@@ -70,13 +70,15 @@ local function gate_of(scope, known)
     spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text = (rules.unreadable or lost) and text or plain
     gate.booked = booked_of(tokens)
+    gate.observed = not (rules.unreadable or lost) and budgets_of(tokens) or nil
     gate.last, gate.turn = tonumber(tokens and tokens.L or 0) or 0, tonumber(tokens and tokens.T or 0) or 0
   end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
     gate.changed = text and gate.turn + gate.last == 0 and not rules[1] and gate.opens == 0 and gate.probe == '-'
-      and not rules.quotas and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant -- is it useless?
+      and not rules.quotas and not gate.observed -- is it useless?
+      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   if rules.quotas then
     hold_quotas(gate, tokens, spent)

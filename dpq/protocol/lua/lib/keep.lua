@@ -31,6 +31,9 @@ local function keep()
       if gate.quotas then
         text = text .. quota_counts(gate)
       end
+      for unit, budget in pairs(gate.observed or {}) do
+        text = text .. string.format('O%s:%.0f:%.0f ', unit, budget.left, budget.ends)
+      end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false
       local hash, field = gates, scope

@@ -18,7 +18,7 @@ local function next_at(group, headed)
     return math.max(gate.opens, now + 30000)
   end
   local pool = gate.rules.members
-  if (gate[1] or gate.quotas or pool) and not headed and heavy() then
+  if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
     local score, member = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
     cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')

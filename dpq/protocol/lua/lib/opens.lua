@@ -32,6 +32,9 @@ local function opens_at(gate, cost, rank)
     end
     at = math.max(at, paid)
   end
+  for unit, budget in pairs(gate.observed or {}) do
+    at = (cost[unit] or 0) > budget.left and math.max(at, budget.ends) or at
+  end
   if gate.quotas then
     counted = quotas_open(gate, cost, function(rule)
       return rank < math.huge and entitled_at(rule, rank) or 0

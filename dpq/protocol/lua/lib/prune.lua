@@ -23,6 +23,9 @@ local function prune(most)
       for _, quota in ipairs(gate.quotas or {}) do
         until_ms = math.max(until_ms, quota.reset)
       end
+      for _, budget in pairs(gate.observed or {}) do
+        until_ms = math.max(until_ms, budget.ends)
+      end
       if gate.booked then -- permits are out
         until_ms = math.max(until_ms, gate.booked[5])
       end

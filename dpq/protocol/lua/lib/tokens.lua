@@ -1,9 +1,25 @@
--- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; B,
--- what acquire has booked; L, when a member of a pool was granted last; T, what is left of a turn. Layout:
--- docs/design.md, "Limits".
--- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none.
-local SOUND = { H = '^%d+:%d+:%d+:?%d*$', D = '^%d+:%d+:%d+:?%d*$', W = '^%d+:%d+:%d+:?%d*$', M = '^%d+:%d+:%d+:?%d*$',
-  B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$', L = '^%d[%d.]*$', T = '^%d[%d.]*$' }
+-- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O and
+-- a unit, a budget that a host has told; B, what acquire has booked; L, when a member of a pool was granted last; T, what
+-- is left of a turn. Layout: docs/design.md, "Limits".
+-- Needs: now
+-- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
+--        budgets_of(tokens), the budgets, by unit, that still hold, or nil.
+local DAY_MS = 86400000 -- no budget holds longer: else the clock was set back, or it is damage
+local COUNTED = '^%d+:%d+:%d+:?%d*$'
+local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
+  L = '^%d[%d.]*$', O = '^%d+:%d+$', T = '^%d[%d.]*$' }
+
+local function budgets_of(tokens)
+  local budgets
+  for name, value in pairs(tokens or {}) do
+    local left, ends = string.match(value, string.byte(name) == 79 and '^(%d+):(%d+)$' or '^$')
+    if left and tonumber(ends) > instant and tonumber(ends) <= now + DAY_MS then
+      budgets = budgets or {}
+      budgets[string.sub(name, 2)] = { left = tonumber(left), ends = tonumber(ends) }
+    end
+  end
+  return budgets
+end
 
 local function tokens_of(text)
   local tokens

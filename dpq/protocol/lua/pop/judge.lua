@@ -38,6 +38,9 @@ local function charge(gate, cost, id, moment)
     window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
+  for unit, budget in pairs(gate.observed or {}) do
+    budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+  end
   if gate.quotas then
     charge_quotas(gate, cost)
   end
@@ -48,7 +51,8 @@ local function charge(gate, cost, id, moment)
     gate.probe, gate.busy, gate.changed = id, true, true
   end
   gate.out = gate.out and gate.out + 1
-  if gate.busy or rules.concurrency > 0 and gate.scope ~= '' then
+  local counts = rules.concurrency > 0 or gate.observed and string.byte(id) ~= 126 -- no permit
+  if gate.busy or counts and gate.scope ~= '' then
     redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
   end
 end

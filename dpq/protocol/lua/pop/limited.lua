@@ -1,7 +1,7 @@
 -- limited: judge tasks if the queue has no limit, but some groups may have one or be closed. Only if pop meets such a
 -- group, it loads the functions of limits, which make it half as slow again.
 -- Keys: conf limits gates
--- Needs: groups
+-- Needs: now, groups
 -- Gives: free_judge(limit, noted), which returns three functions as group_judge does (judge_groups). `noted` is the
 --        stored number of limits; `limit` makes the functions of limits.
 local function free_judge(limit, noted)
@@ -43,8 +43,12 @@ local function free_judge(limit, noted)
     end
     local drawn = emptied > 0 and redis.call('HRANDFIELD', gates, 2 * emptied, 'WITHVALUES') or {}
     for i = 1, #drawn, 2 do
+      local text, ends = drawn[i + 1], 0
+      for moment in string.gmatch(text, ' O[a-z0-9_]*:%d+:(%d+)') do -- a budget holds without a limit
+        ends = math.max(ends, tonumber(moment))
+      end
       -- After "-" there are the grants of the windows. Of a member the group has the rules.
-      if string.byte(drawn[i + 1]) == 45 and not is_ruled(string.match(drawn[i], '^[^\t]*')) then
+      if string.byte(text) == 45 and ends <= instant and not is_ruled(string.match(drawn[i], '^[^\t]*')) then
         redis.call('HDEL', gates, drawn[i])
       end
     end

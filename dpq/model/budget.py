@@ -1,0 +1,93 @@
+"""Budgets that hosts tell in their answers: so many units are left, until when. No I/O."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.rate_headers import Headers, budgets_left
+
+__all__ = ["Budget"]
+
+FAILED = 500
+"""The first status that says nothing of a budget: it may come from a machine before the host."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Units that a host says are left of one of its limits.
+
+    Attributes:
+        unit: What it counts: `""` is requests; "tokens", "input_tokens" and so on by the names of
+            the headers.
+        left: Units that are left, from 0.
+        seconds: Seconds until there are more, above 0 and up to 86 400 (a day).
+    """
+
+    unit: str
+    left: int
+    seconds: float
+
+    @classmethod
+    def from_headers(cls, headers: Headers, status: int | None = None) -> list[Self]:
+        """Read the headers of an answer; a header that cannot be read is ignored.
+
+        They are `RateLimit` (draft-10 and older drafts), `X-RateLimit-Remaining` with
+        `X-RateLimit-Reset` (GitHub, Reddit and others), `x-ratelimit-remaining-tokens` (OpenAI),
+        `anthropic-ratelimit-input-tokens-remaining`, and others of that form.
+
+        Args:
+            headers: A mapping, another object with `items()`, or pairs; text or bytes.
+            status: The status code; an answer of 500 and above says nothing.
+
+        Returns:
+            One budget for each unit, the one with the fewest units; [] if none is said.
+        """
+        if status is not None and status >= FAILED:
+            return []
+        return [cls(*budget) for budget in budgets_left(headers)]
+
+    @classmethod
+    def from_response(cls, response: Any) -> list[Self]:
+        """Read the answer of any HTTP client, as `RateLimited.from_response` takes it.
+
+        Raises:
+            ConfigurationError: `response` has no status or no headers.
+        """
+        status, headers = status_and_headers(response)
+        return cls.from_headers(headers, status)
+
+
+def status_and_headers(response: Any) -> tuple[int, Any]:
+    """Read the status and the headers of an answer of any HTTP client.
+
+    Raises:
+        ConfigurationError: It has no status or no headers.
+    """
+    told = (getattr(response, name, None) for name in ("status_code", "status", "code"))
+    status = next((status for status in told if isinstance(status, int)), None)
+    headers = getattr(response, "headers", None)
+    if status is None or headers is None:
+        raise ConfigurationError(
+            f"response is {response!r}: it must have headers, and an int as status_code, "
+            "status or code"
+        )
+    return status, headers
+
+
+def read_answer(response: Any, status: Any, headers: Any) -> list[Budget]:
+    """Read the budgets of the arguments of `observe`: a response, or headers with a status or not.
+
+    Raises:
+        ConfigurationError: There is neither or both, or the status is no int.
+    """
+    if (response is None) == (headers is None):
+        raise ConfigurationError(
+            f"response is {response!r} and headers are {headers!r}: give one of them"
+        )
+    if response is not None:
+        if status is not None:
+            raise ConfigurationError(f"status is {status!r}, but the response has its own")
+        return Budget.from_response(response)
+    if status is not None and (not isinstance(status, int) or isinstance(status, bool)):
+        raise ConfigurationError(f"status is {status!r}: it must be an int, as 200")
+    return Budget.from_headers(headers, status)

@@ -1,0 +1,39 @@
+-- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/design.md, "Budgets".
+-- Keys: invisible meta tracked
+-- Needs: record, notes
+-- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
+--        left, ends).
+local MOST_COUNTED, SAME_MS = 400, 2000 -- leases that are found again; hosts say whole seconds
+
+local function under_way(gate)
+  local scope = gate.scope
+  if scope == '' then
+    return redis.call('ZCARD', invisible)
+  end
+  if not gate.observed and gate.rules.concurrency == 0 then
+    local ids = redis.call('ZREVRANGE', invisible, '0', MOST_COUNTED - 1)
+    for i, raw in ipairs(#ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
+      local task = read(raw or '')
+      local member = task and live_note(task, '\28')
+      if task and task.group .. (member and '\t' .. member or '') == scope then
+        redis.call('ZADD', tracked, '0', scope .. '\t' .. ids[i])
+      end
+    end
+  end
+  return redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+end
+
+-- A later reset is another window of the host, and replaces the budget. For the same one, or a sooner one, the lower
+-- number counts: answers may come in any order.
+local function told(gate, unit, left, ends)
+  gate.observed = gate.observed or {}
+  local known = gate.observed[unit]
+  left = math.max(0, left)
+  if not known or ends > known.ends + SAME_MS then
+    gate.observed[unit] = { left = left, ends = ends }
+  else
+    known.left = math.min(known.left, left)
+    known.ends = ends < known.ends - SAME_MS and ends or known.ends
+  end
+  gate.changed = true
+end

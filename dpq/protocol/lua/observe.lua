@@ -1,0 +1,48 @@
+-- observe: store what a host says is left of its limit, and until when, in the gate of a group or of the queue. Tasks
+-- get no more than that; own limits hold beside it.
+--
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  scope      a group; a group, TAB and a member of its pool; or "" for the queue
+-- ARGV[3]  id         of the task that has the answer, or ""
+-- ARGV[4]  token      of its delivery
+-- ARGV[5..]           a budget: unit, units left, ms from now until there are more, what a task takes of it, ...
+--
+-- Returns 1. The host may not know yet what is under way: each other lease of the scope counts as a task that takes as
+-- much as this one. The same reset (within 2 s) never raises what is left.
+-- Lost reply: safe to send again; the time then counts from the second call.
+local time, scope, id, token, args = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV
+if #scope > 301 then
+  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
+end
+
+-- Needs: now, refusal
+local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0', true)
+if refused then
+  return refused
+end
+-- Needs: rules, gate, open_or_close, place, go_on, mark, observed
+go_on()
+if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no task was pushed yet
+  seen.lacking = {}
+end
+local gate = gate_of(scope)
+if gate.rest then -- nothing runs, and its gate stays as it is
+  return 1
+end
+local out = under_way(gate)
+if id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') == token
+  and redis.call('ZSCORE', invisible, id) then
+  out = math.max(0, out - 1)
+end
+for i = 5, #args, 4 do
+  told(gate, args[i], tonumber(args[i + 1]) - out * tonumber(args[i + 3]), now + tonumber(args[i + 2]))
+end
+if scope == '' then
+  stirred[''] = true -- waiters slept by the old budget
+else
+  mark()
+  open_or_close((string.match(scope, '^[^\t]*')))
+end
+admit()
+return 1

@@ -1,0 +1,143 @@
+"""observe: a host's own count, obeyed by all consumers before its first refusal.
+
+Against a real server of GitHub's kind, on this machine: a fixed window, and a 403 when it is spent.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from dpq import DPQ, AsyncDPQ, AsyncWorker, Context, Push, Task, Worker
+
+WINDOW = 2
+"""Seconds of a window of the host, from one even second to the next."""
+
+MOST = 40
+"""Requests in a window: more than consumers, which know nothing of a new window."""
+
+
+class Host(ThreadingHTTPServer):
+    """A host that counts: statuses are the answers that it has given."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.lock = threading.Lock()
+        self.window = self.used = 0
+        self.windows: set[int] = set()
+        self.statuses: list[int] = []
+
+    def count(self) -> tuple[int, int, int]:
+        """A request: its status, what is left, and the reset in epoch seconds."""
+        with self.lock:
+            window = int(time.time()) // WINDOW
+            if window != self.window:
+                self.window, self.used = window, 0
+            self.used += 1
+            status = 200 if self.used <= MOST else 403
+            self.statuses.append(status)
+            self.windows.add(window)
+            return status, max(0, MOST - self.used), (window + 1) * WINDOW
+
+    def get(self) -> HTTPResponse:
+        """A request, as a client makes it."""
+        connection = HTTPConnection("127.0.0.1", self.server_port, timeout=30)
+        connection.request("GET", "/")
+        response = connection.getresponse()
+        response.read()
+        connection.close()
+        return response
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: Host
+
+    def do_GET(self) -> None:
+        status, left, reset = self.server.count()
+        self.send_response(status)  # with a Date of whole seconds
+        self.send_header("X-RateLimit-Limit", str(MOST))
+        self.send_header("X-RateLimit-Remaining", str(left))
+        self.send_header("X-RateLimit-Reset", str(reset))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host() as host:
+        thread = threading.Thread(target=host.serve_forever, args=(0.05,))
+        thread.start()
+        yield host
+        host.shutdown()
+        thread.join()
+
+
+TASKS = 2 * MOST + 20
+
+
+def crossed(host: Host) -> None:
+    """All tasks were done, in several windows, and none was refused."""
+    assert host.statuses == [200] * TASKS
+    assert len(host.windows) >= 3
+
+
+@pytest.mark.parametrize("group", ["api.example", None])
+def test_threads_cross_a_limit_that_nobody_has_set(
+    live: DPQ, host: Host, group: str | None
+) -> None:
+    """Each tells what it has heard before it ends its task."""
+    live.push_many(Push(n, group=group) for n in range(TASKS))
+
+    def consume() -> None:
+        while len(host.statuses) < TASKS:
+            with live.lease(timeout=0.5) as task:
+                if task is not None:
+                    assert live.observe(task, host.get())
+
+    threads = [threading.Thread(target=consume) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    crossed(host)
+    assert live.check() == []
+
+
+def test_workers_cross_it(live: DPQ, host: Host) -> None:
+    """What a handler has observed is told with the end of its task."""
+    live.push_many(Push(n, group="api.example") for n in range(TASKS))
+
+    def handle(task: Task[Any], context: Context) -> None:
+        context.observe(host.get())
+
+    worker = Worker(live, handle, concurrency=6)
+    worker.run(until_empty=True)
+    crossed(host)
+
+
+def test_async_workers_cross_it(live: DPQ, host: Host, server: Any) -> None:
+    """The same method, which is no coroutine."""
+    live.push_many(Push(n, group="api.example") for n in range(TASKS))
+
+    async def handle(task: Task[Any], context: Context) -> None:
+        response = await asyncio.to_thread(host.get)
+        context.observe(status=response.status, headers=response.headers)
+
+    async def run() -> None:
+        async with AsyncDPQ.from_url(server.url, live.queue_name) as q:
+            await AsyncWorker(q, handle, concurrency=6).run(until_empty=True)
+            assert await q.observe("other", headers={"RateLimit": "limit=9, remaining=5, reset=9"})
+            assert (await q.group("other")).budgets[0].left == 5
+
+    asyncio.run(run())
+    crossed(host)
