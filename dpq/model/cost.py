@@ -52,7 +52,7 @@ def write_cost(cost: Cost) -> int | str:
 
 
 def read_cost(text: str) -> tuple[int, dict[str, int] | None]:
-    """Read the cost in a record: its requests, and other units or None."""
+    """Read the cost in a record: its requests, and other units that the caller named, or None."""
     requests, *others = text.split(",")
-    named = (other.partition("=") for other in others)
+    named = (other.partition("=") for other in others if "~" not in other)
     return int(requests), {unit: int(units) for unit, _, units in named} or None

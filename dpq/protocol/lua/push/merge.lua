@@ -23,7 +23,7 @@ local function merge(id, spec, body)
     else
       redis.call('HDEL', payload, id)
     end
-    task.cost, task.options = cost, options
+    task.cost, task.options = cost, options .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     if cost ~= '1' then
       redis.call('HSET', conf, 'heavy', '1')
     end
