@@ -473,3 +473,15 @@ def test_a_batch_gives_back_all_of_it(q: DPQ[Any], scope: str | None) -> None:
     random.Random(1).shuffle(tasks)
     q.ack_many(tasks, [{"tokens": n} for n in range(30)])
     assert left(q, scope) == 1000 - sum(range(30))
+
+
+def test_a_429_is_no_value_of_the_estimate(q: DPQ[Any], redis: Any) -> None:
+    """What it gives back was not spent, but the next request will spend it."""
+    q.set_limit([ESTIMATED], group="g")
+    q.push("x", group="g")
+    q.rate_limited(q.pop(visibility=LONG).task, 0, "task")
+    assert left(q, "g") == 1000
+    assert "E" not in gate(q, redis, "g")
+    q.rate_limited(q.pop(visibility=LONG).task, 0, "task", {"tokens": 40})
+    assert left(q, "g") == 960
+    assert "Etokens:40 " in gate(q, redis, "g")
