@@ -118,6 +118,16 @@ def set_limit(
             show_default="1",
         ),
     ] = None,
+    estimate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="UNITS",
+            parser=_rates.estimate,
+            help="Reserve so many units of the one RATE for a task that names no cost, until tasks "
+            "have told what they spent.",
+            show_default="0",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -133,13 +143,19 @@ def set_limit(
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
     dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
     dpq limit set 10/s 10000/day@Europe/Berlin at most 10000 from midnight to midnight
+    dpq limit set tokens=200000/m,burst=9000,estimate=2000
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     dpq limit set 60/m --group api --member key-a --member key-b   60 a minute for each key
     dpq limit set --weight 3 --group big       three turns where others get one
     """
     words: list[RateLimit | Quota] = [*(rates or [])]
     windows = _rates.with_options(
-        words, burst=burst, reserve=reserve, adaptive=adaptive, slack=slack
+        words,
+        burst=burst,
+        reserve=reserve,
+        adaptive=adaptive,
+        slack=slack,
+        estimate=estimate,
     )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:

@@ -83,7 +83,8 @@ class LimitOperations(CommandMaker):
     def observe(self, target: Task[Any] | str | None, budgets: Sequence[Budget]) -> Steps[Any]:
         """Store what a host says is left, of a group or the queue."""
         task = target if isinstance(target, Task) else None
-        scope = (task.group if task else target) or ""
+        scope = target.group if isinstance(target, Task) else target
+        scope = scope or ""
         if task and task.member:
             scope += f"\t{task.member}"
         costs = {"": 1} if task is None else {**(task.costs or {}), "": task.cost}

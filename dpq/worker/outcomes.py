@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from dpq.model.budget import Budget
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited, Reject
-from dpq.model.task import Task
+from dpq.model.task import Cost, Task
 from dpq.model.validation import error_line
 from dpq.protocol.command import Steps
 
@@ -38,6 +38,7 @@ class Done(NamedTuple):
     Attributes:
         alone: Its end is sent in an operation of its own.
         budgets: What its host has said is left; told with its end, and not a second time.
+        cost: What it has spent, or None.
     """
 
     queue_index: int
@@ -45,6 +46,7 @@ class Done(NamedTuple):
     error: BaseException | None
     alone: bool = False
     budgets: Sequence[Budget] = ()
+    cost: Cost | None = None
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -82,10 +84,15 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
         else:
             others.append(Ending(_end(each, queues[each.queue_index]), [each]))
     together = [
-        Ending(queues[queue_index].ack_many([each.task for each in some]), some)
+        Ending(queues[queue_index].ack_many([each.task for each in some], _costs(some)), some)
         for queue_index, some in acks.items()
     ]
     return told + together + others
+
+
+def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
+    costs = [each.cost for each in done]
+    return costs if any(cost is not None for cost in costs) else None
 
 
 def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
@@ -93,10 +100,10 @@ def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return queue.finish(done.task, error)
+            return queue.finish(done.task, error, done.cost)
     except Exception as nonsense:
         error = nonsense
-    return queue.fail(done.task, error_line(error), None)
+    return queue.fail(done.task, error_line(error), None, done.cost)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:

@@ -84,8 +84,9 @@ class Runner:
         if self._logs_ends:
             calls.log_end(queue_index, task, error, run.began)
         done = Done(queue_index, task, error)
-        if run.context and run.context.budgets:
-            done = done._replace(budgets=tuple(run.context.budgets.values()))
+        if run.context:
+            budgets = tuple(run.context.budgets.values())
+            done = done._replace(budgets=budgets, cost=run.context.told)
         held = self._deliveries.claim(done)
         with self._lock:
             self._running.pop(lease, None)

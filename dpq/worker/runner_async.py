@@ -100,7 +100,7 @@ class AsyncRunner:
         finally:
             try:
                 budgets = tuple(context.budgets.values())
-                done = Done(queue_index, lease.task, error, budgets=budgets)
+                done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)
                 await self._finish(handling, done, began)
             finally:
                 self._leave(handling)  # now: a callback would run after all others that are due

@@ -106,7 +106,7 @@ end
 local ends, leased = math.floor(at) + lease, ''
 local member = string.format('~%013.0f~', ends) .. id
 for _, gate in ipairs(scopes) do
-  charge(gate, units, member, at)
+  charge(gate, units, member, math.floor(instant * 1000), at)
   local counts = gate.busy or gate.rules.concurrency > 0
   if counts then
     leased = member

@@ -25,8 +25,9 @@ local function keep()
       if gate.turn > 0 then
         text = text .. string.format('T:%.6f ', gate.turn)
       end
+      text = (gate.rules[1] or gate.rules.every) and text .. gate.spent or text
       for i, rule in ipairs(gate.rules) do
-        text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
+        text = text .. rule.name .. string.format(':%.17g%s ', gate[i].paid, gate[i].more or '')
       end
       if gate.quotas then
         text = text .. quota_counts(gate)

@@ -1,6 +1,6 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens, cost, pool
+-- Needs: now, notice, groups, gate, opens, cost, pool, estimate
 -- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed, member), for the member of a pool that
 --        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true
 --        if tasks need different amounts.
@@ -26,16 +26,24 @@ local function next_at(group, headed)
     rank = score and -score or rank
     pin = raw and pool and pin_of(raw)
   end
-  if pool then
-    return (pool_at(gate, weigh(cost), rank, pin))
+  local units = estimated(weigh(cost), gate)
+  if gate.lacks then
+    units = estimated(weigh(cost), gate, gate_of(''))
   end
-  return opens_at(gate, weigh(cost), rank)
+  if pool then
+    return (pool_at(gate, units, rank, pin))
+  end
+  return opens_at(gate, units, rank)
 end
 
 local function open_or_close(group)
-  local at = next_at(group, redis.call('HEXISTS', groups, group) == 1)
+  local headed = redis.call('HEXISTS', groups, group) == 1
+  local at = next_at(group, headed)
   if at > instant then
-    shut(group)
+    if headed then
+      shut(group)
+      at = next_at(group) -- its best task may need more
+    end
     redis.call('ZADD', closed, string.format('%.17g', at), group)
     notice(at - now)
   elseif redis.call('ZREM', closed, group) == 1 then

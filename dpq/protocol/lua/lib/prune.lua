@@ -29,6 +29,9 @@ local function prune(most)
       if gate.booked then -- permits are out
         until_ms = math.max(until_ms, gate.booked[5])
       end
+      if gate.spent ~= '' then -- the spent values as well
+        until_ms = until_ms + 3600000
+      end
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3600000)
       end

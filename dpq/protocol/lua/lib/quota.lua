@@ -3,8 +3,8 @@
 -- Gives: hold_quotas(gate, tokens, spent), which reads what a gate has counted (tokens); quotas_open(gate, cost,
 --        entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
 --        quotas_end(gate), when the first of their periods is over, ms; charge_quotas(gate, cost); quota_counts(gate),
---        as stored; refund_quota(gate, unit, d, token), which gives back d units (takes more, below 0) of a delivery,
---        if it was granted in the running period. A period that has not begun has start and reset 0.
+--        as stored; recount(gate, unit, before, after, token), which counts other units for a delivery than before, if
+--        it was granted in the running period; true if it counts. A period that has not begun has start and reset 0.
 -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
 -- the clock was set back, or the zone is another one.
 local function hold_quotas(gate, tokens, spent)
@@ -84,11 +84,14 @@ local function quota_counts(gate)
   return table.concat(texts)
 end
 
-local function refund_quota(gate, unit, d, token)
+local function recount(gate, unit, before, after, token)
+  local counts
   for i, rule in ipairs(gate.rules.quotas or {}) do
-    local quota, granted = gate.quotas[i], tonumber(token) / 1000
-    if rule.unit == unit and quota.reset > 0 and granted >= quota.start and granted < quota.reset then
-      quota.count, gate.changed = math.max(0, quota.count - d), true
+    local quota, grant = gate.quotas[i], token / 1000
+    if rule.unit == unit and quota.reset > 0 and grant >= quota.start and grant < quota.reset then
+      local more = math.min(after, rule.amount) - math.min(before, rule.amount)
+      quota.count, gate.changed, counts = math.max(0, quota.count + more), true, true
     end
   end
+  return counts
 end

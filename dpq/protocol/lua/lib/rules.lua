@@ -24,7 +24,8 @@ end
 
 -- The members of a pool: the windows and the concurrency hold for each of them.
 local function pool_of(names, each)
-  local pool = { concurrency = 0, ceiling = 0, weight = each.weight, members = {}, each = {} }
+  local pool = { concurrency = 0, ceiling = 0, weight = each.weight, members = {}, each = {},
+    every = each }
   for name in string.gmatch(names, '\t([^\t]*)') do
     if #name == 0 or #name > 100 or pool.each[name] or #pool.members == 64 then
       return false
@@ -59,6 +60,11 @@ local function parsed(text)
     if quota then
       rules.quotas = rules.quotas or {}
       rules.quotas[#rules.quotas + 1] = quota
+    end
+    local before, estimate = string.match(kept or '', '^(.-) ~(%d+)$')
+    if window and before then
+      kept, window.estimate = before, within(estimate, 1, MOST_UNITS)
+      sound = sound and window.estimate and unit ~= ''
     end
     local rest, slack = string.match(kept or '', '^(.-) %+(%d+)$')
     if window and rest then

@@ -1,9 +1,9 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
--- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost, pool
+-- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost, pool, estimate
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
---        closes it; for a group with members a table, as change takes it: the member that the task runs as.
+--        closes it; for a group with members what is to change in the record has the member that the task runs as.
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
 local function millionths(turns) -- so that ten times 0.1 is 1
   return math.floor(turns * 1000000 + 0.5) / 1000000
@@ -49,13 +49,13 @@ local function group_judge(judge_queue)
     end
   end
 
-  local function judge(score, member, id, cost, group, _, raw)
-    cost = weigh(cost)
+  local function judge(score, member, id, cost, group, token, raw)
     local gate = group ~= '' and gate_of(group)
-    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
+    local units, added = estimated(weigh(cost), gate or gate_of(''), gate and gate_of(''))
+    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
     local mate
     if at <= instant and gate and gate.rules.members then
-      at, mate = pool_at(gate, cost, -score, pin_of(raw))
+      at, mate = pool_at(gate, units, -score, pin_of(raw))
     end
     if at > instant then
       shut(group)
@@ -65,17 +65,19 @@ local function group_judge(judge_queue)
     if gate and gate.rules.weight and passes(gate, score, member) then
       return false
     end
-    local may = judge_queue(score, member, id, cost)
+    local may = judge_queue(score, member, id, cost, group, token, raw, units)
     if may and gate then
-      charge(gate, cost, id)
+      charge(gate, units, id, token)
       goes_on(gate, member)
     end
+    local changes = may and allowed(cost, added)
     if may and mate then
-      charge(mate, cost, id)
+      charge(mate, units, id, token)
       granted(mate)
-      return { member = string.sub(mate.scope, #group + 2) }
+      changes = changes == true and {} or changes
+      changes.member = string.sub(mate.scope, #group + 2)
     end
-    return may
+    return changes
   end
 
   local function crown(group)
