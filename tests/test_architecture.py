@@ -39,7 +39,7 @@ ROOMS = [
     {"operations", "transport"},
     {"queue"},
     {"worker"},
-    {"scheduler", "tasks", "testing"},
+    {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
     {"cli"},
     {"__main__", "pytest_plugin"},

@@ -101,7 +101,9 @@ def test_the_bound_holds(redis, steps, timeout):
 
 def run_steps(q: DPQ[Any], clock: Clock, steps: list[Any], timeout: float | None) -> None:
     """Run the steps, then look at every window."""
-    q.set_limit([RateLimit(4, 2, 2, slack=0), RateLimit(9, 3, 4, unit="tokens", slack=0)], group="a")
+    q.set_limit(
+        [RateLimit(4, 2, 2, slack=0), RateLimit(9, 3, 4, unit="tokens", slack=0)], group="a"
+    )
     q.set_limit(3, 1, group="b", slack=0)
     q.set_limit(10, 2, burst=3, slack=0)
     for n in range(40):
