@@ -40,6 +40,12 @@ async def async_queue(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
         await client.aclose()
 
 
+async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
+    """Wait until so many permits are leases."""
+    while await q.redis.zcard(key_of(q.queue_name, "tracked")) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
 def calls_of(q: Any) -> Counter[str]:
     """Counts the scripts that a queue calls from now on."""
     counted: Counter[str] = Counter()
@@ -258,7 +264,7 @@ async def test_a_permit_is_renewed_async(redis, queue_name):
             held = permit._held
             assert held
             first, deadline = held.member, time.monotonic() + 60
-            while held.member == first and time.monotonic() < deadline:
+            while held.member == first and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert held.member != first
         async with q.acquire("g", timeout=0):
@@ -282,13 +288,11 @@ async def test_a_cancelled_caller(redis, queue_name):
         await q.set_limit(1, 2, group="g", concurrency=5)
         async with q.acquire("g"):
             waiting = asyncio.create_task(q.acquire("g").__aenter__())
-            while await q.redis.zcard(key_of(queue_name, "tracked")) < 2:
-                await asyncio.sleep(0.005)
+            await permits_out(q, 2)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-        while await q.redis.zcard(key_of(queue_name, "tracked")) > 0:
-            await asyncio.sleep(0.005)
+        await permits_out(q, 0)
         assert (await q.group("g")).units_left[0] < 0
         assert await q.check() == []
 

@@ -3,6 +3,7 @@
 A real server on this machine counts the requests.
 """
 
+import socket
 import subprocess
 import sys
 import threading
@@ -70,7 +71,8 @@ class Answers(BaseHTTPRequestHandler):
             self.server.more.wait(60)
             self.wfile.write(b"cd")
         elif name == "cut":
-            self.connection.close()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
         else:
             self.send_response(200)
             self.send_header("Content-Length", "2")
