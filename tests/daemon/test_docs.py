@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -19,6 +20,7 @@ from dpq.cli import app
 ROOT = Path(dpq.__file__).parents[1]
 RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
+PERMITS = (ROOT / "docs" / "limits_without_tasks.md").read_text(encoding="utf-8")
 NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -141,6 +143,21 @@ def test_every_block_of_the_guide_runs(url, host, session, capsys):
     printed = capsys.readouterr().out
     assert "its group 'api.example' is closed (by hand) for another " in printed
     assert "False closed by hand " in printed
+
+
+def test_every_block_of_limits_without_tasks_runs(url, session, monkeypatch, capsys):
+    """Its blocks run one after the other: each request takes a unit of its host."""
+    monkeypatch.setattr(
+        httpx.HTTPTransport, "handle_request", lambda _, request: httpx.Response(200)
+    )
+    for code in blocks(PERMITS, "python"):
+        run(code, session, url)
+    queue = session["q"]
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"200\nasking\nnot before (59|60) s\n", printed)
+    assert queue.group("api.example").open
+    assert queue.check() == []
+    session["client"].close()
 
 
 def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):
