@@ -225,7 +225,7 @@ def test_the_glossary_is_used():
     """About forty words, in the order of the alphabet; the code uses each."""
     words = list(glossary())
     assert words == sorted(words)
-    assert 35 <= len(words) <= 50
+    assert 35 <= len(words) <= 51
     texts = [path.read_text(encoding="utf-8").lower() for path in PACKAGE.rglob("*.py")]
     texts += [path.read_text(encoding="utf-8").lower() for path in PACKAGE.rglob("*.lua")]
     unused = [
