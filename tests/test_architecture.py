@@ -39,7 +39,7 @@ ROOMS = [
     {"operations", "transport"},
     {"queue"},
     {"worker"},
-    {"scheduler", "tasks", "testing"},
+    {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
     {"cli"},
     {"__main__", "pytest_plugin"},
@@ -479,6 +479,19 @@ def workers_of(q: DPQ) -> list[WorkerInfo]:
     return q.workers()
 
 
+def permits_of(q: DPQ) -> None:
+    """Permits with and without a lease, booked ones, and one that meets a 429."""
+    q.set_limit(9, 1, group="permits", concurrency=9)
+    for _ in range(2):
+        with q.acquire("permits", timeout=1) as permit:
+            q._session.run(q._operations.extend_many, [(permit._held, 9)])
+    with q.acquire("permits") as permit:
+        permit.report(429, {"retry-after": "1"})
+    with q.acquire(timeout=0) as permit:
+        permit.report(429, {"retry-after": "1"})
+    q.resume()
+
+
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     """Call every public method of a queue, in the states in which it has most to do."""
     for i in range(6):
@@ -523,6 +536,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "forecast": q.forecast(),
         "drain": q.drain(),
         "workers": workers_of(q),
+        "acquire": permits_of(q),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

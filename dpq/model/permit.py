@@ -1,4 +1,4 @@
-"""A caller of `acquire`: its checked arguments, and what follows from each answer. No I/O, no clock.
+"""A caller of `acquire`: its checked arguments, and what follows from each answer. No I/O.
 
 `queue/permits.py` and its asyncio twin ask the server and sleep as `Caller` says.
 """

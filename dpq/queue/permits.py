@@ -16,6 +16,7 @@ from dpq.model.errors import DPQError
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
+from dpq.queue.lease_renewal import Leases
 
 __all__ = ["Permit"]
 
@@ -47,6 +48,16 @@ class PermitBase:
         if headers is not None:
             return RateLimited.from_headers(response, headers, scope)
         return RateLimited.from_response(response, scope)
+
+    @property
+    def leased(self) -> bool:
+        """The permit counts towards a concurrency, or is a probe, until it ends."""
+        return self._held is not None
+
+    def __del__(self) -> None:
+        """Stop to extend a permit that nobody has ended, so that its lease runs out."""
+        if held := getattr(self, "_held", None):
+            Leases.let_go(self._queue._leases, held)  # the keeper's would wait for a lock
 
     def _let_go(self) -> str:
         """Return what is held, which ends now: it is not to be extended any more."""

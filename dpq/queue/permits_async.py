@@ -52,6 +52,11 @@ class AsyncPermit(PermitBase):
         if self._held:
             await self._queue._finish(self._end_lease())
 
+    def close_soon(self) -> None:
+        """End the permit, where it is a lease, without waiting for that."""
+        if self._held:
+            self._queue._finish(self._end_lease())
+
     async def _end_lease(self) -> None:
         if self._held:
             await self._queue._leases.end(cast("Any", self._held))

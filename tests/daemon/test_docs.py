@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ ROOT = Path(dpq.__file__).parents[1]
 RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
 KEY_POOLS = (ROOT / "docs" / "key_pools.md").read_text(encoding="utf-8")
 GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
+PERMITS = (ROOT / "docs" / "limits_without_tasks.md").read_text(encoding="utf-8")
 NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
@@ -176,6 +178,20 @@ def test_every_command_of_key_pools_runs(url, session):
         shown += result.output
     assert shown.count("key-c") >= 2
     assert session["q"].peek()[0].pinned == "key-a"
+
+
+def test_every_block_of_limits_without_tasks_runs(url, session, monkeypatch, capsys):
+    """Its blocks run one after the other: each request takes a unit of its host."""
+    monkeypatch.setattr(
+        httpx.HTTPTransport, "handle_request", lambda _, request: httpx.Response(200)
+    )
+    for code in blocks(PERMITS, "python"):
+        run(code, session, url)
+    queue = session["q"]
+    printed = capsys.readouterr().out
+    assert re.fullmatch(r"200\nasking\nnot before (59|60) s\n", printed)
+    assert queue.check() == []
+    session["client"].close()
 
 
 def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):

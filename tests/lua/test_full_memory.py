@@ -14,6 +14,7 @@ from redis import Redis
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
+from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.protocol.scripts import script_names
@@ -161,6 +162,13 @@ WORLDS: list[Build] = [
 ]
 
 
+def asked(q: DPQ[Any], group: str | None) -> PermitAnswer:
+    """What a caller of acquire is told; its permit has always the same id."""
+    caller = Caller(PermitRequest.checked(group, 1, None, 0, 60.0), 0.0)
+    caller.id = "permit"
+    return q._session.run(q._operations.acquire, caller, 0.0)
+
+
 def each_held(act: Callable[[DPQ[Any], Task[Any]], object]) -> Callable[[DPQ[Any]], object]:
     """Act on each lease that is out."""
 
@@ -188,6 +196,18 @@ def of_first(q: DPQ[Any], state: TaskState, act: Callable[[str], object]) -> obj
 
 
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
+    "acquire": [
+        lambda q: asked(q, "a"),
+        lambda q: asked(q, "new"),
+        lambda q: [asked(q, None) for _ in range(3)],
+    ],
+    "permit": [
+        lambda q: q._session.run(q._operations.end_permit, "a", "~1700000009000~permit"),
+    ],
+    "met_limit": [
+        lambda q: q._session.run(q._operations.met_limit, "a", "group", 5, "1699999999000", ""),
+        lambda q: q._session.run(q._operations.met_limit, None, "queue", 5, "1699999999000", ""),
+    ],
     "ack": [each_held(lambda q, task: q.ack(task))],
     "beat": [
         lambda q: q._session.run(q._operations.beat, "w", "name", "host", 1, 2, 3, 4.0),

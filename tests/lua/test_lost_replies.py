@@ -600,6 +600,40 @@ def replies_lost_by(test: Callable[..., None]) -> set[str]:
     return {ast.literal_eval(args[0]) for name, args in names if name in ("lose", "losing")}
 
 
+def test_acquire(server, q, clock, lossy, lose, times):
+    """Units are charged for each call; no lease stays longer than its time."""
+    q.set_limit(60, 60, burst=9, group="g", concurrency=9)
+    with lose("acquire"), lossy.acquire("g", lease=20):
+        pass
+    assert q.group("g").units_left == (9 - 1 - times,)
+    clock.advance(21)
+    with lossy.acquire("g", lease=20):
+        assert q.check() == []
+
+
+def test_permit(server, q, clock, probe, lossy, lose):
+    """An end is one end; an extension goes on, though the lease has another name by then."""
+    q.set_limit(concurrency=1, group="g")
+    with lossy.acquire("g", lease=20) as permit:
+        with lose("permit"):
+            kept = lossy._session.run(lossy._operations.extend_many, [(permit._held, 30)])
+        assert kept == [True]
+    assert probe.count("tracked") == 0
+    with lossy.acquire("g", lease=20) as permit, lose("permit"):
+        permit.close()
+    assert probe.count("tracked") == 0
+
+
+def test_met_limit(server, q, clock, lossy, lose):
+    """The closing counts from the last call, and slack is learned once."""
+    q.set_limit(10, 1, group="g")
+    with lossy.acquire("g") as permit, lose("met_limit"):
+        permit.report(429, {"retry-after": "30"})
+    state = q.group("g")
+    assert state.reason == "rate limited"
+    assert 0.05 <= state.slack < 0.06
+
+
 @pytest.mark.parametrize("name", sorted(set(script_names()) - LOOKS.keys()))
 def test_no_script_is_left_out(name):
     """Each script that is no look has its test here, which loses its reply, and looks then."""

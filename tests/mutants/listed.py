@@ -394,7 +394,7 @@ LIMITS = [
     ),
     _lua(
         "a 429 shortens a longer closing",
-        "rate_limited",
+        "lib/met",
         "math.max(gate.opens, now + ms)",
         "now + ms",
         f"{LUA}rate_limited.py",
@@ -521,12 +521,10 @@ LIMITS = [
     ),
 ]
 ADAPTIVE = [
-    _lua(
-        "a 429 teaches nothing", "rate_limited", "gate.rate / 2", "gate.rate", f"{LUA}adaptive.py"
-    ),
+    _lua("a 429 teaches nothing", "lib/met", "gate.rate / 2", "gate.rate", f"{LUA}adaptive.py"),
     _lua(
         "one closing halves a rate again and again",
-        "rate_limited",
+        "lib/met",
         "if instant < gate.since then",
         "if false then",
         f"{LUA}adaptive.py",
@@ -547,7 +545,7 @@ ADAPTIVE = [
     ),
     _lua(
         "a 429 after a raise halves the rate",
-        "rate_limited",
+        "lib/met",
         "clean > 0 and clean * 0.9375 or ",
         "",
         f"{LUA}adaptive.py",
@@ -684,15 +682,15 @@ SLACK = [
     ),
     _lua(
         "the 429 of a probe teaches slack",
-        "rate_limited",
-        "first and not was_probe and token",
-        "first and token",
+        "lib/met",
+        "counts and not was_probe and granted",
+        "counts and granted",
         f"{LUA}slack.py",
     ),
     _lua(
         "a 429 of before the last lesson teaches slack",
-        "rate_limited",
-        "token / 1000 > gate.beside",
+        "lib/met",
+        "granted > gate.beside",
         "true",
         f"{LUA}slack.py",
     ),
@@ -1929,6 +1927,58 @@ FORESIGHT = [
     ),
 ]
 
+PERMITS = [
+    _lua(
+        "a booking is charged as if it were now",
+        "pop/judge",
+        "math.max(window.owed, moment or instant)",
+        "math.max(window.owed, instant)",
+        "tests/stateful/test_permits.py",
+    ),
+    _lua(
+        "a booking is forgotten when the gate is read again",
+        "lib/gate",
+        "(gate.booked and MOST_AHEAD_MS or 0)",
+        "0",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "a booking holds though its group was closed",
+        "acquire",
+        "booked >= instant - 1000 and opening == 0 and not probing",
+        "booked >= instant - 1000",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "callers leave no turn to tasks",
+        "acquire/booking",
+        "instant < booked[3] + TURN_MS",
+        "false",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "permits do not count as leases",
+        "lib/booked",
+        "return redis.call('ZLEXCOUNT', tracked, from, '(' .. scope .. '\\t\\127')",
+        "return 0",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "a permit that ran out is a probe for ever",
+        "lib/booked",
+        "or 0) > instant",
+        "or 0) > 0",
+        f"{LUA}acquire.py",
+    ),
+    _py(
+        "a caller that has slept long does not ask again",
+        "model/permit",
+        "self.granted = wait <= ASK_AGAIN_SECONDS",
+        "self.granted = True",
+        "tests/contract/test_acquire.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -1952,6 +2002,7 @@ MUTANTS: list[Mutant] = [
         + WINDOWS
         + UNITS
         + FORESIGHT
+        + PERMITS
         + FORMATS
         + RECORDS
         + DAEMONS

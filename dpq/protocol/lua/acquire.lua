@@ -73,8 +73,11 @@ for _, gate in ipairs(scopes) do
     at, decider = free, gate
   end
   if gate.booked and gate.booked[5] > 0 then -- leases that ran out
-    redis.call('ZREMRANGEBYLEX', tracked, '[' .. gate.scope .. '\t~',
-      '(' .. gate.scope .. string.format('\t~%013.0f', now + 1))
+    local from, to = '[' .. gate.scope .. '\t~', '(' .. gate.scope .. string.format('\t~%013.0f', now + 1)
+    local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
+    if ended_ones[1] then
+      redis.call('ZREM', tracked, unpack(ended_ones))
+    end
   end
 end
 for _, gate in ipairs(scopes) do

@@ -1,0 +1,336 @@
+"""`acquire` of both faces: units of a limit without a task, against real servers and real time."""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from kit.awaited import asyncio_client
+from redis import Redis
+
+from dpq import (
+    DPQ,
+    AsyncDPQ,
+    AsyncPermit,
+    ConfigurationError,
+    LimitTimeoutError,
+    Permit,
+    RateLimited,
+)
+from dpq.model import permit as plans
+from dpq.protocol.keys import key_of
+
+TOO_MANY = {"Retry-After": "30"}
+
+
+@asynccontextmanager
+async def async_queue(redis: Redis, name: str) -> AsyncIterator[AsyncDPQ[Any]]:
+    """An asyncio queue on the server of a blocking client."""
+    client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(client, name)
+    try:
+        yield q
+        await q.drop()
+    finally:
+        await q.close()
+        await client.aclose()
+
+
+async def permits_out(q: AsyncDPQ[Any], count: int) -> None:
+    """Wait until so many permits are leases."""
+    while await q.redis.zcard(key_of(q.queue_name, "tracked")) != count:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+def calls_of(q: Any) -> Counter[str]:
+    """Counts the scripts that a queue calls from now on."""
+    counted: Counter[str] = Counter()
+    original = q._session.connections.call_all
+
+    def call_all(commands: Any) -> Any:
+        counted.update(command.script.name for command in commands)
+        return original(commands)
+
+    q._session.connections.call_all = call_all
+    return counted
+
+
+def test_one_call_for_each_grant(live):
+    """Callers sleep until their booked moment, in order, and need no other call."""
+    live.set_limit(50, 1, group="g")
+    live.push("opened")
+    calls, moments = calls_of(live), []
+
+    def ask() -> None:
+        with live.acquire("g") as permit:
+            moments.append(float(permit._moment))
+            assert isinstance(permit, Permit)
+            assert permit.group == "g"
+
+    threads = [threading.Thread(target=ask) for _ in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert calls == {"acquire": 10}
+    moments.sort()
+    assert moments[-1] - moments[0] >= 9 * 20 - 0.01
+
+
+async def test_one_call_for_each_grant_async(redis, queue_name):
+    """The same of the asyncio face."""
+    async with async_queue(redis, queue_name) as q:
+        await q.set_limit(50, 1, group="g")
+        await q.push("opened")
+        calls, moments = calls_of(q), []
+
+        async def ask() -> None:
+            async with q.acquire("g") as permit:
+                assert isinstance(permit, AsyncPermit)
+                moments.append(float(permit._moment))
+
+        await asyncio.gather(*(ask() for _ in range(10)))
+        assert calls == {"acquire": 10}
+        moments.sort()
+        assert moments[-1] - moments[0] >= 9 * 20 - 0.01
+
+
+def test_it_waits_as_long_as_it_says(live):
+    """`waited` is the time of the wait, and the units are there behind it."""
+    live.set_limit(1, 0.2, group="g")
+    with live.acquire("g") as first:
+        assert first.waited < 0.2
+    began = time.monotonic()
+    with live.acquire("g") as second:
+        assert 0 < second.waited <= time.monotonic() - began
+
+
+def test_a_timeout(live):
+    """The error comes at once where it is known, and takes nothing."""
+    live.set_limit(1, 60, group="g")
+    with live.acquire("g"):
+        pass
+    began = time.monotonic()
+    for timeout in (0, 30):
+        with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=timeout):
+            pytest.fail("granted")
+        assert 50 < raised.value.retry_after <= 60
+        assert raised.value.group == "g"
+    assert time.monotonic() - began < 20
+    assert live.check() == []
+
+
+async def test_a_timeout_async(redis, queue_name):
+    """The same of the asyncio face."""
+    async with async_queue(redis, queue_name) as q:
+        await q.set_limit(1, 60)
+        async with q.acquire():
+            pass
+        with pytest.raises(LimitTimeoutError) as raised:
+            async with q.acquire(timeout=0):
+                pytest.fail("granted")
+        assert raised.value.group is None
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("group", {"group": ""}),
+        ("group", {"group": "x" * 201}),
+        ("cost", {"cost": 0}),
+        ("cost", {"cost": {"Tokens": 1}}),
+        ("timeout", {"timeout": -1}),
+        ("priority", {"priority": "high"}),
+        ("lease", {"lease": 0}),
+    ],
+)
+def test_bad_arguments(live, named, arguments):
+    """The error names the argument, and nothing is sent."""
+    with pytest.raises(ConfigurationError, match=named), live.acquire(**arguments):
+        pytest.fail("granted")
+
+
+def test_a_429(live):
+    """A report closes the group for tasks and callers, and says what the host said."""
+    live.push("x", group="g")
+    with live.acquire("g") as permit:
+        assert permit.report(200, {}) is None
+        limited = permit.report(429, TOO_MANY)
+    assert isinstance(limited, RateLimited)
+    assert limited.retry_after == 30
+    assert live.pop().task is None
+    assert live.group("g").reason == "rate limited"
+    with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=1):
+        pytest.fail("granted")
+    assert 20 < raised.value.retry_after <= 30
+
+
+def test_a_limit_that_is_raised(live):
+    """`RateLimited` out of the body is reported, and raised further."""
+    with pytest.raises(RateLimited), live.acquire("g"):
+        raise RateLimited(30)
+    assert not live.group("g").open
+    with pytest.raises(RateLimited), live.acquire("other"):
+        raise RateLimited(30, scope="task")
+    assert live.group("other").open
+
+
+def test_a_429_of_the_queue(live):
+    """Without a group, and with the scope `queue`, the whole queue closes."""
+    with live.acquire("g") as permit:
+        permit.report(429, TOO_MANY, scope="queue")
+    live.push("x")
+    assert live.pop().task is None
+    live.resume()
+    assert live.pop().task
+
+
+async def test_a_429_async(redis, queue_name):
+    """The same of the asyncio face."""
+    async with async_queue(redis, queue_name) as q:
+        async with q.acquire("g") as permit:
+            assert await permit.report(200, {}) is None
+            limited = await permit.report(429, TOO_MANY)
+        assert limited
+        assert limited.retry_after == 30
+        with pytest.raises(RateLimited):
+            async with q.acquire("h"):
+                raise RateLimited(30)
+        assert [state.group for state in await q.groups()] == ["g", "h"]
+
+
+def test_a_paused_queue_grants(live):
+    """`pause` stops tasks: a caller is not held up."""
+    live.push("x")
+    live.pause()
+    with live.acquire("g", timeout=0):
+        pass
+
+
+def test_concurrency(live, monkeypatch):
+    """No more permits than the concurrency are out; who waits asks again until one ends."""
+    monkeypatch.setattr(plans, "LEAST_PAUSE_SECONDS", 0.005)
+    live.set_limit(concurrency=2, group="g")
+    inside, most = [], []
+
+    def ask() -> None:
+        with live.acquire("g"):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.01)
+            inside.pop()
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) <= 2
+    assert live.redis.zcard(key_of(live.queue_name, "tracked")) == 0
+    assert live.check() == []
+
+
+def test_a_full_group_times_out(live):
+    """A caller of a full group gives up when its time is over."""
+    live.set_limit(concurrency=1, group="g")
+    with live.acquire("g"), pytest.raises(LimitTimeoutError), live.acquire("g", timeout=0.1):
+        pytest.fail("granted")
+
+
+def test_a_permit_is_renewed(live):
+    """While the body runs, the permit outlives its lease; afterwards it is gone."""
+    live.set_limit(concurrency=1, group="g")
+    with live.acquire("g", lease=0.3) as permit:
+        first = permit._held.member
+        deadline = time.monotonic() + 60
+        while permit._held.member == first and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert permit._held.member != first
+        with pytest.raises(LimitTimeoutError), live.acquire("g", timeout=0):
+            pytest.fail("granted")
+    with live.acquire("g", timeout=0):
+        pass
+
+
+async def test_a_permit_is_renewed_async(redis, queue_name):
+    """The same of the asyncio face."""
+    async with async_queue(redis, queue_name) as q:
+        await q.set_limit(concurrency=1, group="g")
+        async with q.acquire("g", lease=0.3) as permit:
+            held = permit._held
+            assert held
+            first, deadline = held.member, time.monotonic() + 60
+            while held.member == first and time.monotonic() < deadline:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert held.member != first
+        async with q.acquire("g", timeout=0):
+            pass
+
+
+def test_a_dead_caller(live):
+    """A permit that nobody ends comes back by itself."""
+    live.set_limit(concurrency=1, group="g")
+    dead = live.acquire("g", lease=0.2)
+    permit = dead.__enter__()
+    live._leases.let_go(permit._held)
+    permit._held = None
+    with live.acquire("g", timeout=60):
+        pass
+
+
+async def test_a_cancelled_caller(redis, queue_name):
+    """Its units stay spent; the lease of its booking ends at once."""
+    async with async_queue(redis, queue_name) as q:
+        await q.set_limit(1, 2, group="g", concurrency=5)
+        async with q.acquire("g"):
+            waiting = asyncio.create_task(q.acquire("g").__aenter__())
+            await permits_out(q, 2)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        await permits_out(q, 0)
+        assert (await q.group("g")).units_left[0] < 0
+        assert await q.check() == []
+
+
+def test_who_has_slept_long_asks_again(live, monkeypatch):
+    """A group that was closed during a long sleep is not asked."""
+    monkeypatch.setattr(plans, "ASK_AGAIN_SECONDS", 0.05)
+    live.set_limit(1, 0.2, group="g")
+    with live.acquire("g"):
+        pass
+    calls = calls_of(live)
+    with live.acquire("g"):
+        assert calls["acquire"] == 2
+    real = time.sleep
+
+    def closing(seconds: float) -> None:
+        real(seconds)
+        monkeypatch.setattr(time, "sleep", real)
+        live.delay_group("g", 30)
+
+    monkeypatch.setattr(time, "sleep", closing)
+    with pytest.raises(LimitTimeoutError) as raised, live.acquire("g", timeout=5):
+        pytest.fail("granted in a closed group")
+    assert raised.value.retry_after > 20
+
+
+def test_partitions(redis, queue_name):
+    """A group's limit holds in its partition, and a 429 without a group closes all of them."""
+    with DPQ(redis, queue_name, partitions=3) as q:
+        q.set_limit(1, 60, group="*")
+        for name in "abcdef":
+            with q.acquire(name, timeout=0):
+                pass
+            with pytest.raises(LimitTimeoutError), q.acquire(name, timeout=0):
+                pytest.fail("granted")
+        with q.acquire(timeout=0) as permit:
+            permit.report(429, TOO_MANY)
+        for n in range(6):
+            q.push(n)
+        assert q.pop().task is None
+        q.drop()

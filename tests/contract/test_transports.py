@@ -1,0 +1,294 @@
+"""Transports for httpx, requests, aiohttp: each request on the wire takes a unit, 429s are heard.
+
+A real server on this machine counts the requests.
+"""
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import requests
+from kit.awaited import asyncio_client
+from redis import Redis
+
+import dpq.aiohttp
+import dpq.httpx
+import dpq.requests
+from dpq import DPQ, AsyncDPQ, ConfigurationError, LimitTimeoutError
+from dpq.queue.wire import group_name
+
+GROUP = "127.0.0.1"
+
+
+class Host(ThreadingHTTPServer):
+    """Answers by path, and notes when each request came."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Answers)
+        self.came: list[tuple[float, str]] = []
+        self.more = threading.Event()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Answers(BaseHTTPRequestHandler):
+    """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told."""
+
+    server: Host
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.came.append((time.monotonic(), self.path))
+        name = self.path.strip("/")
+        if name.isdigit() and 0 < int(name) < 20:
+            self.send_response(302)
+            self.send_header("Location", f"/{int(name) - 1}")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        elif name == "429":
+            self.send_response(429)
+            self.send_header("Retry-After", "30")
+            self.send_header("Content-Length", "8")
+            self.end_headers()
+            self.wfile.write(b"too many")
+        elif name == "stream":
+            self.send_response(200)
+            self.send_header("Content-Length", "4")
+            self.end_headers()
+            self.wfile.write(b"ab")
+            self.server.more.wait(60)
+            self.wfile.write(b"cd")
+        elif name == "cut":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+        else:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"ok")
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def host() -> Iterator[Host]:
+    with Host() as host:
+        thread = threading.Thread(target=host.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield host
+        host.more.set()
+        host.shutdown()
+        thread.join()
+
+
+Client = Any
+Open = Callable[..., Client]
+
+
+@pytest.fixture(params=["httpx", "requests"])
+def opened(request: pytest.FixtureRequest, live: DPQ[Any]) -> Iterator[Open]:
+    """Makes clients of a kind over the queue."""
+    made: list[Client] = []
+
+    def make(group: Any = None, **options: Any) -> Client:
+        if request.param == "httpx":
+            transport = dpq.httpx.Transport(live, group, **options)
+            made.append(httpx.Client(transport=transport, follow_redirects=True))
+        else:
+            session = requests.Session()
+            session.mount("http://", dpq.requests.Adapter(live, group, **options))
+            made.append(session)
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def streamed(client: Client, url: str) -> Any:
+    """A response whose body is not read yet."""
+    if isinstance(client, httpx.Client):
+        return client.send(client.build_request("GET", url), stream=True)
+    return client.get(url, stream=True)
+
+
+def test_each_request_takes_a_unit(live, host, opened):
+    """Redirects take units of their own, and no window of the host has more than the limit."""
+    live.set_limit(20, 1, group=GROUP, slack=0.1)
+    client = opened()
+    assert client.get(f"{host.url}/4").text == "ok"
+    for _ in range(5):
+        assert client.get(host.url).status_code == 200
+    assert len(host.came) == 10
+    assert live.group(GROUP).units_left[0] <= 1
+    assert host.came[-1][0] - host.came[0][0] > 0.3
+
+
+def test_programs_share_the_limit(live, host, opened):
+    """What one client has taken another one, and a worker, do not get."""
+    live.set_limit(1, 60, group=GROUP)
+    live.push("x", group=GROUP)
+    assert opened().get(host.url).status_code == 200
+    assert live.pop().task is None
+    with pytest.raises(LimitTimeoutError):
+        opened(timeout=0).get(host.url)
+    assert len(host.came) == 1
+
+
+def test_a_429_is_heard_and_returned(live, host, opened):
+    """The caller gets the answer as it is; everybody else waits."""
+    client = opened(timeout=0)
+    answer = client.get(f"{host.url}/429")
+    assert (answer.status_code, answer.text) == (429, "too many")
+    assert live.group(GROUP).reason == "rate limited"
+    with pytest.raises(LimitTimeoutError) as raised:
+        client.get(host.url)
+    assert 20 < raised.value.retry_after <= 30
+    assert len(host.came) == 1
+
+
+def test_a_stream_is_untouched(live, host, opened):
+    """The body comes as it is sent; with a concurrency its end is the end of the permit."""
+    live.set_limit(concurrency=1, group=GROUP)
+    client = opened()
+    response = streamed(client, f"{host.url}/stream")
+    chunks = iter(
+        response.iter_bytes(2) if isinstance(client, httpx.Client) else response.iter_content(2)
+    )
+    assert next(chunks) == b"ab"
+    assert live.group(GROUP).reason == "concurrency"
+    host.more.set()
+    assert b"".join(chunks) == b"cd"
+    response.close()
+    assert live.group(GROUP).open
+    assert client.get(host.url).text == "ok"
+    assert live.group(GROUP).open
+    assert live.check() == []
+
+
+def test_an_error_ends_the_permit(live, host, opened):
+    """A connection that is cut raises the client's own error, and gives the lease back."""
+    live.set_limit(concurrency=1, group=GROUP)
+    with pytest.raises((httpx.TransportError, requests.ConnectionError)):
+        opened().get(f"{host.url}/cut")
+    assert live.group(GROUP).open
+
+
+def test_options(live, host, opened):
+    """Group, cost and priority may be functions of the request."""
+    live.set_limit(60, 60, 10, group="api")
+    client = opened(lambda _: "api", cost=lambda _: 3, priority=lambda _: 7)
+    assert client.get(host.url).text == "ok"
+    assert 6.9 < live.group("api").units_left[0] < 7.5
+    assert opened("api").get(host.url).text == "ok"
+    assert opened(lambda _: "x" * 999 + "\n").get(host.url).text == "ok"
+    assert opened(lambda _: None).get(host.url).text == "ok"
+
+
+def test_bad_options(live, opened):
+    """They are refused when the transport is made."""
+    with pytest.raises(ConfigurationError, match="cost"):
+        opened(cost=0)
+    with pytest.raises(ConfigurationError, match="group"):
+        opened(17)
+    with pytest.raises(ConfigurationError, match="group"):
+        opened("x" * 201)
+
+
+def test_retries_inside_are_refused(live):
+    """They would take no unit."""
+    retrying = requests.adapters.HTTPAdapter(max_retries=3)
+    with pytest.raises(ConfigurationError, match="max_retries=3"):
+        dpq.requests.Adapter(live, transport=retrying)
+
+
+@pytest.mark.parametrize(
+    "name", ["a" * 999, "ü" * 150, "a\nb", "a\x00", "\ud800", "a" * 149 + "ü" * 99]
+)
+def test_odd_names(live, name):
+    """Any host has a group name that DPQ takes, and different hosts have different ones."""
+    told = group_name(name)
+    assert told
+    assert told != group_name(name + "x")
+    with live.acquire(told, timeout=0):
+        pass
+
+
+def test_usual_names():
+    """Usual names stay as they are; an empty one is no group."""
+    assert group_name("api.example") == "api.example"
+    assert group_name("ü" * 100) == "ü" * 100
+    assert group_name("") is None
+
+
+async def over_httpx(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, str]:
+    """One request of an asyncio client of httpx."""
+    transport = dpq.httpx.AsyncTransport(q, **options)
+    async with httpx.AsyncClient(transport=transport, follow_redirects=True) as client:
+        answer = await client.get(url)
+        return answer.status_code, answer.text
+
+
+async def over_aiohttp(q: AsyncDPQ[Any], url: str, **options: Any) -> tuple[int, str]:
+    """One request of aiohttp."""
+    middleware = dpq.aiohttp.Middleware(q, **options)
+    async with (
+        aiohttp.ClientSession(middlewares=[middleware]) as session,
+        session.get(url) as answer,
+    ):
+        return answer.status, await answer.text()
+
+
+@pytest.mark.parametrize("get", [over_httpx, over_aiohttp])
+async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: Any) -> None:
+    """Units, redirects, 429s, leases and errors as with the blocking clients."""
+    redis_client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, queue_name)
+    try:
+        await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
+        assert await get(q, f"{host.url}/4") == (200, "ok")
+        assert len(host.came) == 5
+        with pytest.raises((httpx.TransportError, aiohttp.ClientError)):
+            await get(q, f"{host.url}/cut")
+        assert await get(q, host.url, timeout=60) == (200, "ok")
+        assert await get(q, f"{host.url}/429") == (429, "too many")
+        with pytest.raises(LimitTimeoutError):
+            await get(q, host.url, timeout=0)
+        assert await q.check() == []
+        await q.drop()
+    finally:
+        await q.close()
+        await redis_client.aclose()
+
+
+@pytest.mark.parametrize("name", ["httpx", "requests", "aiohttp"])
+def test_a_missing_extra(name):
+    """`import dpq` loads none of the clients, and the error of a missing one says what to do."""
+    program = (
+        "import sys\n"
+        f"sys.modules[{name!r}] = None\n"
+        "import dpq\n"
+        "dpq.DPQ\n"
+        "assert not {'httpx', 'aiohttp'} & {m for m, v in sys.modules.items() if v}\n"
+        "try:\n"
+        f"    dpq.{name}\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert f"pip install delayed-priority-queue[{name}]" in done.stdout
