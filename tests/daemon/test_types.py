@@ -52,7 +52,9 @@ STUBS = {
         "class Response:\n    status_code: int\n    text: str\n"
         "    def raise_for_status(self) -> None: ...\n"
         "class RequestException(OSError): ...\n"
-        "def get(url: str, *, timeout: float) -> Response: ...\n"
+        "def get(\n"
+        "    url: str, *, timeout: float, headers: dict[str, str] = ...\n"
+        ") -> Response: ...\n"
     ),
     "_crawl_demo.pyi": "def main() -> int: ...\n",
 }

@@ -733,6 +733,71 @@ GROUPS = [
         f"{LUA}delay_group.py",
     ),
 ]
+POOLS = [
+    _lua(
+        "the member that was granted last goes first",
+        "lib/pool",
+        "best.last <= mate.last",
+        "best.last > mate.last",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "a member of a pool is never full",
+        "lib/pool",
+        "full(mate) then",
+        "false then",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "a pinned task runs as any member of its pool",
+        "lib/pool",
+        "(not pin or pin == name) and",
+        "true and",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "the end of a lease frees no member of a pool",
+        "lib/place",
+        "lapsed, live_note(task, '\\28'))",
+        "lapsed)",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "an ack frees no member of a pool",
+        "ack",
+        "ended(id, group, false, string.match(raw, '^[^\\n]*\\28%d+ ([^\\t\\n]*)'))",
+        "ended(id, group, false)",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "a 429 of a member of a pool closes its group",
+        "rate_limited",
+        "scope == 'member' and live_note",
+        "false and live_note",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "a member that leaves its pool is forgiven",
+        "lib/prune",
+        "until_ms = math.max(until_ms, (tonumber(per) or 0) + (tonumber(upto) or 0))",
+        "until_ms = 0",
+        f"{LUA}pools.py",
+    ),
+    _lua(
+        "an idle group keeps its turns of its weight",
+        "pop/judge_groups",
+        "    end_turn(gate_of(group))\n    gone",
+        "    gone",
+        f"{LUA}weights.py",
+    ),
+    _lua(
+        "no turn passes, whatever the weight",
+        "pop/judge_groups",
+        "if gate.turn < 1 and redis.call('ZCOUNT'",
+        "if false and redis.call('ZCOUNT'",
+        f"{LUA}weights.py",
+    ),
+]
 DEAD = [
     _lua(
         "the dead letters have no bound",
@@ -2008,5 +2073,6 @@ MUTANTS: list[Mutant] = [
         + DAEMONS
         + SPREAD
         + UNSETTLED
+        + POOLS
     ),
 ]

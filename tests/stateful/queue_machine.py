@@ -228,6 +228,8 @@ class QueueMachine(RuleBasedStateMachine):
             "scheduled_at": None,
             "visibility": entry.visibility,
             "time_limit": entry.time_limit,
+            "member": None,
+            "pinned": None,
         }
         if entry.every:
             expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)

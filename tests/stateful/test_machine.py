@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 from limit_machine import machine_on
 from partition_machine import parted_on
+from pool_machine import pools_on
 from redis import Redis
 
 from dpq.server import Server, find_binary
@@ -42,4 +43,13 @@ def test_a_queue_with_partitions_agrees_with_its_models(
             settings=settings(
                 max_examples=max(1, settings().max_examples // 4), stateful_step_count=30
             ),
+        )
+
+
+def test_a_pool_agrees_with_its_model(first_server: Server, queue_name: str) -> None:
+    """Each task runs as the member that was granted least recently, each when it may."""
+    with Redis.from_url(first_server.url) as redis:
+        run_state_machine_as_test(
+            pools_on(redis, queue_name),
+            settings=settings(max_examples=max(1, settings().max_examples // 2)),
         )

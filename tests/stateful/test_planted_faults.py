@@ -276,7 +276,7 @@ FAULTS += [
     Fault("one lease too many", "most <= (gate.out or", "most < (gate.out or", always=LIMITED),
     RareFault(
         "who runs already does not count",
-        "redis.call('ZADD', tracked, '0', task.group .. '\\t' .. id)",
+        "redis.call('ZADD', tracked, '0', entry)",
         "",
         ("set_limit",),
         always=LIMITED,
