@@ -10,7 +10,6 @@ from kit.limits import SCOPES, fill, payloads, take
 from kit.periods import after, begin_of, first_moment, ms_of
 
 from dpq import Push, Quota, RateLimit, Reserve
-from dpq.protocol.scripts import Sources, sources
 
 
 def at(clock, *date, zone="UTC"):
@@ -310,56 +309,38 @@ def test_why_names_a_quota_that_a_heavy_task_waits_for(q, clock):
 # Refunds
 
 
-def refund(probe, clock, unit, units, token):
-    """What lua/lib/quota.lua offers to the true-up, called as a script would."""
-    text = """-- refund: give units of a quota back.
---
--- Keys: invisible conf limits gates tracked
-local time, unit, d, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
-
--- Needs: now, rules, gate, quota, keep
-refund_quota(gate_of('g'), unit, d, token)
-keep()
-return 1
-"""
-    called = Sources({"refund": text}, sources().shared).script("refund")
-    keys = [probe.key(part) for part in called.parts]
-    return probe.redis.eval(called.text, len(keys), *keys, clock.ms, unit, units, token)
-
-
-def test_refunds_are_exact(q, probe, clock):
+def test_refunds_are_exact(q, clock):
     """Inside of a period what is given back may be granted again, and what was more is paid."""
     at(clock, 2026, 3, 2, 12)
     q.set_limit([Quota(10, "day", unit="t"), Quota(10, "day")], group="g")
     q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
     first = take(q)
     clock.advance(1)
-    assert payloads(q) == [1]
-    refund(probe, clock, "t", 3, first.token)
+    second = take(q)
+    assert payloads(q) == []
+    assert q.spent(first, t=1)
     assert [one.left for one in q.group("g").quotas] == [5, 8]
-    assert payloads(q) == []  # the group has been closed until midnight
-    q.delay_group("g", 0)
     assert payloads(q) == [2]
-    refund(probe, clock, "t", -7, first.token)
-    assert q.group("g").quotas[0].left == -6
+    assert q.ack(second, cost={"t": 6})
+    assert q.group("g").quotas[0].left == -1
     clock.advance(43_200)
     assert q.group("g").quotas[0].left == 10
 
 
-def test_no_refund_of_another_period(q, probe, clock):
-    """What was granted yesterday is not given back to today."""
+def test_no_refund_of_another_period(q, clock):
+    """What was granted yesterday is not given back to today, nor charged to it."""
     at(clock, 2026, 3, 2, 23, 59)
     q.set_limit(Quota(10, "day", unit="t"), group="g")
     q.push_many(Push(n, group="g", cost={"t": 4}) for n in range(9))
-    yesterday = take(q)
+    yesterday, before = take(q), take(q)
     clock.advance(60)
     today = take(q)
-    refund(probe, clock, "t", 4, yesterday.token)
-    refund(probe, clock, "t", -4, yesterday.token)
+    assert q.spent(yesterday, t=0)
+    assert q.spent(before, t=9)
     assert q.group("g").quotas[0].left == 6
-    refund(probe, clock, "", 4, today.token)
+    assert q.spent(today, 3)
     assert q.group("g").quotas[0].left == 6
-    refund(probe, clock, "t", 400, today.token)
+    assert q.spent(today, t=0)
     assert q.group("g").quotas[0].left == 10
 
 
