@@ -740,3 +740,28 @@ def test_every_way_to_tell_what_was_spent(live: DPQ[Any]) -> None:
         q.spent(tasks[5])
     with pytest.raises(LeaseLostError):
         q.spent(tasks[0], t=1)
+
+
+def test_pools_and_weights(q: DPQ) -> None:
+    """Members, pins, their closings and weights, as every kind of queue object takes them."""
+    q.set_limit(60, 60, 3, group="g", members=["a", "b"], weight=2)
+    q.push_many([Push(1, group="g", member="b"), Push(2, group="g")])
+    q.push(3, group="g", member="a")
+    with q.lease() as task:
+        assert task is not None
+        assert (task.payload, task.member, task.pinned) == (1, "b", "b")
+        raise RateLimited(60)
+    q.delay_group("g", None, member="a")
+    state = q.group("g")
+    assert [(m.name, m.reason) for m in state.members] == [
+        ("a", "closed by hand"),
+        ("b", "rate limited"),
+    ]
+    assert (state.weight, state.open) == (2, False)
+    q.delay_group("g", 0, member="b")
+    task = q.pop().task
+    assert task is not None
+    assert (task.payload, task.member, task.deferrals) == (1, "b", 1)
+    q.rate_limited(task, 60, scope="group")
+    assert q.group("g").reason == "rate limited"
+    assert q.check() == []

@@ -54,7 +54,7 @@ while running:
     if task is not None:
         running = task.payload != "stop"
         granted_at = round(task.visible_until.timestamp() * 1000) - int(lease_ms)
-        grants.append([granted_at, task.group, task.cost, task.payload])
+        grants.append([granted_at, task.group, task.cost, task.payload, task.member])
         q.ack(task)
 q.close()
 with open(f"{folder}/{os.getpid()}", "x") as file:
@@ -71,6 +71,7 @@ class Grant(NamedTuple):
     group: str | None
     cost: int
     payload: int | str
+    member: str | None = None
 
 
 @pytest.fixture
@@ -143,4 +144,30 @@ def test_no_window_sees_more_than_its_limit_however_many_pop(
             allowed = window.rate + window.burst - 1
             assert most_in_any(granted, window.per) <= allowed, (granted, window)
     assert q.check() == []
+    q.close()
+
+
+def test_no_member_of_a_pool_sees_more_than_its_limit(
+    redis: Redis, queue_name: str, consumers: Callable[[], list[Any]]
+) -> None:
+    """Eight processes share three members: each keeps its bounds, and each is used as much."""
+    q: DPQ[Any] = DPQ(redis, queue_name)
+    windows = [RateLimit(20, 0.5, 3), RateLimit(30, 1, 5)]
+    names = ["key-a", "key-b", "key-c"]
+    q.set_limit(windows, group="pool", members=names, concurrency=4)
+    count = 150
+    q.push_many(Push(n, group="pool", cost=1 + n % 2) for n in range(count))
+    wait_for(lambda: q.stats().acked == count, seen=q.stats)
+    q.push_many(Push("stop") for _ in range(PROCESSES))
+    everything = (Grant(*grant) for grants in consumers() for grant in grants)
+    grants = [grant for grant in everything if grant.payload != "stop"]
+    assert sorted(grant.payload for grant in grants) == list(range(count))
+    for name in names:
+        of_one = [grant for grant in grants if grant.member == name]
+        assert len(of_one) > count / 6, name
+        for window in windows:
+            allowed = window.rate + window.burst - 1
+            assert most_in_any(of_one, window.per) <= allowed, (name, window)
+    assert q.check() == []
+    assert q.group("pool").in_flight == 0
     q.close()

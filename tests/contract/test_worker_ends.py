@@ -167,6 +167,25 @@ def test_what_was_fetched_under_the_same_limit_goes_back(q: DPQ[Any]) -> None:
     assert q.stats().deferred == 1
 
 
+def test_a_429_of_a_member_gives_back_only_what_runs_as_it(q: DPQ[Any]) -> None:
+    """The task runs again as another member; what was fetched ahead for that one goes on."""
+    q.set_limit("1000/s", burst=50, group="host", members=["a", "b"])
+    q.push_many(Push(n, group="host") for n in range(10))
+    seen: list[Any] = []
+
+    def handler(task: Task[Any]) -> None:
+        seen.append((task.member, task.payload))
+        if task.payload == 0 and len(seen) == 1:
+            raise RateLimited(5000)
+
+    Worker(q, handler, prefetch=8).drain()
+    assert [member for member, _ in seen].count("a") == 1
+    assert sorted(payload for _, payload in seen) == [0, *range(10)]
+    [first, second] = q.group("host").members
+    assert (first.reason, second.reason) == ("rate limited", None)
+    assert (q.stats().acked, q.stats().deferred) == (10, 1)
+
+
 def test_a_server_that_forgot_the_scripts_lets_none_through(q: DPQ[Any], redis: Redis) -> None:
     """A 429 is told before the next task is asked for, however it has to be sent."""
     redis.script_flush()  # on a server of somebody else the test is skipped here

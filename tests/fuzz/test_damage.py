@@ -58,6 +58,7 @@ def furnish(redis: Redis, clock: Clock) -> tuple[DPQ[Any], list[Any]]:
     q.set_limit(50, 1, burst=20, reserve=Reserve(2, 5))
     q.set_limit([RateLimit(9, 1, adaptive=Adaptive(1, 60))], concurrency=3, group="*")
     q.set_limit(1, 60, group="slow")
+    q.set_limit(9, 1, 3, group="g1", members=["a", "b"], concurrency=1, weight=2)
     q.push_many([Push(n, n % 3, group=f"g{n % 3}", key=f"k{n}", cost=n % 2 + 1) for n in range(9)])
     q.push_many([Push(n, n % 3, n % 2 * 9, expires_in=1 + n % 9 * 10) for n in range(6)])
     q.push_many([Push(n, group="slow") for n in range(2)])
@@ -95,6 +96,9 @@ odd_bytes = st.one_of(
             b"1~nan nan nan|nan 1000 1",
             b"0|-1 -1 -1",
             b"0|1 1000 1 1 x",
+            b"1*2|9 1000 1\ta\tc",
+            b"- L:1700000000000 T:1.5 1000:1 ",
+            b"g1\ta\tnobody",
             b"100000000",
             b"-1 1000000000000001abc",
             "é\x00".encode(),

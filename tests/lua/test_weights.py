@@ -106,7 +106,7 @@ def test_a_group_that_was_idle_gains_no_credit(fair):
 
 def test_what_is_left_of_a_turn_is_no_credit(fair, clock):
     """A group that empties, or that its limit closes in its turn, begins a new one later."""
-    fair.set_limit(1, 1, burst=2, group="a", weight=5)
+    fair.set_limit(1, 1, burst=2, group="a", weight=3)
     fill(fair, "ab", 9)
     assert order(fair, 4) == "aabb"
     clock.advance(2)

@@ -312,8 +312,8 @@ FAULTS += [
     ),
     RareFault(
         "who closes by hand cannot shorten",
-        "gate.changed = now + ms, 'h'",
-        "gate.changed = math.max(gate.opens, now + ms), 'h'",
+        "UNTIL_OPENED or now + ms, 'h'",
+        "UNTIL_OPENED or math.max(gate.opens, now + ms), 'h'",
         always=PLAIN,
     ),
     RareFault(
