@@ -3,9 +3,9 @@
 -- spent values of a gate stand in it as "Etokens:812:790 ", the newest last.
 -- Needs: rules
 -- Gives: estimated(cost, gate, queue), for what weigh (cost) gives, the gate of a group, and that of the queue, or the
---        latter alone: the cost with what is reserved, and the units that were added, or nil. gate.lacks is true then
---        if the gate limits a unit for which it reserves nothing. with_estimates(text, added), a cost as text, with
---        them; values_of(gate, unit), the spent values; VALUES, how many there are at most.
+--        latter alone: the cost with what is reserved, and the units that were added, or nil; with_estimates(text,
+--        added), a cost as text, with them; values_of(gate, unit), the spent values; VALUES, how many there are at
+--        most.
 local VALUES = 20
 
 local function values_of(gate, unit)
@@ -28,8 +28,6 @@ local function reserves(gate)
         table.sort(values)
         gate.reserves = gate.reserves or {}
         gate.reserves[rule.unit] = math.max(gate.reserves[rule.unit] or 0, values[VALUES - 1])
-      else
-        gate.lacks = true
       end
     end
   end

@@ -36,7 +36,7 @@ local function charge(gate, cost, id, token)
   for i, window in ipairs(gate) do
     local units = math.min(cost[rules[i].unit] or 0, window.most)
     if (window.more or rules[i].unit ~= '') and (units > 0 or window.owed > window.paid) then
-      refunds().granted(gate, i, token)
+      granted(gate, i, token)
     end
     window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
@@ -55,7 +55,7 @@ end
 
 -- What stands in the record as reserved is what this delivery reserves.
 local function allowed(text, added)
-  if not added and not string.find(text, '~', 1, true) then
+  if text == '1' and not added or not added and not string.find(text, '~', 1, true) then
     return true
   end
   local cost = with_estimates(text, added)
@@ -69,7 +69,10 @@ local function queue_judge()
   local function judge(score, _, id, cost, _, token, units)
     local added
     if not units then
-      units, added = estimated(weigh(cost), queue)
+      units = weigh(cost)
+      if queue.rules.units then
+        units, added = estimated(units, queue)
+      end
     end
     local at = opens_at(queue, units, -score)
     if at > instant or full(queue) then
