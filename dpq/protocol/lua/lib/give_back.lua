@@ -7,7 +7,7 @@ local function pay(gate, i, ms, known)
   local window = gate[i]
   window.paid = ms
   refunds().write(window, known, gate.rules[i])
-  window.owed, gate.changed = math.max(ms, floor_of(gate, i)), true
+  window.owed, gate.changed = math.max(ms, refunds().floor(gate, i)), true
 end
 
 local function give_back(gate, i, token, units)

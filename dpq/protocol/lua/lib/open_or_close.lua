@@ -25,7 +25,7 @@ local function next_at(group, headed)
   end
   local units = weigh(cost)
   if gate.rules.units then
-    units = estimated(units, gate, gate_of(''))
+    units = estimates().add(units, gate, gate_of(''))
   end
   return opens_at(gate, units, rank)
 end

@@ -3,26 +3,27 @@
 -- ":token:slack": the grants before `token` may get back at most `slack` ms. Proof: docs/design.md, "True-up".
 -- Keys: conf
 -- Needs: now, gate
--- Gives: granted(gate, i, token), to be called before window i is charged for a grant; floor_of(gate, i), what the
---        window owes after a 429, whatever was paid; refunds(), which makes what give_back needs: read, now, add, write.
-local made, marks = nil, {}
-
--- What stands before the pairs: the pace, as text.
-local function mark_of(interval, most, rule)
-  local mark = marks[rule]
-  if not mark or mark.interval ~= interval or mark.most ~= most then
-    mark = { interval = interval, most = most }
-    mark.text = string.format(interval < 0.25 and ':%.20f:%.0f:' or ':%.17g:%.0f:', interval, most)
-    marks[rule] = mark
-  end
-  return mark.text
-end
+-- Gives: refunds(), which makes functions when it is first called: granted(gate, i, token), to be called before window
+--        i is charged for a grant; floor(gate, i), what the window owes after a 429, whatever was paid; and what
+--        give_back needs: read, now, add, write.
+local made
 
 local function refunds()
   if made then
     return made
   end
-  local PAIRS = 3
+  local PAIRS, marks = 3, {}
+
+  -- What stands before the pairs: the pace, as text.
+  local function mark_of(interval, most, rule)
+    local mark = marks[rule]
+    if not mark or mark.interval ~= interval or mark.most ~= most then
+      mark = { interval = interval, most = most }
+      mark.text = string.format(interval < 0.25 and ':%.20f:%.0f:' or ':%.17g:%.0f:', interval, most)
+      marks[rule] = mark
+    end
+    return mark.text
+  end
 
   -- The pairs, the oldest first (their slack grows with the token); the interval and the most of the last grant; what
   -- is owed beyond the bound. Nil if there are none, or if they cannot be read.
@@ -83,27 +84,28 @@ local function refunds()
     return known
   end
 
-  made = { read = read_pairs, now = pairs_now, add = add_pair, write = write_pairs }
+  local function floor_of(gate, i)
+    return gate.why == 'l' and owed_after(gate.opens, gate.rules[i], gate[i]) or 0
+  end
+
+  local function granted(gate, i, token)
+    local window, rule = gate[i], gate.rules[i]
+    if window.first then -- grants of one moment are as one: what they give back never lies before another's
+      return
+    end
+    local slack = math.max(0, window.paid - math.max(instant, floor_of(gate, i)))
+    window.first = token
+    if slack == 0 then -- nothing from before this grant can be given back
+      window.more = mark_of(window.interval, window.most, rule) .. string.format('0:%.0f:0', token)
+      return
+    end
+    local known = pairs_now(window, rule, token)
+    known.over = 0 -- else it had not been granted
+    add_pair(known, token, slack)
+    write_pairs(window, known, rule)
+  end
+
+  made = { granted = granted, floor = floor_of, read = read_pairs, now = pairs_now, add = add_pair,
+    write = write_pairs }
   return made
-end
-
-local function floor_of(gate, i)
-  return gate.why == 'l' and owed_after(gate.opens, gate.rules[i], gate[i]) or 0
-end
-
-local function granted(gate, i, token)
-  local window, rule = gate[i], gate.rules[i]
-  if window.first then -- grants of one moment are as one: what they give back never lies before another's
-    return
-  end
-  local slack = math.max(0, window.paid - math.max(instant, floor_of(gate, i)))
-  window.first = token
-  if slack == 0 then -- nothing from before this grant can be given back
-    window.more = mark_of(window.interval, window.most, rule) .. string.format('0:%.0f:0', token)
-    return
-  end
-  local known = refunds().now(window, rule, token)
-  known.over = 0 -- else it had not been granted
-  refunds().add(known, token, slack)
-  refunds().write(window, known, rule)
 end

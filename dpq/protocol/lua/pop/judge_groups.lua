@@ -17,7 +17,7 @@ local function group_judge(judge_queue)
     local gate = group ~= '' and gate_of(group)
     local units, added = weigh(cost), nil
     if queue.rules.units or gate and gate.rules.units then
-      units, added = estimated(units, gate or queue, gate and queue)
+      units, added = estimates().add(units, gate or queue, gate and queue)
     end
     local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
     if at > instant then
@@ -29,7 +29,7 @@ local function group_judge(judge_queue)
     if may and gate then
       charge(gate, units, id, token)
     end
-    return may and allowed(cost, added)
+    return may and (not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added))
   end
 
   local function crown(group)
