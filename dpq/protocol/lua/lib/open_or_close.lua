@@ -26,9 +26,9 @@ local function next_at(group, headed)
     rank = score and -score or rank
     pin = raw and pool and pin_of(raw)
   end
-  local units = estimated(weigh(cost), gate)
-  if gate.lacks then
-    units = estimated(weigh(cost), gate, gate_of(''))
+  local units = weigh(cost)
+  if gate.rules.units then
+    units = estimates().add(units, gate, gate_of(''))
   end
   if pool then
     return (pool_at(gate, units, rank, pin))

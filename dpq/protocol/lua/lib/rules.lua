@@ -25,7 +25,7 @@ end
 -- The members of a pool: the windows and the concurrency hold for each of them.
 local function pool_of(names, each)
   local pool = { concurrency = 0, ceiling = 0, weight = each.weight, members = {}, each = {},
-    every = each }
+    every = each, units = each.units }
   for name in string.gmatch(names, '\t([^\t]*)') do
     if #name == 0 or #name > 100 or pool.each[name] or #pool.members == 64 then
       return false
@@ -79,7 +79,7 @@ local function parsed(text)
     if not sound then
       break
     end
-    rules[#rules + 1] = window
+    rules[#rules + 1], rules.units = window, rules.units or window.unit ~= ''
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling

@@ -11,6 +11,7 @@ end
 
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
+  local queue = gate_of('')
   local kept_turns = {} -- of groups whose weight lets them run once more in the same turn
 
   local function end_turn(gate)
@@ -51,7 +52,10 @@ local function group_judge(judge_queue)
 
   local function judge(score, member, id, cost, group, token, raw)
     local gate = group ~= '' and gate_of(group)
-    local units, added = estimated(weigh(cost), gate or gate_of(''), gate and gate_of(''))
+    local units, added = weigh(cost), nil
+    if queue.rules.units or gate and gate.rules.units then
+      units, added = estimates().add(units, gate or queue, gate and queue)
+    end
     local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
     local mate
     if at <= instant and gate and gate.rules.members then
@@ -70,7 +74,7 @@ local function group_judge(judge_queue)
       charge(gate, units, id, token)
       goes_on(gate, member)
     end
-    local changes = may and allowed(cost, added)
+    local changes = may and (not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added))
     if may and mate then
       charge(mate, units, id, token)
       granted(mate)
