@@ -95,6 +95,18 @@ def test_units_of_several_kinds(q, clock):
     assert q.check() == []
 
 
+def test_a_booking_is_charged_for_its_moment(q, clock):
+    """A window that was not short of units counts it when it happens, not when it was booked."""
+    q.set_limit([RateLimit(8, 2, 2), RateLimit(1, 1, unit="tokens")], group="g")
+    began = clock()
+    moments = [began + 1000 * wait for wait in asks(q, 5, cost={"tokens": 1})]
+    assert [at - began for at in moments] == [0, 1000, 2000, 3000, 4000]
+    clock.advance(2)
+    answers = [Asker(q).ask() for _ in range(20)]
+    moments += [clock() + 1000 * answer.wait for answer in answers if answer.code == 1]
+    assert sum(2000 <= at - began < 4000 for at in moments) <= 8 + 2 - 1
+
+
 def test_no_farther_than_five_seconds(q, clock):
     """Beyond that nothing is charged: the caller comes back when it can book, one after another."""
     q.set_limit(1, 2, group="g")

@@ -1998,7 +1998,7 @@ PERMITS = [
         "pop/judge",
         "math.max(window.owed, moment or instant)",
         "math.max(window.owed, instant)",
-        "tests/stateful/test_permits.py",
+        f"{LUA}acquire.py",
     ),
     _lua(
         "a booking is forgotten when the gate is read again",
