@@ -23,7 +23,7 @@ MAX_RATE = 1_000_000_000
 """Units in one window or burst at most; lua/lib/rules.lua has the same number."""
 
 MAX_AMOUNT = 1_000_000_000_000
-"""Units of a quota at most: doubles count them exactly; lua/lib/quota.lua has the same number."""
+"""Units of a quota at most: doubles count them exactly; lua/lib/quota_rule.lua has the same number."""
 
 MAX_QUOTAS = 8
 

@@ -317,8 +317,8 @@ def refund(probe, clock, unit, units, token):
 -- Keys: invisible conf limits gates tracked
 local time, unit, d, token = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
--- Needs: now, rules, gate, quota, keep
-refund_quota(gate_of('g'), unit, d, token)
+-- Needs: now, gate, keep
+gate_of('g').quotas.refund(unit, d, token)
 keep()
 return 1
 """

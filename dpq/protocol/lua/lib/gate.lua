@@ -53,7 +53,7 @@ local function gate_of(scope)
     gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
-  local counts = {}
+  local counts = spent and {}
   if spent and not (rules.unreadable or lost) then
     text, counts, gate.observed = tokens_of(text)
   end
@@ -67,7 +67,7 @@ local function gate_of(scope)
       and not rules.quotas and not gate.observed and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
   end
   if rules.quotas then
-    hold_quotas(gate, counts, spent)
+    hold_quotas(gate, counts or {}, spent)
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do

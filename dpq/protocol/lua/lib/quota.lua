@@ -1,15 +1,22 @@
--- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas".
+-- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas". Its functions are
+-- made only for gates that have quotas.
 -- Needs: now, rules, period
--- Gives: hold_quotas(gate, counts, spent), which reads what a gate has counted, by letter and unit; quotas_open(gate,
---        cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
---        charge_quotas(gate, cost); quota_counts(gate), as stored; refund_quota(gate, unit, d, token), which gives
---        back d units (takes more, below 0) of a delivery, if it was granted in the running period. A period that has
---        not begun has start and reset 0.
--- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
--- the clock was set back, or the zone is another one.
+-- Gives: hold_quotas(gate, counts, spent), which makes gate.quotas of what a gate has counted, by letter and unit: of
+--        each quota count, start, reset and next; start and reset are 0 before its period has begun. Beside them stand
+--        functions: opens(cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of
+--        the reserve; charge(cost); text(), as stored; period(rule), its start and end now; refund(unit, d, token),
+--        which gives back d units (takes more, below 0) of a delivery, if it was granted in the running period.
 local function hold_quotas(gate, counts, spent)
-  gate.quotas = {}
-  for i, rule in ipairs(gate.rules.quotas) do
+  local rules, quotas = gate.rules.quotas, {}
+  gate.quotas = quotas
+
+  function quotas.period(rule)
+    return period_of(rule, instant)
+  end
+
+  -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
+  -- the clock was set back, or the zone is another one.
+  for i, rule in ipairs(rules) do
     local quota = counts[rule.name] or { count = 0, start = 0, reset = 0, next = 0 }
     if spent then
       quota = { count = rule.amount, next = 0 }
@@ -25,60 +32,60 @@ local function hold_quotas(gate, counts, spent)
         quota = { count = 0, start = 0, reset = 0, next = 0 }
       end
     end
-    gate.quotas[i] = quota
+    quotas[i] = quota
   end
-end
 
-local function quotas_open(gate, cost, entitled)
-  local at = 0
-  for i, rule in ipairs(gate.rules.quotas) do
-    local quota, units = gate.quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
-    if units > 0 and quota.count > 0 then
-      local may = rule.spread and quota.next or 0
-      if quota.count + units > rule.amount then
-        may = quota.reset
-      elseif quota.count + units + rule.reserve > rule.amount then
-        may = math.max(may, math.min(quota.reset, entitled(rule)))
+  function quotas.opens(cost, entitled)
+    local at = 0
+    for i, rule in ipairs(rules) do
+      local quota, units = quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
+      if units > 0 and quota.count > 0 then
+        local may = rule.spread and quota.next or 0
+        if quota.count + units > rule.amount then
+          may = quota.reset
+        elseif quota.count + units + rule.reserve > rule.amount then
+          may = math.max(may, math.min(quota.reset, entitled(rule)))
+        end
+        at = math.max(at, may)
       end
-      at = math.max(at, may)
+    end
+    return at
+  end
+
+  function quotas.charge(cost)
+    for i, rule in ipairs(rules) do
+      local quota, units = quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
+      if units > 0 then
+        if quota.reset == 0 then
+          quota.start, quota.reset = period_of(rule, instant)
+        end
+        if rule.spread then -- what is left is paced over the time left
+          local left = math.max(units, rule.amount - quota.count)
+          quota.next = math.ceil(instant + (quota.reset - instant) * units / left)
+        end
+        quota.count, gate.changed = quota.count + units, true
+      end
     end
   end
-  return at
-end
 
-local function charge_quotas(gate, cost)
-  for i, rule in ipairs(gate.rules.quotas) do
-    local quota, units = gate.quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
-    if units > 0 then
-      if quota.reset == 0 then
-        quota.start, quota.reset = period_of(rule, instant)
+  function quotas.text()
+    local texts = {}
+    for i, rule in ipairs(rules) do
+      local quota = quotas[i]
+      if quota.count > 0 then
+        texts[#texts + 1] = string.format('%s:%.0f:%.0f:%.0f', rule.name, quota.count, quota.start, quota.reset)
+          .. (rule.spread and string.format(':%.0f ', quota.next) or ' ')
       end
-      if rule.spread then -- what is left is paced over the time left
-        local left = math.max(units, rule.amount - quota.count)
-        quota.next = math.ceil(instant + (quota.reset - instant) * units / left)
+    end
+    return table.concat(texts)
+  end
+
+  function quotas.refund(unit, d, token)
+    for i, rule in ipairs(rules) do
+      local quota, granted = quotas[i], tonumber(token) / 1000
+      if rule.unit == unit and quota.reset > 0 and granted >= quota.start and granted < quota.reset then
+        quota.count, gate.changed = math.max(0, quota.count - d), true
       end
-      quota.count, gate.changed = quota.count + units, true
-    end
-  end
-end
-
-local function quota_counts(gate)
-  local texts = {}
-  for i, rule in ipairs(gate.rules.quotas) do
-    local quota = gate.quotas[i]
-    if quota.count > 0 then
-      texts[#texts + 1] = string.format('%s:%.0f:%.0f:%.0f', rule.name, quota.count, quota.start, quota.reset)
-        .. (rule.spread and string.format(':%.0f ', quota.next) or ' ')
-    end
-  end
-  return table.concat(texts)
-end
-
-local function refund_quota(gate, unit, d, token)
-  for i, rule in ipairs(gate.rules.quotas or {}) do
-    local quota, granted = gate.quotas[i], tonumber(token) / 1000
-    if rule.unit == unit and quota.reset > 0 and granted >= quota.start and granted < quota.reset then
-      quota.count, gate.changed = math.max(0, quota.count - d), true
     end
   end
 end

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, quota, gate, opens, cost
+-- Needs: now, pace, gate, opens, cost
 -- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
 --        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
 --        next task run, and when the lightest one; nil means now. Call keep after all of them.
@@ -37,11 +37,13 @@ local function charge(gate, cost, id)
     window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
-  for unit, budget in pairs(gate.observed or {}) do
-    budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+  if gate.observed then
+    for unit, budget in pairs(gate.observed) do
+      budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+    end
   end
   if gate.quotas then
-    charge_quotas(gate, cost)
+    gate.quotas.charge(cost)
   end
   if gate.opens > 0 then
     gate.opens, gate.why, gate.changed = 0, '-', true
