@@ -1,7 +1,7 @@
 """Quotas: units in a calendar period of a time zone, and their text among the rules of a limit.
 
 No I/O, no clock: the moment from which a zone's changes are listed is an argument. The text is in
-docs/design.md, "Quotas"; lua/lib/quota.lua reads it.
+docs/design.md, "Quotas"; lua/lib/quota_rule.lua reads it.
 """
 
 import re
@@ -23,7 +23,7 @@ MAX_RATE = 1_000_000_000
 """Units in one window or burst at most; lua/lib/rules.lua has the same number."""
 
 MAX_AMOUNT = 1_000_000_000_000
-"""Units of a quota at most: doubles count them exactly; lua/lib/quota.lua has the same number."""
+"""Units of a quota at most: doubles count them exactly; lua/lib/quota_rule.lua has the same."""
 
 MAX_QUOTAS = 8
 

@@ -260,7 +260,7 @@ FAULTS += [
         "closed and string.format('%.17g', instant - 1)",
         always=LIMITED,
     ),
-    RareFault("a reserve is for all", "missing > 0", "false", always=RESERVES),
+    RareFault("a reserve is for all", "grown > 0", "false", always=RESERVES),
     RareFault(
         "aging does not count for a reserve",
         "rule.rank - rank - aged.rate * (instant - aged.since) / 1000",

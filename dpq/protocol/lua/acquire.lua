@@ -81,7 +81,7 @@ for _, gate in ipairs(scopes) do
   end
 end
 for _, gate in ipairs(scopes) do
-  local ends = quotas_end(gate)
+  local ends = gate.quotas and gate.quotas.ends() or math.huge
   opening = at >= ends and math.max(opening, ends) or opening
 end
 local reply, turner, turned, kept = nil, nil, nil, nil

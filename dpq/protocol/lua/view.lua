@@ -13,7 +13,7 @@
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, period, gate, opens, pool
+-- Needs: now, groups, rules, gate, opens, pool
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -47,7 +47,7 @@ local function seen_of(gate)
   for n, rule in ipairs(gate.rules.quotas or {}) do
     local quota, _ = gate.quotas[n], nil
     if quota.reset == 0 then
-      _, quota.reset = period_of(rule, instant)
+      _, quota.reset = gate.quotas.period(rule)
     end
     why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules, quota
+-- Needs: now, rules
 -- Gives: keep().
 local function keep()
   local fields = {}
@@ -30,10 +30,12 @@ local function keep()
         text = text .. rule.name .. string.format(':%.17g%s ', gate[i].paid, gate[i].more or '')
       end
       if gate.quotas then
-        text = text .. quota_counts(gate)
+        text = text .. gate.quotas.text()
       end
-      for unit, budget in pairs(gate.observed or {}) do
-        text = text .. string.format('O%s:%.0f:%.0f ', unit, budget.left, budget.ends)
+      if gate.observed then
+        for unit, budget in pairs(gate.observed) do
+          text = text .. string.format('O%s:%.0f:%.0f ', unit, budget.left, budget.ends)
+        end
       end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false

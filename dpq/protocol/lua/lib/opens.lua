@@ -1,6 +1,6 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
--- Needs: now, pace, quota
+-- Needs: now, pace
 -- Gives: opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
 --        a reserve must leave the reserved units. The second value is the moment of its quotas alone, or 0.
@@ -32,11 +32,13 @@ local function opens_at(gate, cost, rank)
     end
     at = math.max(at, paid)
   end
-  for unit, budget in pairs(gate.observed or {}) do
-    at = (cost[unit] or 0) > budget.left and math.max(at, budget.ends) or at
+  if gate.observed then
+    for unit, budget in pairs(gate.observed) do
+      at = (cost[unit] or 0) > budget.left and math.max(at, budget.ends) or at
+    end
   end
   if gate.quotas then
-    counted = quotas_open(gate, cost, function(rule)
+    counted = gate.quotas.opens(cost, function(rule)
       return rank < math.huge and entitled_at(rule, rank) or 0
     end)
   end

@@ -1,35 +1,32 @@
--- period: read the rule of a quota, and compute the calendar period of a moment. A zone is a list of `moment:offset`,
--- in seconds: from the moment on its clocks are so far ahead of UTC. The first offset holds at all times before, the
--- last one after.
--- Gives: quota_of(part), the rule of a quota in the rules of a limit, or nil; period_of(rule, ms), the start and the
---        end of the period of a moment, ms.
-local DAY, MOST_AMOUNT = 86400, 1000000000000
-
--- The first day of a month, for a day of it; days count since 1970. Source: days_from_civil of Howard Hinnant's
--- "chrono-Compatible Low-Level Date Algorithms", where years begin in March.
-local function month_of(day)
-  local shifted = day + 719468
-  local of_era = shifted % 146097
-  local years = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524)
-    - math.floor(of_era / 146096)) / 365)
-  local of_year = of_era - (365 * years + math.floor(years / 4) - math.floor(years / 100))
-  local month = math.floor((5 * of_year + 2) / 153)
-  return day - (of_year - math.floor((153 * month + 2) / 5))
-end
-
--- Of local time, seconds: the last beginning of a period up to `wall`, and the next one.
-local function around(letter, wall)
-  if letter == 'M' then
-    local first = month_of(math.floor(wall / DAY))
-    return first * DAY, month_of(first + 31) * DAY
-  end
-  local long = letter == 'H' and 3600 or letter == 'D' and DAY or 7 * DAY
-  local from = letter == 'W' and -3 * DAY or 0 -- 1970 began on a Thursday
-  local first = math.floor((wall - from) / long) * long + from
-  return first, first + long
-end
-
+-- period: compute the calendar period of a moment. A zone is a list of `moment:offset`, in seconds: from the moment on
+-- its clocks are so far ahead of UTC. The first offset holds at all times before, the last one after.
+-- Gives: period_of(rule, ms): the start and the end of the period, ms, by the letter and the zone of a rule.
 local function period_of(rule, ms)
+  local DAY = 86400
+  -- The first day of a month, for a day of it; days count since 1970. Source: days_from_civil of Howard Hinnant's
+  -- "chrono-Compatible Low-Level Date Algorithms", where years begin in March.
+  local function month_of(day)
+    local shifted = day + 719468
+    local of_era = shifted % 146097
+    local years = math.floor((of_era - math.floor(of_era / 1460) + math.floor(of_era / 36524)
+      - math.floor(of_era / 146096)) / 365)
+    local of_year = of_era - (365 * years + math.floor(years / 4) - math.floor(years / 100))
+    local month = math.floor((5 * of_year + 2) / 153)
+    return day - (of_year - math.floor((153 * month + 2) / 5))
+  end
+
+  -- Of local time, seconds: the last beginning of a period up to `wall`, and the next one.
+  local function around(letter, wall)
+    if letter == 'M' then
+      local first = month_of(math.floor(wall / DAY))
+      return first * DAY, month_of(first + 31) * DAY
+    end
+    local long = letter == 'H' and 3600 or letter == 'D' and DAY or 7 * DAY
+    local from = letter == 'W' and -3 * DAY or 0 -- 1970 began on a Thursday
+    local first = math.floor((wall - from) / long) * long + from
+    return first, first + long
+  end
+
   local moments, offsets, at, offset = {}, {}, math.floor(ms / 1000), nil
   for moment, ahead in string.gmatch(rule.changes, '(%d+):(%-?%d+)') do
     moments[#moments + 1] = tonumber(moment)
@@ -53,19 +50,4 @@ local function period_of(rule, ms)
     start, reset = reset, first_at(next_wall)
   end
   return start * 1000, reset * 1000
-end
-
--- The bounds are those of `Quota`.
-local function quota_of(part)
-  local letter, unit, most, changes, rest = string.match(part,
-    '^([HDWM])([a-z0-9_]*) ([1-9]%d*) [^ ]+ (%d+:%-?%d+[%d:,-]*)(.*)$')
-  local amount, spread = tonumber(most or ''), string.sub(rest or '', 1, 2) == ' ~'
-  local kept = string.sub(rest or '', spread and 3 or 1)
-  local reserve, rank = string.match(kept or '', '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
-  reserve, rank = tonumber(reserve or 0), tonumber(rank or 0)
-  if amount and amount <= MOST_AMOUNT and (kept == '' or reserve > 0) and reserve < amount and rank
-    and math.abs(rank) <= 2 ^ 63 then
-    return { letter = letter, unit = unit, name = letter .. unit, amount = amount, changes = changes,
-      spread = spread, reserve = reserve, rank = rank }
-  end
 end

@@ -1,6 +1,6 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
 -- Keys: limits
--- Needs: period
+-- Needs: quota_rule
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;

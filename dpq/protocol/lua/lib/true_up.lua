@@ -1,7 +1,7 @@
 -- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
 -- the bound: docs/design.md, "True-up". In a queue of format 3 it does nothing.
 -- Keys: conf
--- Needs: rules, notes, gate, quota, give_back, estimate, open_or_close
+-- Needs: rules, notes, gate, give_back, estimate, open_or_close
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
 --        admit (place). With `implied` the units are not counted as spent values (estimate).
@@ -44,7 +44,9 @@ local function true_up(task, told, implied)
       end
     end
     for unit, units in pairs(fresh) do
-      stirred[group] = recount(gate, unit, reserved[unit] or 0, units, token) or stirred[group]
+      if gate.quotas and gate.quotas.recount(unit, reserved[unit] or 0, units, token) then
+        stirred[group] = true
+      end
     end
     for _, rule in ipairs(scope == group and (gate.rules.every or gate.rules) or {}) do -- a pool estimates as one
       local unit = rule.unit

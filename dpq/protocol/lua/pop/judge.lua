@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, quota, gate, opens, cost, refunds, estimate
+-- Needs: now, pace, gate, opens, cost, refunds, estimate
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now; queue_judge(), which returns two functions.
 --        judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true, or what is
 --        to change in its record (estimate);
@@ -42,11 +42,13 @@ local function charge(gate, cost, id, token, moment)
     window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
-  for unit, budget in pairs(gate.observed or {}) do
-    budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+  if gate.observed then
+    for unit, budget in pairs(gate.observed) do
+      budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+    end
   end
   if gate.quotas then
-    charge_quotas(gate, cost)
+    gate.quotas.charge(cost)
   end
   if gate.opens > 0 then
     gate.opens, gate.why, gate.changed = 0, '-', true
