@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.forecast import Forecast
-    from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-    from dpq.model.pools import MemberState
+    from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
     from dpq.model.quota import Quota, QuotaState
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
@@ -131,8 +130,7 @@ _HOMES = {
     ),
     "model.drain": ("Drain",),
     "model.forecast": ("Forecast",),
-    "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
-    "model.pools": ("MemberState",),
+    "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
     "model.quota": ("Quota", "QuotaState"),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError
-from dpq.model.pools import MemberState, split_pool
+from dpq.model.pools import split_pool
 from dpq.model.quota import (
     MAX_RATE,
     Quota,
@@ -23,7 +23,7 @@ from dpq.model.quota import (
 )
 from dpq.model.validation import MAX_SECONDS, number, unit_name, whole_number
 
-__all__ = ["Adaptive", "LimitState", "RateLimit", "Reserve"]
+__all__ = ["Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"]
 
 EVERY_GROUP = "*"
 """The `group` of the limit that holds for all groups without a limit of their own."""
@@ -195,6 +195,37 @@ def read_rate(text: str) -> RateLimit:
         return RateLimit(as_written(found[2]), per, unit=unit)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
+
+
+class MemberState(BaseModel):
+    """A member of a pool, and the state of its limit now.
+
+    Attributes:
+        name: Its name.
+        open: True if a task may run as this member now.
+        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease must
+            end first, or if the member is closed until `delay_group(group, 0, member=...)`.
+        reason: As in `LimitState`.
+        rate: The learned rate of an adaptive limit, units per window; None for other limits.
+        slack: The learned slack in seconds.
+        units_left: The units that each window would grant now, in the order of the windows.
+        quotas: Its quotas, with what is left of each in this period.
+        budgets: What the host says is left for this member.
+        in_flight: Tasks that run as this member.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    open: bool = True
+    opens_at: datetime | None = None
+    reason: str | None = None
+    rate: float | None = None
+    slack: float = 0.0
+    units_left: tuple[float, ...] = ()
+    quotas: tuple[QuotaState, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    in_flight: int = 0
 
 
 class LimitState(BaseModel):

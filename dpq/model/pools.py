@@ -1,14 +1,9 @@
 """Pools: groups whose tasks run as one of several members, and the weight of a group. No I/O."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
-from dpq.model.budget import Budget
 from dpq.model.errors import ConfigurationError
-from dpq.model.quota import QuotaState
 from dpq.model.validation import label, number
 
 MAX_MEMBERS = 64
@@ -19,37 +14,6 @@ MIN_WEIGHT, MAX_WEIGHT = 0.01, 100
 
 UNTIL_OPENED_MS = 90_000_000_000_000
 """The moment that stands for a closing without an end (in the year 4821); lua/lib/pool.lua."""
-
-
-class MemberState(BaseModel):
-    """A member of a pool, and the state of its limit now.
-
-    Attributes:
-        name: Its name.
-        open: True if a task may run as this member now.
-        opens_at: The time when the next task may run, UTC; None if one may run now, if a lease must
-            end first, or if the member is closed until `delay_group(group, 0, member=...)`.
-        reason: As in `LimitState`.
-        rate: The learned rate of an adaptive limit, units per window; None for other limits.
-        slack: The learned slack in seconds.
-        units_left: The units that each window would grant now, in the order of the windows.
-        quotas: Its quotas, with what is left of each in this period.
-        budgets: What the host says is left for this member.
-        in_flight: Tasks that run as this member.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    name: str
-    open: bool = True
-    opens_at: datetime | None = None
-    reason: str | None = None
-    rate: float | None = None
-    slack: float = 0.0
-    units_left: tuple[float, ...] = ()
-    quotas: tuple[QuotaState, ...] = ()
-    budgets: tuple[Budget, ...] = ()
-    in_flight: int = 0
 
 
 def member_name(value: Any) -> str:

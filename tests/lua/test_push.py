@@ -6,6 +6,7 @@ import pytest
 from kit.moments import task_after
 
 from dpq import DPQ, ConfigurationError, DuplicateTaskError, LeaseLostError, Push
+from dpq.operations.partition import PUSH_BATCH
 
 MODES = ["keep", "update", "raise_priority", "rerun", "error"]
 STATES = ["ready", "delayed", "waiting", "invisible", "dead"]
@@ -133,10 +134,10 @@ def test_batch_is_atomic(q, probe, refused):
 def test_refusal_in_a_later_batch(q):
     """Batches before the refused one stay."""
     q.push("old", key="k")
-    pushes = [Push(payload=i) for i in range(200)]
+    pushes = [Push(payload=i) for i in range(PUSH_BATCH)]
     with pytest.raises(DuplicateTaskError):
         q.push_many([*pushes, Push(payload=9, key="k", on_duplicate="error"), *pushes])
-    assert len(q) == 201
+    assert len(q) == PUSH_BATCH + 1
 
 
 @pytest.mark.many_calls

@@ -107,7 +107,7 @@ def test_waiting():
 
 def test_members():
     """Each line is a member; the windows and the concurrency are those of the pool."""
-    lines = f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\nb \u2028\t90000000000000\th\t0 0\t"
+    lines = f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\nb \u2028\t90000000000000\th\t0 0\t\t\t"
     running = Counter({"g\ta": 2, "g": 1, "h\ta": 9})
     rules = "group:g\t3*2.5~1 20 0.5|2 60000 2\ta\tb \u2028"
     [state] = read_limits(["g"], running, text(rules, "90000000000000", "h", lines=lines))
@@ -121,6 +121,8 @@ def test_members():
         "rate": 4,
         "slack": 1.5,
         "units_left": (-1.5, 3),
+        "quotas": (),
+        "budgets": (),
         "in_flight": 2,
     }
     assert (second.name, second.opens_at, second.units_left) == ("b \u2028", None, ())

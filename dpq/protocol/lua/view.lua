@@ -17,7 +17,19 @@ local time, args = ARGV[1], ARGV
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
--- When a gate opens, why it lets no task run, and the units left of its windows, TAB, and of its quotas.
+-- Of a spent gate that opens then: q if a quota does it, o if the budget of its host does.
+local function reason_of(gate, at, why)
+  for i in ipairs(why == 's' and gate.rules.quotas or {}) do
+    local quota = gate.quotas[i]
+    why = (at == quota.reset or at == quota.next) and 'q' or why
+  end
+  for _, budget in pairs(why == 's' and gate.observed or {}) do
+    why = at == budget.ends and 'o' or why
+  end
+  return why
+end
+
+-- When a gate opens, why it lets no task run, and what is left of its windows, TAB, of its quotas, TAB, and of budgets.
 local function seen_of(gate)
   local one, why, left = {}, '', {} -- one of each unit
   for _, window in ipairs(gate.rules) do
@@ -49,17 +61,15 @@ local function seen_of(gate)
     if quota.reset == 0 then
       _, quota.reset = gate.quotas.period(rule)
     end
-    why = why == 's' and (at == quota.reset or at == quota.next) and 'q' or why
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
   local budgets = {}
   for unit, budget in pairs(gate.observed or {}) do
-    why = why == 's' and at == budget.ends and 'o' or why
     budgets[#budgets + 1] = string.format('%s:%.0f:%.0f', unit, budget.left, budget.ends)
   end
   table.sort(budgets)
   left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' ') }
-  return at, why, table.concat(left, '\t')
+  return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 
 for i = 2, #args do
@@ -90,7 +100,7 @@ for i = 2, #args do
   end
   if why == '' then -- one unit is free, but the best task of the group needs more
     at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
-    why = at > instant and 's' or ''
+    why = reason_of(gate, at, at > instant and 's' or '')
   end
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
   if scope == '' then

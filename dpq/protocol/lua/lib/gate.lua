@@ -2,7 +2,7 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace, quota, tokens, booked
+-- Needs: now, rules, pace, quota, booked, gate_text
 -- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
 --        full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
@@ -62,31 +62,8 @@ local function gate_of(scope, known)
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
     learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, spent = '' }
   seen.gates[scope] = gate
-  if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
-    local opens, why, probe, rate, since, used, paid = string.match(text,
-      '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
-    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
-    gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
-  end
-  local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
-  local tokens
-  if spent then -- or only the names of units, and tokens, are more than that
-    local plain
-    plain, tokens = tokens_of(text)
-    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
-    text = (rules.unreadable or lost) and text or plain
-    gate.booked = booked_of(tokens)
-    gate.observed = not (rules.unreadable or lost) and budgets_of(tokens) or nil
-    gate.spent = spent_of(tokens)
-    gate.last, gate.turn = tonumber(tokens and tokens.L or 0) or 0, tonumber(tokens and tokens.T or 0) or 0
-  end
-  if rules.unreadable or lost then
-    gate.rest = string.match(text or '', '^%-? ?(.*)$')
-  else
-    gate.changed = text and gate.turn + gate.last == 0 and not rules[1] and gate.opens == 0 and gate.probe == '-'
-      and not rules.quotas and not gate.observed -- is it useless?
-      and (tonumber(string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') or 0) or 0) <= instant
-  end
+  local spent, tokens
+  text, spent, tokens = read_gate(gate, text, rules.unreadable or lost)
   if rules.quotas then
     hold_quotas(gate, tokens, spent)
   end

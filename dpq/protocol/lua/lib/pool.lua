@@ -3,13 +3,13 @@
 -- Needs: now, gate, opens
 -- Gives: pin_of(raw), the member that the record of a task pins it to, or nil; pool_at(gate, cost, rank, pin), for the
 --        gate of a group with members: when the group and a member let the task run, ms, and the gate of that member:
---        of those that let it run now, the one that was granted least recently; granted(mate), to be called after a
+--        of those that let it run now, the one that was granted least recently; granted_to(mate), to be called after a
 --        grant; UNTIL_OPENED, the moment until which a scope is closed without an end.
 local UNTIL_OPENED = 90000000000000 -- what delay_group writes for a closing without an end
 local grants = 0
 
 -- The grants of one script are told apart by the smallest step of a double that is a time.
-local function granted(mate)
+local function granted_to(mate)
   grants = grants + 1
   mate.last, mate.changed = instant + grants / 4096, true
 end

@@ -1,6 +1,6 @@
--- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O and
--- a unit, a budget that a host has told; E and a unit, spent values (estimate); B, what acquire has booked; L, when a
--- member of a pool was granted last; T, what is left of a turn. Layout: docs/design.md, "Limits".
+-- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O
+-- and a unit, a budget that a host has told; E and a unit, spent values (estimate); B, what acquire has booked; L, when
+-- a member of a pool was granted last; T, what is left of a turn. Layout: docs/design.md, "Limits".
 -- Needs: now
 -- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
 --        budgets_of(tokens), the budgets, by unit, that still hold, or nil; spent_of(tokens), all spent values as text.

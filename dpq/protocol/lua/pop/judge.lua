@@ -1,9 +1,9 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
 -- Needs: now, pace, gate, opens, cost, refunds, estimate
--- Gives: charge(gate, cost, id, token, moment), for that moment, or for now; queue_judge(), which returns two functions.
---        judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true, or what is
---        to change in its record (estimate);
+-- Gives: charge(gate, cost, id, token, moment), for that moment, or for now; queue_judge(), which returns two
+--        functions. judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true,
+--        or what is to change in its record (estimate);
 --        nil if the queue lets no task run. at_last(): when the queue's limit lets the next task run, and when the
 --        lightest one; nil means now. Call keep after all of them.
 

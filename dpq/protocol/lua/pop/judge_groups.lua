@@ -77,7 +77,7 @@ local function group_judge(judge_queue)
     local changes = may and (not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added))
     if may and mate then
       charge(mate, units, id, token)
-      granted(mate)
+      granted_to(mate)
       changes = changes == true and {} or changes
       changes.member = string.sub(mate.scope, #group + 2)
     end

@@ -1,0 +1,31 @@
+-- gate_text: take the text of a gate apart, but for its windows. Layout: docs/design.md, "Limits".
+-- Needs: now, tokens, booked
+-- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows, and returns the text of them;
+--        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).
+local function read_gate(gate, text, kept)
+  if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
+    local opens, why, probe, rate, since, used, paid = string.match(text,
+      '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
+    gate.opens, gate.why, gate.probe, text = tonumber(opens or 0) or 0, why or '-', probe or '-', ' ' .. (paid or '?')
+    gate.rate, gate.since, gate.used = tonumber(rate or 0) or 0, tonumber(since or 0) or 0, tonumber(used or 0) or 0
+  end
+  local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- its grants are unknown
+  if spent then -- or only the names of units, and tokens, are more than that
+    local plain
+    plain, tokens = tokens_of(text)
+    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+    text, gate.booked = kept and text or plain, booked_of(tokens)
+    if tokens and not kept then
+      gate.observed, gate.spent = budgets_of(tokens), spent_of(tokens)
+      gate.last, gate.turn = tonumber(tokens.L or 0) or 0, tonumber(tokens.T or 0) or 0
+    end
+  end
+  if kept then
+    gate.rest = string.match(text or '', '^%-? ?(.*)$')
+  else
+    gate.changed = text and gate.turn + gate.last == 0 and not gate.rules[1] and gate.opens == 0 and gate.probe == '-'
+      and not gate.rules.quotas and not gate.observed -- is it useless?
+      and (tonumber(string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') or 0) or 0) <= instant
+  end
+  return text, spent, tokens
+end
