@@ -133,6 +133,7 @@ class _Run:
     def __init__(self, job: Job, reader: Reader, batch: Batch, results: Results) -> None:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
         self._stopped = ""  # the reason, if the run ended itself
+        self._had_work = False
         self._good = self._bad_at_first = 0
         self._meter = RunMeter(batch.total, as_json=job.json)
         self._queue: AsyncDPQ[Any]
@@ -161,6 +162,7 @@ class _Run:
             self._worker = AsyncWorker(
                 self._queue, self._send, concurrency=job.workers, grace=job.timeout
             )
+            self._had_work = await self._queue.size() > 0
             async with self._meter.showing(self._queue):
                 await self._worker.run(until_empty=True)
             return await self._end()
@@ -357,7 +359,8 @@ class _Run:
             )
         if left and not self._stopped:
             return INTERRUPTED
-        return FAILED if self._stopped or stats.dead or missing > 0 else 0
+        lost = missing > 0 and not self._had_work  # else others have worked beside this process
+        return FAILED if self._stopped or stats.dead or lost else 0
 
 
 @asynccontextmanager
