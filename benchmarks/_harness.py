@@ -37,7 +37,17 @@ SEED = 20240229
 REPOSITORY = Path(__file__).parent.parent
 ALL = (
     *("push", "pop", "groups", "limits", "link", "batches", "memory", "latency", "idle", "million"),
-    *("adaptive", "jitter", "worker", "durability", "partitions", "scale", "roundtrip", "spin"),
+    *(
+        "adaptive",
+        "jitter",
+        "worker",
+        "durability",
+        "partitions",
+        "scale",
+        "roundtrip",
+        "spin",
+        "llm",
+    ),
 )
 NAMED = ("ten_million", "peers")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""

@@ -1,0 +1,137 @@
+"""How much of an LLM API's limits does a batch use, and how often is it refused?
+
+The API is `examples/simulated_llm_api.py`, over HTTP on loopback: 500 requests and 200 000 tokens a
+minute, of which it tells nothing before the first answer, and an answer after 3 s. Tokens are the
+tighter limit; a request may use at most twice what it does use, on average. All times are a tenth:
+a minute of the API takes 6 s, for every way. Two hosts: a bucket that holds a minute of the limits,
+and one that holds a second of them, since OpenAI may enforce a limit over less than its minute.
+
+The same 1000 requests go each way, in one run: `dpq run`, and the way of the script that OpenAI's
+cookbook shows, re-written in `peers/cookbook_way.py`. Both know the limits. A share of 1 is the rate
+of the limit from the first request to the last one: a full bucket at the beginning may add to it.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from benchmarks._harness import REPOSITORY, SEED, Bench, Result, Target, run_one
+from benchmarks.bench_peers import PLACE, PROGRAMS
+
+REQUESTS, BEST = 1000, 25
+RPM, TPM = 500, 200_000
+MINUTE = 6  # seconds
+PATIENCE = 180  # seconds of one way
+HOSTS = {"a minute": 60, "a second": 1}
+"""What the buckets of the host hold -> seconds of its own time."""
+
+Way = Callable[[Path, Path, str], Sequence[str]]
+"""Makes a command for the requests, the file of answers, and the API's address."""
+
+
+def _write_requests(path: Path) -> set[str]:
+    """Write the requests; return who sends the best ones, which stand anywhere."""
+    chance = random.Random(SEED)
+    best = {f"u{n}" for n in chance.sample(range(REQUESTS), BEST)}
+    with path.open("w") as out:
+        for n in range(REQUESTS):
+            content = "word " * chance.randrange(20, 300)
+            body = {
+                "model": "simulated",
+                "messages": [{"role": "user", "content": f"{n}: {content}"}],
+                "max_tokens": chance.choice([200, 500, 800, 1200]),
+                "user": f"u{n}",
+            }
+            priority = {"priority": 1} if f"u{n}" in best else {}
+            out.write(json.dumps({"body": body, **priority}) + "\n")
+    return best
+
+
+@contextmanager
+def _api(quantum: float) -> Iterator[str]:
+    options = {"rpm": RPM, "tpm": TPM, "minute": MINUTE, "quantum": quantum}
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, str(REPOSITORY / "examples" / "simulated_llm_api.py"), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+def _run(way: Way, quantum: float) -> tuple[dict[str, Any], float, dict[str, Any]]:
+    """Go one way; return what the API counted, the time to the best, and what the way says."""
+    with tempfile.TemporaryDirectory(prefix="dpq-llm-") as folder, _api(quantum) as url:
+        asks, out = Path(folder) / "asks.jsonl", Path(folder) / "out.jsonl"
+        best = _write_requests(asks)
+        environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "NO_PROXY": "127.0.0.1"}
+        done = subprocess.run(
+            way(asks, out, url),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        if done.returncode not in (0, 1) or not done.stdout:
+            raise RuntimeError(done.stderr[-2000:])
+        told = json.loads(done.stdout.splitlines()[-1])
+        answers, counts = (
+            httpx.get(url.replace("/v1/chat/completions", path), trust_env=False).json()
+            for path in ("/answers", "/counts")
+        )
+    of_best = [moment for user, moment, _ in answers if user in best]
+    return counts, max(of_best, default=0.0) * 60 / MINUTE, told
+
+
+def _ways(bench: Bench) -> dict[str, Way | None]:
+    queue = bench.queue().queue_name
+
+    def dpq(asks: Path, out: Path, url: str) -> Sequence[str]:
+        words = [str(asks), "--url", url, "--save", str(out), "--json"]
+        words += ["--redis", bench.server.url, "--queue", f"{queue}-{asks.parent.name}"]
+        words += ["--limit", f"{RPM}/{MINUTE}", "--limit", f"tokens={TPM}/{MINUTE}"]
+        return [sys.executable, "-m", "dpq", "run", *words]
+
+    def cookbook(asks: Path, out: Path, url: str) -> Sequence[str]:
+        program = str(PROGRAMS / "cookbook_way.py")
+        return [sys.executable, program, str(asks), str(out), url, *map(str, (RPM, TPM, MINUTE))]
+
+    return {"dpq run": dpq, "the cookbook's way": cookbook}
+
+
+def measure(bench: Bench) -> Iterator[Result]:
+    for holds, quantum in HOSTS.items():
+        theirs = 0.0
+        rows: list[Result] = []
+        for name, way in reversed(_ways(bench).items()):
+            counts, seconds, told = _run(way, quantum)
+            refused = counts["limited"] / counts["requests"] * 1000
+            lost = REQUESTS - counts["answered"]
+            ours = name == "dpq run"
+            where = f"{name}, the bucket holds {holds}"
+            shares = counts["shares"]
+            detail = f"{shares['requests']:.2f} of the requests; answered {counts['answered']}"
+            least = Target("at least", 0.93) if ours else None
+            most = Target("at most", theirs / 10) if ours else None
+            rows[:0] = [
+                Result(f"{where}: share of the tokens", "", least, [shares["tokens"]], detail),
+                Result(f"{where}: 429s in 1000 requests", "", most, [refused], f"lost {lost}"),
+                Result(f"{where}: seconds to the best {BEST}", "s", None, [seconds]),
+            ]
+            theirs = refused
+        yield from rows
+
+
+if __name__ == "__main__":
+    run_one("llm")
