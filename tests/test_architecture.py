@@ -494,6 +494,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "pop_many": None,
         "extend": q.extend(tasks[0], 50),
         "set_visibility": q.set_visibility(tasks[1], 1),
+        "spent": q.spent(tasks[2], tokens=3),
         "ack": q.ack(tasks[0]),
         "ack_many": q.ack_many(tasks[1:]),
         "pop": q.pop(),

@@ -21,9 +21,11 @@ SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
 """Seconds of each unit of a shown window, the longest first; no unit fits: ms."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-_SETTINGS = "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS"
+_SETTINGS = (
+    "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, estimate=UNITS"
+)
 _ONE_RATE = (
-    "--burst, --reserve, --adaptive and --slack go with exactly one RATE; with several, "
+    "--burst, --reserve, --adaptive, --slack and --estimate go with one RATE; with several, "
     "write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
 )
 
@@ -75,11 +77,19 @@ def slack(word: str) -> float:
     return number(word)
 
 
+def estimate(word: str) -> int:
+    """Read a number of units that are reserved for a task without a cost."""
+    if not re.fullmatch("[0-9]{1,10}", word):
+        _refuse(word, "estimate must be a whole number of units, as in 2000")
+    return int(word)
+
+
 _PARSERS: dict[str, Callable[[str], Any]] = {
     "burst": burst,
     "reserve": reserve,
     "adaptive": adaptive,
     "slack": slack,
+    "estimate": estimate,
 }
 
 
@@ -117,6 +127,8 @@ def rate_text(window: RateLimit) -> str:
         text += f":{learns.step:.15g}" if learns.step != 1 else ""
     if window.slack is not None:
         text += f",slack={window.slack:.15g}"
+    if window.estimate:
+        text += f",estimate={window.estimate}"
     return text
 
 

@@ -94,6 +94,16 @@ def set_limit(
             show_default="learned from 429s",
         ),
     ] = None,
+    estimate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="UNITS",
+            parser=_rates.estimate,
+            help="Reserve so many units of the one RATE for a task that names no cost, until tasks "
+            "have told what they spent.",
+            show_default="0",
+        ),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
@@ -108,10 +118,16 @@ def set_limit(
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s
     dpq limit set 500/m tokens=200000/m        requests and tokens, for push --cost tokens=1800
+    dpq limit set tokens=200000/m,burst=9000,estimate=2000
     dpq limit set 20/s,burst=4 5000/h,burst=1000,reserve=500:10
     """
     windows = _rates.with_options(
-        rates or [], burst=burst, reserve=reserve, adaptive=adaptive, slack=slack
+        rates or [],
+        burst=burst,
+        reserve=reserve,
+        adaptive=adaptive,
+        slack=slack,
+        estimate=estimate,
     )
     scope = _scope(group, every_group)
     with DPQ[Any].from_url(url, queue) as q:

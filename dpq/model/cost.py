@@ -47,12 +47,40 @@ def write_cost(cost: Cost) -> int | str:
         raise ConfigurationError(
             f"cost names {len(named)} units: it may name at most {MAX_UNITS} beside requests"
         )
-    texts = [f"{unit}={units}" for unit, units in sorted(named.items()) if units]
+    texts = [f"{unit}={units}" for unit, units in sorted(named.items())]
     return ",".join([str(requests), *texts]) if texts else requests
 
 
+def write_spent(cost: Cost | None, units: Mapping[str, int] | None = None) -> str:
+    """Check what a task has spent, and convert it to text: `tokens=812,=1`; "" for nothing.
+
+    Raises:
+        ConfigurationError: A number or a unit is out of its bounds, or is given twice.
+    """
+    told: dict[str, Any] = {}
+    if isinstance(cost, Mapping):
+        told.update(cost)
+    elif cost is not None:
+        told[""] = cost
+    for unit, number in (units or {}).items():
+        if unit in told:
+            raise ConfigurationError(f"the cost of {unit!r} is given twice: give it once")
+        told[unit] = number
+    checked = {
+        unit if unit == "" else unit_name("a unit of cost", unit): whole_number(
+            f"cost[{unit!r}]", number, 0, MAX_COST
+        )
+        for unit, number in told.items()
+    }
+    if len(checked) > MAX_UNITS + ("" in checked):
+        raise ConfigurationError(
+            f"cost names {len(checked)} units: it may name at most {MAX_UNITS} beside requests"
+        )
+    return ",".join(f"{unit}={number}" for unit, number in sorted(checked.items(), reverse=True))
+
+
 def read_cost(text: str) -> tuple[int, dict[str, int] | None]:
-    """Read the cost in a record: its requests, and other units or None."""
+    """Read the cost in a record: its requests, and other units that the caller named, or None."""
     requests, *others = text.split(",")
-    named = (other.partition("=") for other in others)
+    named = (other.partition("=") for other in others if "~" not in other)
     return int(requests), {unit: int(units) for unit, _, units in named} or None

@@ -8,13 +8,13 @@ reader of each reply. An operation is a generator that yields commands and is se
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Generic, TypeVar, cast, get_args
 
-from dpq.model.cost import write_cost
+from dpq.model.cost import write_cost, write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.interrupts import expected
 from dpq.model.priority import encode_priority
@@ -40,6 +40,7 @@ from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
 from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
+from dpq.protocol.records import SPENT
 from dpq.protocol.refusals import Code, read_settings
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
@@ -368,31 +369,41 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P]) -> Steps[bool]:
-        """Finish a task.
+    def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent.
 
         If a cron task has run longer than its period, the script answers `Later`. Then a second
         call names the next time after that.
         """
-        later = None
+        later, told = None, write_spent(cost)
         while True:
-            args = [self._now(), leased(task).id, _token(task, later)]
+            args = [self._now(), leased(task).id, _claim(task, later, told)]
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
             if not isinstance(done, Later):
                 return bool(done)
             later = done
 
-    def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
-        """Finish tasks."""
+    def ack_many(
+        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+    ) -> Steps[list[bool]]:
+        """Finish tasks; `costs` are what they have spent."""
         done: list[bool] = []
         lost: list[str] = []
-        for batch in _batches(list(tasks), ACK_BATCH):
+        given = list(tasks)
+        told = [""] * len(given) if costs is None else list(map(write_spent, costs))
+        if len(told) != len(given):
+            raise ConfigurationError(
+                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
+            )
+        pairs = list(zip(given, told, strict=True))
+        for some in _batches(pairs, ACK_BATCH):
+            batch = [task for task, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
             while todo:  # once more for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
-                    args += (leased(batch[i]).id, _token(batch[i], codes[i]))
+                    args += (leased(batch[i]).id, _claim(batch[i], codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 found = yield self._command("ack", args, read)
                 for i, code in zip(todo, found, strict=True):
@@ -427,22 +438,42 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         ms = milliseconds("seconds", seconds)
         return once(self._of_holder("set_visibility", "set_visibility of", task, ms))
 
+    def spent(self, task: Task[P], cost: Cost | None, units: Mapping[str, int]) -> Steps[bool]:
+        """Replace what a delivery was charged by what it has spent; False if it said so before."""
+        told = write_spent(cost, units)
+        if not told:
+            raise ConfigurationError("spent tells nothing: give a cost, or units as in tokens=812")
+        read = replies.read_lease("spent of", leased(task).id)
+        args = [self._now(), task.id, task.token, told]
+        return self._ask("spent", args, lambda reply: bool(read(reply)))
+
     def release(
-        self, task: Task[P], delay: float | timedelta, priority: float | None
+        self,
+        task: Task[P],
+        delay: float | timedelta,
+        priority: float | None,
+        cost: Cost | None = None,
     ) -> Steps[int]:
         """Give a task back; this counts as no attempt."""
         text, residual = ("", "") if priority is None else encode_priority(priority)
         ms = delay_milliseconds(delay)
-        return once(self._of_holder("release", "release", task, ms, text, residual))
+        return once(self._of_holder("release", "release", task, ms, text, residual, cost=cost))
 
-    def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
+    def fail(
+        self,
+        task: Task[P],
+        error: object,
+        delay: float | timedelta | None,
+        cost: Cost | None = None,
+    ) -> Steps[int]:
         """Count a failed attempt."""
         leased(task)
         if delay is None:
             chance = random.random()  # noqa: S311 - spreads load, guards nothing
             delay = self._backoff.delay(leased(task).attempt, chance)
         message = "" if error is None else one_line(error)
-        tail = (delay_milliseconds(delay), message)
+        told = write_spent(cost)
+        tail = (delay_milliseconds(delay), message, *((told,) if told else ()))
         return self._failed(task, tail)
 
     def _fail_loosely(self, task: Task[P], error: Exception) -> Steps[None]:
@@ -456,7 +487,7 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         except StopIteration:
             return
 
-    def _failed(self, task: Task[P], tail: tuple[int, str]) -> Steps[int]:
+    def _failed(self, task: Task[P], tail: tuple[int | str, ...]) -> Steps[int]:
         later = None
         while True:
             args = [self._now(), task.id, _token(task, later), *tail]
@@ -465,24 +496,29 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
                 return int(done)
             later = done
 
-    def bury(self, task: Task[P], reason: object) -> Steps[int]:
+    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
         """Give a task up."""
-        return once(self._buried(task, reason))
+        return once(self._buried(task, reason, cost))
 
-    def _buried(self, task: Task[P], reason: object) -> Command[int]:
-        return self._of_holder("bury", "bury", task, one_line(reason))
+    def _buried(self, task: Task[P], reason: object, cost: Cost | None = None) -> Command[int]:
+        return self._of_holder("bury", "bury", task, one_line(reason), cost=cost)
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
+    def rate_limited(
+        self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
+    ) -> Steps[int]:
         """Give a task back that met a limit, and close its group or the queue."""
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
         ms = milliseconds("retry_after", retry_after)
-        return once(self._of_holder("rate_limited", "rate_limited of", task, ms, scope))
+        action = "rate_limited of"
+        return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost))
 
     def _of_holder(
-        self, script_name: str, action: str, task: Task[Any], *args: Any
+        self, script_name: str, action: str, task: Task[Any], *args: Any, cost: Cost | None = None
     ) -> Command[int]:
         read = replies.read_lease(action, leased(task).id)
+        if told := write_spent(cost):
+            args = (*args, told)
         return self._command(script_name, [self._now(), task.id, task.token, *args], read)
 
     # Looking and changing
@@ -747,6 +783,12 @@ def _token(task: Task[Any], later: Later | None = None) -> int | str:
         return task.token
     due_ms = round(task.scheduled_at.timestamp() * 1000)
     return claim(task.token, Later(due_ms, task.cron), 1)
+
+
+def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
+    """Make the token for ack, with what the task has spent."""
+    token = _token(task, later)
+    return f"{token}{SPENT}{told}" if told else token
 
 
 def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -10,7 +10,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 import itertools
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
@@ -224,19 +224,33 @@ class QueueOperations(Generic[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P]) -> Steps[bool]:
-        """Finish a task."""
-        return self._of(leased(task).id).ack(task)
+    def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
+        """Finish a task; `cost` is what it has spent."""
+        return self._of(leased(task).id).ack(task, cost)
 
-    def ack_many(self, tasks: Iterable[Task[P]]) -> Steps[list[bool]]:
-        """Finish tasks."""
+    def ack_many(
+        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+    ) -> Steps[list[bool]]:
+        """Finish tasks; `costs` are what they have spent."""
         parts, given = self.partitions, list(tasks)
-        return parts[0].ack_many(given) if len(parts) == 1 else self._ack_spread(given)
+        told = None if costs is None else list(costs)
+        if len(parts) == 1:
+            return parts[0].ack_many(given, told)
+        return self._ack_spread(given, told or [None] * len(given))
 
-    def _ack_spread(self, given: Sequence[Task[P]]) -> Steps[list[bool]]:
+    def _ack_spread(
+        self, given: Sequence[Task[P]], costs: Sequence[Cost | None]
+    ) -> Steps[list[bool]]:
+        if len(costs) != len(given):
+            raise ConfigurationError(
+                f"costs has {len(costs)} entries for {len(given)} tasks: give one for each, or None"
+            )
         batches = self._by_partition([leased(task).id for task in given], given)
         results = yield from together(
-            [part.ack_many(batch.values()) for part, batch in batches.items()]
+            [
+                part.ack_many(batch.values(), [costs[index] for index in batch])
+                for part, batch in batches.items()
+            ]
         )
         lost = [
             id_ for error in results if isinstance(error, LeaseLostError) for id_ in error.task_ids
@@ -264,39 +278,55 @@ class QueueOperations(Generic[P]):
         """Hide a task; this counts as no attempt."""
         return self._of(leased(task).id).set_visibility(task, seconds)
 
+    def spent(self, task: Task[P], cost: Cost | None, units: Mapping[str, int]) -> Steps[bool]:
+        """Replace what a delivery was charged by what it has spent."""
+        return self._of(leased(task).id).spent(task, cost, units)
+
     def release(
-        self, task: Task[P], delay: float | timedelta, priority: float | None
+        self,
+        task: Task[P],
+        delay: float | timedelta,
+        priority: float | None,
+        cost: Cost | None = None,
     ) -> Steps[int]:
         """Give a task back; this counts as no attempt."""
-        return self._of(leased(task).id).release(task, delay, priority)
+        return self._of(leased(task).id).release(task, delay, priority, cost)
 
-    def fail(self, task: Task[P], error: object, delay: float | timedelta | None) -> Steps[int]:
+    def fail(
+        self,
+        task: Task[P],
+        error: object,
+        delay: float | timedelta | None,
+        cost: Cost | None = None,
+    ) -> Steps[int]:
         """Count a failed attempt."""
-        return self._of(leased(task).id).fail(task, error, delay)
+        return self._of(leased(task).id).fail(task, error, delay, cost)
 
-    def bury(self, task: Task[P], reason: object) -> Steps[int]:
+    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> Steps[int]:
         """Give a task up."""
-        return self._of(leased(task).id).bury(task, reason)
+        return self._of(leased(task).id).bury(task, reason, cost)
 
-    def finish(self, task: Task[P], error: BaseException | None) -> Steps[Any]:
+    def finish(
+        self, task: Task[P], error: BaseException | None, cost: Cost | None = None
+    ) -> Steps[Any]:
         """End a delivery by the error that its work raised; None for no error.
 
-        A signal says how the task goes on. Other errors fail the task. KeyboardInterrupt,
-        SystemExit and a cancelled asyncio task give it back, uncounted.
+        `cost` is what it has spent. A signal says how the task goes on. Other errors fail the task.
+        KeyboardInterrupt, SystemExit and a cancelled asyncio task give it back, uncounted.
         """
         if error is None:
-            return self.ack(task)
+            return self.ack(task, cost)
         if isinstance(error, RateLimited):
-            return self.rate_limited(task, error.retry_after, error.scope)
+            return self.rate_limited(task, error.retry_after, error.scope, cost)
         if isinstance(error, Reject):
-            return self.bury(task, error.reason)
+            return self.bury(task, error.reason, cost)
         if isinstance(error, Release):
-            return self.release(task, error.delay, None)
+            return self.release(task, error.delay, None, cost)
         if isinstance(error, Retry):
-            return self.fail(task, error, error.delay)
+            return self.fail(task, error, error.delay, cost)
         if isinstance(error, Exception):
-            return self.fail(task, error_line(error), None)
-        return self.release(task, 0, None)
+            return self.fail(task, error_line(error), None, cost)
+        return self.release(task, 0, None, cost)
 
     # Looking and changing
 
@@ -530,12 +560,14 @@ class QueueOperations(Generic[P]):
         part = self._group(group)
         return self._noted(part, part.delay_group(group, seconds))
 
-    def rate_limited(self, task: Task[Any], retry_after: float, scope: Scope) -> Steps[int]:
+    def rate_limited(
+        self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
+    ) -> Steps[int]:
         """Give a task back that met a limit, and close its group, or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]
         whole = scope == "queue" or (scope == "group" and task.group is None)
-        first = own.rate_limited(task, retry_after, scope)
+        first = own.rate_limited(task, retry_after, scope, cost)
 
         def steps() -> Steps[int]:
             given_back = yield from first

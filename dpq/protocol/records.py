@@ -8,6 +8,8 @@ docs/design.md, "The record". It must not send anything. A record of a task that
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import re
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -30,6 +32,11 @@ _ALL_FIELDS: dict[type[Task[Any]], set[str]] = {
 }
 """The fields that were set; shared by all tasks, since nothing changes it (a copy gets its own)."""
 
+
+OPTIONS, PIN, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1d", "\x1c"
+"""The marks of the notes of a record: lua/lib/notes.lua says what they are."""
+
+_NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
 
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
@@ -108,7 +115,7 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     counts = f"{attempts} {deliveries} {deferrals} {delivery} {again}"
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
-    error, has_options, options = error.partition("\x1f")
+    error, notes = split_notes(error)
     requests, costs = read_cost(cost)
     values = _counted(counts) | {
         "group": group or None,
@@ -117,8 +124,8 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
         "costs": costs,
         "last_error": error or None,
     }
-    if has_options:
-        values["visibility"], values["time_limit"] = read_options(options)
+    if OPTIONS in notes:
+        values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
         values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
@@ -134,6 +141,20 @@ def reason_of(record: bytes) -> tuple[int, str]:
     attempts = 0 if record[:1] in b"pf" else int(record.split(b" ", 2)[1])
     names = record.split(b"\t", 4)
     return attempts, names[3].decode("utf-8", "replace") if len(names) > 3 else ""
+
+
+def split_notes(text: str) -> tuple[str, dict[str, str]]:
+    """Split the last error of a record from the notes behind it, which are given by their marks."""
+    found = _NOTE.search(text)
+    if found is None:
+        return text, {}
+    return text[: found.start()], dict(_NOTE.findall(text))
+
+
+def live_note(notes: Mapping[str, str], mark: str, token: str) -> str | None:
+    """Return the note of this delivery; None if there is none, or if it is of another delivery."""
+    of, _, text = notes.get(mark, "").partition(" ")
+    return text if of == token else None
 
 
 def read_options(text: str) -> tuple[float | None, float | None]:

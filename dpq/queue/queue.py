@@ -436,10 +436,14 @@ class DPQ(QueueBase[P]):
 
     # Ending or going on with a delivery
 
-    def ack(self, task: Task[P]) -> bool:
+    def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
         """Finish a task: it is removed, whatever its state, while its token is the live one.
 
         A recurring task comes back at its next time, as a new task with the same id.
+
+        Args:
+            task: What pop returned.
+            cost: What the task has spent, as in `spent`; None if it is what was reserved.
 
         Returns:
             False if the task was gone already (a retried ack).
@@ -447,10 +451,16 @@ class DPQ(QueueBase[P]):
         Raises:
             LeaseLostError: Another delivery has the task. Nothing changed.
         """
-        return self._end(self._operations.ack, task)
+        return self._end(self._operations.ack, task, cost)
 
-    def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
+    def ack_many(
+        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+    ) -> list[bool]:
         """Finish tasks, up to 250 in a round trip.
+
+        Args:
+            tasks: What pop returned.
+            costs: What each task has spent, as in `spent`, or None; one for each task.
 
         Returns:
             For each task what `ack` returns.
@@ -458,7 +468,8 @@ class DPQ(QueueBase[P]):
         Raises:
             LeaseLostError: Other deliveries have some of the tasks; all others are finished.
         """
-        return self._session.run(self._operations.ack_many, list(tasks))
+        told = None if costs is None else list(costs)
+        return self._session.run(self._operations.ack_many, list(tasks), told)
 
     def extend(self, task: Task[P], seconds: float) -> datetime:
         """Extend a lease: it now ends `seconds` (0.001 to 10 years) from now.
@@ -476,6 +487,31 @@ class DPQ(QueueBase[P]):
             self._session.run(self._operations.extend, task, seconds) / 1000, UTC
         )
 
+    def spent(self, task: Task[P], cost: Cost | None = None, **units: int) -> bool:
+        """Tell what a running task has spent: `q.spent(task, tokens=812)`.
+
+        It replaces what the task was charged when it was popped, in all windows of these units, of
+        its group and of the queue. What it spent beyond that is paid before the next grant. What it
+        did not spend is given back, as far as no window then exceeds its bound. The first value of
+        each unit counts; `ack`, `fail`, `bury`, `release` and `rate_limited` can tell one as well.
+
+        Args:
+            task: What pop returned.
+            cost: A number of requests, or units by name (`""` is requests): 0 to 10^9 of each.
+            units: Units by name.
+
+        Returns:
+            False if this delivery has told all these units before (nothing changed).
+
+        Raises:
+            ConfigurationError: A value is out of its bounds, or nothing is told.
+            LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
+                changed.
+
+        Source: docs/design.md, "True-up".
+        """
+        return self._session.run(self._operations.spent, task, cost, units)
+
     def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Hide a task for `seconds` (0 to 10 years) from now; this delivery is no failed attempt.
 
@@ -489,7 +525,12 @@ class DPQ(QueueBase[P]):
         self._end(self._operations.set_visibility, task, seconds)
 
     def release(
-        self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
+        self,
+        task: Task[P],
+        delay: float | timedelta = 0,
+        *,
+        priority: float | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Give a task back, uncounted; it keeps its position among equal priorities.
 
@@ -497,15 +538,20 @@ class DPQ(QueueBase[P]):
             task: What pop returned.
             delay: Seconds, or a timedelta, until the task is ready: 0 to 10 years.
             priority: A new priority, or None to keep it.
+            cost: What the delivery has spent, as in `spent`.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `bury` came first. Nothing
                 changed.
         """
-        self._end(self._operations.release, task, delay, priority)
+        self._end(self._operations.release, task, delay, priority, cost)
 
     def fail(
-        self, task: Task[P], error: object = None, delay: float | timedelta | None = None
+        self,
+        task: Task[P],
+        error: object = None,
+        delay: float | timedelta | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Count a failed attempt: the task comes back, or dies if its attempts are spent.
 
@@ -515,21 +561,24 @@ class DPQ(QueueBase[P]):
             task: What pop returned.
             error: The text to keep as `last_error`, up to 1000 characters.
             delay: Seconds, or a timedelta, until the next attempt; None takes the queue's backoff.
+            cost: What the delivery has spent, as in `spent`.
 
         Raises:
             LeaseLostError: The token is not the live one, or `release` or `bury` came first.
                 Nothing changed.
         """
-        self._end(self._operations.fail, task, error, delay)
+        self._end(self._operations.fail, task, error, delay, cost)
 
-    def bury(self, task: Task[P], reason: object) -> None:
+    def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
         """Give a task up: it becomes a dead letter with `reason` (up to 1000 characters).
+
+        `cost` is what the delivery has spent, as in `spent`.
 
         Raises:
             LeaseLostError: The token is not the live one, or `fail` or `release` came first.
                 Nothing changed.
         """
-        self._end(self._operations.bury, task, reason)
+        self._end(self._operations.bury, task, reason, cost)
 
     # Looking and changing
 
@@ -715,7 +764,13 @@ class DPQ(QueueBase[P]):
         """
         self._session.run(self._operations.clear_limit, group)
 
-    def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+    def rate_limited(
+        self,
+        task: Task[P],
+        retry_after: float,
+        scope: Scope = "group",
+        cost: Cost | None = None,
+    ) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
         Its group (or the queue, if it has no group) closes for all consumers; a longer closing is
@@ -726,12 +781,14 @@ class DPQ(QueueBase[P]):
             task: What pop returned.
             retry_after: Seconds from now, from 0 to 10 years.
             scope: What closes: `"group"`, `"queue"`, or `"task"` for this task alone.
+            cost: What the delivery has spent, as in `spent`. Without it, the request stays spent,
+                and all other units count as not spent.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
-        self._end(self._operations.rate_limited, task, retry_after, scope)
+        self._end(self._operations.rate_limited, task, retry_after, scope, cost)
 
     def delay_group(self, group: str, seconds: float) -> None:
         """Close a group for all consumers, for `seconds` (0 to 10 years) from now; 0 opens it.

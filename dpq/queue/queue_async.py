@@ -371,13 +371,16 @@ class AsyncDPQ(QueueBase[P]):
 
     # Ending or going on with a delivery
 
-    async def ack(self, task: Task[P]) -> bool:
+    async def ack(self, task: Task[P], cost: Cost | None = None) -> bool:
         """Async `DPQ.ack`."""
-        return await self._end(self._operations.ack, task)
+        return await self._end(self._operations.ack, task, cost)
 
-    async def ack_many(self, tasks: Iterable[Task[P]]) -> list[bool]:
+    async def ack_many(
+        self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
+    ) -> list[bool]:
         """Async `DPQ.ack_many`."""
-        return await self._session.run(self._operations.ack_many, list(tasks))
+        told = None if costs is None else list(costs)
+        return await self._session.run(self._operations.ack_many, list(tasks), told)
 
     async def extend(self, task: Task[P], seconds: float) -> datetime:
         """Async `DPQ.extend`."""
@@ -385,25 +388,38 @@ class AsyncDPQ(QueueBase[P]):
             await self._session.run(self._operations.extend, task, seconds) / 1000, UTC
         )
 
+    async def spent(self, task: Task[P], cost: Cost | None = None, **units: int) -> bool:
+        """Async `DPQ.spent`."""
+        return await self._session.run(self._operations.spent, task, cost, units)
+
     async def set_visibility(self, task: Task[P], seconds: float) -> None:
         """Async `DPQ.set_visibility`."""
         await self._end(self._operations.set_visibility, task, seconds)
 
     async def release(
-        self, task: Task[P], delay: float | timedelta = 0, *, priority: float | None = None
+        self,
+        task: Task[P],
+        delay: float | timedelta = 0,
+        *,
+        priority: float | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Async `DPQ.release`."""
-        await self._end(self._operations.release, task, delay, priority)
+        await self._end(self._operations.release, task, delay, priority, cost)
 
     async def fail(
-        self, task: Task[P], error: object = None, delay: float | timedelta | None = None
+        self,
+        task: Task[P],
+        error: object = None,
+        delay: float | timedelta | None = None,
+        cost: Cost | None = None,
     ) -> None:
         """Async `DPQ.fail`."""
-        await self._end(self._operations.fail, task, error, delay)
+        await self._end(self._operations.fail, task, error, delay, cost)
 
-    async def bury(self, task: Task[P], reason: object) -> None:
+    async def bury(self, task: Task[P], reason: object, cost: Cost | None = None) -> None:
         """Async `DPQ.bury`."""
-        await self._end(self._operations.bury, task, reason)
+        await self._end(self._operations.bury, task, reason, cost)
 
     async def get(self, task_id: str | None = None, *, key: str | None = None) -> Task[P]:
         """Async `DPQ.get`."""
@@ -501,9 +517,15 @@ class AsyncDPQ(QueueBase[P]):
         """Async `DPQ.clear_limit`."""
         await self._session.run(self._operations.clear_limit, group)
 
-    async def rate_limited(self, task: Task[P], retry_after: float, scope: Scope = "group") -> None:
+    async def rate_limited(
+        self,
+        task: Task[P],
+        retry_after: float,
+        scope: Scope = "group",
+        cost: Cost | None = None,
+    ) -> None:
         """Async `DPQ.rate_limited`."""
-        await self._end(self._operations.rate_limited, task, retry_after, scope)
+        await self._end(self._operations.rate_limited, task, retry_after, scope, cost)
 
     async def delay_group(self, group: str, seconds: float) -> None:
         """Async `DPQ.delay_group`."""

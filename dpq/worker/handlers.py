@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from typing_extensions import TypeVar
 
+from dpq.model.cost import write_spent
 from dpq.model.errors import ConfigurationError
 from dpq.model.signals import Reject
-from dpq.model.task import Task
+from dpq.model.task import Cost, Task
 
 if TYPE_CHECKING:
     from dpq.queue.base import QueueBase
@@ -35,15 +36,31 @@ class Context(Generic[Q]):
             cancelled instead.
         stopping: True once the worker is to stop: a long handler may `raise Release` then. If it
             returns, the task is finished.
+        told: What `spent` was told, by unit, or None.
     """
 
-    __slots__ = ("_stopping", "lost", "queue", "task")
+    __slots__ = ("_stopping", "lost", "queue", "task", "told")
 
     def __init__(self, queue: Q, task: Task[Any], stopping: Callable[[], bool]) -> None:
         self.queue = queue
         self.task = task
         self.lost = False
+        self.told: dict[str, int] | None = None
         self._stopping = stopping
+
+    def spent(self, cost: Cost | None = None, **units: int) -> None:
+        """Tell what the task has spent, as `DPQ.spent`: it travels with the end of the delivery.
+
+        The last value of each unit counts: a handler may tell a sum as it grows.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        given = cost if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
+        write_spent(cost, units)  # checks them
+        told = {**(self.told or {}), **given, **units}
+        write_spent(told)
+        self.told = told
 
     @property
     def stopping(self) -> bool:

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited, Reject
-from dpq.model.task import Task
+from dpq.model.task import Cost, Task
 from dpq.model.validation import error_line
 from dpq.protocol.command import Steps
 
@@ -36,12 +36,14 @@ class Done(NamedTuple):
 
     Attributes:
         alone: Its end is sent in an operation of its own.
+        cost: What it has spent, or None.
     """
 
     queue_index: int
     task: Task[Any]
     error: BaseException | None
     alone: bool = False
+    cost: Cost | None = None
 
     def closes(self, queue_index: int, task: Task[Any]) -> bool:
         """Return True if `task` would hit the limit that this handler has hit."""
@@ -68,10 +70,15 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
         else:
             others.append(Ending(_end(each, queues[each.queue_index]), [each]))
     together = [
-        Ending(queues[queue_index].ack_many([each.task for each in some]), some)
+        Ending(queues[queue_index].ack_many([each.task for each in some], _costs(some)), some)
         for queue_index, some in acks.items()
     ]
     return together + others
+
+
+def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
+    costs = [each.cost for each in done]
+    return costs if any(cost is not None for cost in costs) else None
 
 
 def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
@@ -79,10 +86,10 @@ def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return queue.finish(done.task, error)
+            return queue.finish(done.task, error, done.cost)
     except Exception as nonsense:
         error = nonsense
-    return queue.fail(done.task, error_line(error), None)
+    return queue.fail(done.task, error_line(error), None, done.cost)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:

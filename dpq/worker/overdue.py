@@ -119,7 +119,8 @@ class OverdueWatch:
         for lease, run in list(self._running.items()):
             if (limit := run.limit) is not None and run.began + limit <= now:
                 error = TimeoutError(f"ran longer than {limit:g} s")
-                done = Done(run.queue_index, lease.task, error)
+                told = run.context.told if run.context else None
+                done = Done(run.queue_index, lease.task, error, cost=told)
                 if self._deliveries.claim(done):
                     log.warning("%s: %s %s", self._name, lease.task.id, error)
                     run.overdue = error

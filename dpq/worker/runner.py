@@ -83,7 +83,8 @@ class Runner:
         run.ended = True
         if self._logs_ends:
             calls.log_end(queue_index, task, error, run.began)
-        done = Done(queue_index, task, error)
+        told = run.context.told if run.context else None
+        done = Done(queue_index, task, error, cost=told)
         held = self._deliveries.claim(done)
         with self._lock:
             self._running.pop(lease, None)

@@ -99,7 +99,8 @@ class AsyncRunner:
                     await self._call_hook(hook, *args)
         finally:
             try:
-                await self._finish(handling, Done(queue_index, lease.task, error), began)
+                done = Done(queue_index, lease.task, error, cost=context.told)
+                await self._finish(handling, done, began)
             finally:
                 self._leave(handling)  # now: a callback would run after all others that are due
 

@@ -255,6 +255,7 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.clear_limit(),
         lambda q: q.clear_limit("*"),
     ],
+    "spent": [each_held(lambda q, task: q.spent(task, 3, tokens=5))],
     "set_visibility": [
         each_held(lambda q, task: q.set_visibility(task, 50)),
         each_held(lambda q, task: q.set_visibility(task, 0)),

@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.connection import AbstractConnection
 from redis.retry import Retry
 
-from dpq import DPQ, Adaptive, Backoff, Push, TaskNotFoundError
+from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
 from dpq.queue.registry import Sieve, glance
@@ -423,6 +423,30 @@ def test_release(server, q, probe, lossy, lose):
         lossy.release(task, 9, priority=4)
     found = q.get(task.id)
     assert (found.attempt, found.priority, q.next_event()) == (1, 4, 9)
+
+
+def test_spent(server, q, probe, lossy, lose):
+    """It is given back once, and the second call says that it was told before."""
+    q.set_limit([RateLimit(60, 60, 100, unit="t", slack=0)], group="g")
+    q.push("x", group="g", cost={"t": 50})
+    task = probe.pop()
+    with lose("spent"):
+        assert lossy.spent(task, t=20) is False
+    assert q.group("g").units_left == (80,)
+
+
+@pytest.mark.parametrize("verb", ["ack", "fail", "bury", "release", "rate_limited"])
+def test_an_end_that_tells_what_was_spent(server, q, probe, lossy, lose, verb):
+    """The second call gives nothing back a second time."""
+    q.set_limit([RateLimit(60, 60, 100, unit="t", slack=0)], group="g")
+    for n in range(2):
+        q.push(n, group="g", cost={"t": 40}, max_attempts=1)
+    task = probe.pop()
+    probe.pop()
+    more = {"release": [9], "bury": ["no"], "rate_limited": [9, "task"], "fail": ["no"]}
+    with lose(verb):
+        getattr(lossy, verb)(task, *more.get(verb, []), cost={"t": 30})
+    assert q.group("g").units_left == (30,)
 
 
 def test_repair(server, q, probe, lossy, lose):

@@ -126,7 +126,7 @@ def test_a_429_gives_other_units_time(q, clock):
         [RateLimit(60, 60, 5, slack=0), RateLimit(60, 60, 50, slack=0, unit="t")], group="g"
     )
     q.push_many(Push(n, group="g", cost={"t": 20}) for n in range(9))
-    q.rate_limited(q.pop().task, 7)
+    q.rate_limited(q.pop().task, 7, cost={"t": 20})
     clock.advance(7)
     [probe] = q.pop_many(9)
     assert q.group("g").reason == "probe"

@@ -192,14 +192,14 @@ LEASES = [
     _lua(
         "an update by key leaves the old options",
         "push/merge",
-        "task.cost, task.options = cost, options",
-        "task.cost = cost",
+        "task.options = options ..",
+        "task.options = task.options ..",
         f"{LUA}options.py",
     ),
     _py(
         "a Release is a failed attempt",
         "operations/queue",
-        "return self.release(task, error.delay, None)",
+        "return self.release(task, error.delay, None, cost)",
         "return self.fail(task, error, error.delay)",
         f"{WORKER}::test_release_gives_back_uncounted",
     ),
@@ -325,8 +325,8 @@ LIMITS = [
     _lua(
         "a closing bounds what was granted before it",
         "lib/gate",
-        "local bound = instant + rule.per",
-        "local bound = math.max(instant, gate.opens) + rule.per",
+        "  return instant + rule.per + (rule",
+        "  return math.max(instant, gate.opens) + rule.per + (rule",
         f"{LUA}pop_limits.py",
     ),
     _lua(

@@ -361,6 +361,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "extend": lambda q, t: q.extend(t, 5),
     "set_visibility": lambda q, t: q.set_visibility(t, 5),
     "release": lambda q, t: q.release(t),
+    "spent": lambda q, t: q.spent(t, 3),
     "fail": lambda q, t: q.fail(t),
     "bury": lambda q, t: q.bury(t, "no"),
     "rate_limited": lambda q, t: q.rate_limited(t, 5),

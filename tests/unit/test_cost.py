@@ -21,11 +21,11 @@ units = st.from_regex(r"\A[a-z][a-z0-9_]{0,15}\Z")
         ({"": 0}, 0),
         ({"tokens": 1800}, "1,tokens=1800"),
         ({"usd": 9, "": 0, "tokens": 5}, "0,tokens=5,usd=9"),
-        ({"tokens": 0}, 1),
+        ({"tokens": 0}, "1,tokens=0"),
     ],
 )
 def test_text(cost, text):
-    """A number of requests, and behind it the other units in their order, without zeros."""
+    """A number of requests, and behind it the other units in their order; a zero is said, too."""
     assert write_cost(cost) == text
 
 

@@ -3,7 +3,8 @@
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back
+-- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back.
+--                     Behind it may stand a group separator (29) and what the task has spent, as in spent
 --
 -- Returns {index, code, ...} for the tasks that this call did not finish, {} if it finished all. Codes: 0 it was gone
 -- already (a retried ack); -1 another delivery has it, or its record cannot be read; "ms TAB schedule": none of the
@@ -13,7 +14,7 @@
 local time, args = ARGV[1], ARGV
 
 local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
-local ids, reply, gone, gone_at, again, apart = {}, {}, {}, {}, {}, false
+local ids, reply, gone, gone_at, again, apart, told = {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
 end
@@ -28,13 +29,17 @@ for i, id in ipairs(ids) do
   if token ~= claim and token ~= string.match(claim, '^%d+') or token == '0' then
     reply[#reply + 1] = i
     reply[#reply + 1] = (not token or token == '0') and 0 or -1
-  elseif rest and (rerun ~= '0' or recurs ~= '') then
-    again[#again + 1] = i
   else
-    gone[#gone + 1], gone_at[#gone + 1] = id, i
-    if rest then
-      apart = apart or rest > #raw
-      if key ~= '' then
+    if token ~= claim then
+      told = told or {}
+      told[id] = told[id] or string.match(claim, '\29(.*)$')
+    end
+    if rest and (rerun ~= '0' or recurs ~= '') then
+      again[#again + 1] = i
+    else
+      gone[#gone + 1], gone_at[#gone + 1] = id, i
+      apart = apart or rest and rest > #raw
+      if rest and key ~= '' then
         redis.call('HDEL', keys, key)
       end
     end
@@ -42,9 +47,21 @@ for i, id in ipairs(ids) do
 end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
-if strays or awaited or #again > 0 then
+if strays or awaited or #again > 0 or told then
   -- Needs: now, record, open_or_close, place, back, anew, recur
-  local left = {} -- one may be named twice
+  local settle
+  if told then
+    -- Needs: true_up
+    settle = true_up
+    for n, id in ipairs(gone) do
+      local task = told[id] and read(raws[gone_at[n]])
+      if task then
+        settle(task, told[id])
+      end
+      told[id] = nil -- one may be named twice
+    end
+  end
+  local left = {}
   for n, id in ipairs((awaited or strays) and gone or {}) do
     local raw = raws[gone_at[n]]
     if awaited and not left[id] then
@@ -69,6 +86,9 @@ if strays or awaited or #again > 0 then
     elseif not at then
       reply[#reply + 1], reply[#reply + 2] = i, after .. task.schedule
     else
+      if told and told[id] then
+        settle(task, told[id])
+      end
       leave(id, task)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))

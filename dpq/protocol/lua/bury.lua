@@ -6,16 +6,21 @@
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  reason     one line
+-- ARGV[5]  told       what it has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
 -- one, or another verb has ended it (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, reason = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local time, id, token, reason, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
 -- Needs: now, fence, place, bury
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
+end
+if told then
+  -- Needs: true_up
+  true_up(task, told)
 end
 leave(id, task)
 task.delivery = 'b'

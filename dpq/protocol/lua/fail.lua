@@ -8,12 +8,13 @@
 -- ARGV[3]  token      of the delivery that holds the lease; of a cron task as in ack
 -- ARGV[4]  ms         from now until the next attempt
 -- ARGV[5]  message    the last error, or ""
+-- ARGV[6]  told       what it has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
 -- one, or another verb has ended it (nothing changed). If a cron task has spent its attempts, and none of its times is
 -- late enough: a text as ack's (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
-local time, id, token, ms, message = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local time, id, token, ms, message, told = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local claim = token
 token = string.match(token, '^%d*')
 
@@ -29,6 +30,10 @@ if spent and task.schedule ~= '' then
   if not at then
     return after .. task.schedule
   end
+end
+if told then
+  -- Needs: true_up
+  true_up(task, told)
 end
 leave(id, task)
 redis.pcall('HINCRBY', stats, 'failed', 1)

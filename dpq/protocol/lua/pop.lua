@@ -43,10 +43,8 @@ if paused and (paused == 'inf' or (tonumber(paused) or 0) > now) then
   go_on()
   return rest(waiter, format, tonumber(paused ~= 'inf' and paused or ''))
 end
-if soonest ~= soonest then -- NaN: unknown
+if soonest and not (soonest > instant) then -- so is NaN: unknown
   soonest = 0
-end
-if soonest and soonest <= instant then
   -- Needs: upkeep, go_on
   go_on()
   moved = upkeep(batch, true)
@@ -98,8 +96,7 @@ local token, last = math.floor(instant * 1000), tonumber(settings[7] or '')
 token = last and last > token and last < 9e15 and last or token -- a larger number is not exact: damage
 -- Needs: take
 local metas, rotten = {}, {}
-local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token, priority = '0',
-  aging = '0' }
+local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
 while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
   local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #metas / 2))
   if #popped == 0 or take(popped, taken, max_bytes, judge, crown) then
@@ -109,6 +106,10 @@ end
 
 if after_all then
   after_all()
+end
+if taken.changes then
+  -- Needs: change
+  change(taken)
 end
 local reply, least
 if #metas > 0 then

@@ -7,13 +7,15 @@
 -- ARGV[3]  token      of the delivery that holds the lease
 -- ARGV[4]  ms         from now until it may be tried again
 -- ARGV[5]  scope      group (a task without one closes the queue), queue or task
+-- ARGV[6]  told       what it has spent, as in spent; or left out
 --
 -- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
 -- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
 -- delivery and each closing. The windows of a fixed limit get more slack, unless the task was the probe, or was popped
--- before they last got some.
+-- before they last got some. The request stays spent; units of which it tells nothing count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local told = ARGV[6]
 
 -- Needs: now, record, fence, pace, gate, open_or_close, place, back
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
@@ -37,6 +39,12 @@ local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
+if told or string.find(task.cost, ',', 1, true) then
+  -- Needs: true_up
+  local others = string.gsub(string.sub(string.match(task.cost, ',.*$') or '', 2), '[=~]%d+', '=0')
+  local is_told = true_up(task, told or '')
+  told = true_up(task, others, true) or is_told
+end
 local gate = scope ~= 'task' and gate_of(scope == 'group' and task.group or '')
 local was_probe = gate and gate.probe == id
 leave(id, task, true) -- a probe that meets a 429 opens nothing
@@ -44,8 +52,10 @@ local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this d
 if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
-  redis.call('HSET', meta, id, write(task))
   redis.pcall('HINCRBY', stats, 'deferred', 1)
+end
+if first or told then
+  redis.call('HSET', meta, id, write(task))
 end
 if gate then
   local rules, opens = gate.rules, math.max(gate.opens, now + ms)

@@ -7,17 +7,22 @@
 -- ARGV[4]  ms         from now until it is ready
 -- ARGV[5]  priority   as text, or "" to keep it
 -- ARGV[6]  residual   what the double of the priority lost
+-- ARGV[7]  told       what it has spent, as in spent; or left out
 --
 -- Returns 1; 0 if the same verb has ended this delivery before (nothing changed); -1 if its token is not the live
 -- one, or another verb has ended it (nothing changed).
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local priority, residual = ARGV[5], ARGV[6]
+local priority, residual, told = ARGV[5], ARGV[6], ARGV[7]
 
 -- Needs: now, record, fence, place, back
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
+end
+if told then
+  -- Needs: true_up
+  true_up(task, told)
 end
 leave(id, task)
 task.delivery = 'r'

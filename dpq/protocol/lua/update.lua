@@ -14,7 +14,7 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin, refusal
+-- Needs: now, go_on, record, place, revise, begin, refusal, recost
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -34,7 +34,7 @@ if kind then
   task.schedule, kind, task.expires = begin(table.concat({ kind, expires_in, due, period }, ' '), wait)
 end
 if cost ~= '' then
-  task.cost = cost
+  recost(task, cost)
   if cost ~= '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end

@@ -11,7 +11,7 @@
 -- Lost reply: safe to send again.
 local time, id = ARGV[1], ARGV[2]
 
--- Needs: now, record, groups, rules, gate, opens, cost
+-- Needs: now, record, groups, rules, gate, opens, cost, estimate
 local task = read(redis.call('HGET', meta, id) or '')
 if not task then
   return {}
@@ -38,6 +38,7 @@ if state == '' then
 end
 seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
-local held = opens_at(gate_of(''), weigh(task.cost), -score_of(task))
+local own = gate_of(task.group) -- "" without a group: the queue's
+local held = opens_at(gate_of(''), estimated(weigh(task.cost), own, gate_of('')), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held) }

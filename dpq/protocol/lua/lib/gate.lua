@@ -4,7 +4,8 @@
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace
 -- Gives: gate_of(scope); full(gate), true if no more tasks may run at once;
---        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms.
+--        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
+--        window), the moment beyond which grants never pay.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
@@ -23,6 +24,10 @@ end
 -- all free: the first task is alone, and its cost is not known here.
 local function owed_after(opens, rule, window)
   return rule.unit == '' and opens + time_of(rule.burst - 1, window) or opens
+end
+
+local function bound_of(gate, rule, window)
+  return instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
 end
 
 local function gate_of(scope)
@@ -44,7 +49,7 @@ local function gate_of(scope)
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0 }
+    learned = 0, beside = 0, slack = 0, spent = '' }
   seen.gates[scope] = gate
   if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
     local opens, why, probe, rate, since, used, paid = string.match(text,
@@ -54,18 +59,21 @@ local function gate_of(scope)
   end
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
   if spent then -- or only the names of units are more than that
-    spent = string.find((string.gsub(text, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+    spent = string.find((string.gsub(text, ' [E%d]%d*[a-z][a-z0-9_]*:', ' :')), '[^%d.: -]')
+    for row in string.gmatch(text, '(E[a-z][a-z0-9_]*[:%d]* )') do -- spent values of a unit (estimate)
+      gate.spent = gate.spent .. row
+    end
   end
   if rules.unreadable or lost then
     gate.rest = string.match(text or '', '^%-? ?(.*)$')
   else
     gate.changed = text and not rules[1] and gate.opens == 0 and gate.probe == '-' -- is it useless?
-      and (tonumber(string.match(text, '([%d.]+) $') or 0) or 0) <= instant
+      and (tonumber(string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') or 0) or 0) <= instant
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do
-    local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
-    local window, rate = { paid = tonumber(paid or 0) }, rule.rate
+    local _, found, paid, more = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)([%d.:]*)', last)
+    local window, rate = { paid = tonumber(paid or 0), more = more ~= '' and more or nil }, rule.rate
     last = found or last
     if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
       rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
@@ -73,11 +81,14 @@ local function gate_of(scope)
     end
     pace(window, rule, rate, gate.slack)
     if spent or not window.paid then
-      window.paid, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), true
+      window.paid, window.more, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), nil, true
     end
-    local bound = instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
-    if window.paid > bound then -- the clock was set back, or the limit was tighter
-      window.paid, gate.changed = bound, true
+    local bound = bound_of(gate, rule, window)
+    if window.paid > bound then -- the clock was set back, or the limit was tighter; or a task spent so much (refunds)
+      bound = bound + (tonumber(string.match(window.more or '', '^:[^:]*:[^:]*:(%d[%d.]*)') or 0) or 0)
+      if window.paid > bound then
+        window.paid, window.more, gate.changed = bound, nil, true
+      end
     end
     window.owed = math.max(window.paid, gate.why == 'l' and owed_after(gate.opens, rule, window) or 0)
     gate[i] = window

@@ -15,8 +15,9 @@ local function keep()
       if gate.learned + gate.beside > 0 and gate.rules[1] then
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
+      text = gate.rules[1] and text .. gate.spent or text
       for i, rule in ipairs(gate.rules) do
-        text = text .. rule.name .. string.format(':%.17g ', gate[i].paid)
+        text = text .. rule.name .. string.format(':%.17g%s ', gate[i].paid, gate[i].more or '')
       end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false

@@ -1,6 +1,6 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens, cost
+-- Needs: now, notice, groups, gate, opens, cost, estimate
 -- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed); stirred, the groups that
 --        admit (place) still has to open or close; heavy(), true if tasks need different amounts.
 local stirred, weights = {}, nil
@@ -23,7 +23,11 @@ local function next_at(group, headed)
       or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
     rank = score and -score or rank
   end
-  return opens_at(gate, weigh(cost), rank)
+  local units = estimated(weigh(cost), gate)
+  if gate.lacks then
+    units = estimated(weigh(cost), gate, gate_of(''))
+  end
+  return opens_at(gate, units, rank)
 end
 
 local function open_or_close(group)

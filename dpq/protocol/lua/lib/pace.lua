@@ -14,7 +14,8 @@ local function pace(window, rule, rate, learned_slack)
 end
 
 local function time_of(units, window)
-  return math.ceil(units * window.interval * 4096) / 4096
+  local time = units * window.interval
+  return window.interval < 0.25 and math.ceil(time * 4096) / 4096 or time -- else it is exact
 end
 
 -- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate

@@ -20,6 +20,9 @@ local function prune(most)
       if gate.rules.ceiling > 0 then -- keep a learned value longer than its window
         until_ms = math.max(until_ms, gate.since + 10 * gate.rules[1].per, gate.since + 3600000)
       end
+      if gate.spent ~= '' then -- the spent values as well
+        until_ms = until_ms + 3600000
+      end
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3600000)
       end

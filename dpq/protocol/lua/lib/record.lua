@@ -4,13 +4,13 @@
 -- the first delivery the counts are left out.
 -- Needs: cost
 -- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
---        of its own; nil in format 3.
+--        of its own; nil in format 3. `options` are all its notes (notes).
 local function read_old(task, raw, at)
   local edge, rest
   task.max, task.cost, task.wait, task.priority, task.enqueued, task.expires, task.aging, task.order, edge,
     task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
     '^(%d+) (%d%S*) (%d+) (%-?%d[%d.e+-]*) (%d+) (%d+) (%S+) (%d+)()\t'
-    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()$', at)
+    .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\28-\31]*)([^\t\n]*)([^\n]*)()$', at)
   return edge, rest
 end
 
@@ -31,7 +31,7 @@ local function read(raw)
     task.enqueued, task.order, task.max, task.priority, task.cost, task.wait, task.expires, task.aging, edge,
       task.group, task.key, task.reason, task.error, task.options, task.schedule, rest = string.match(raw,
       '^(%d+) (%d+) (%d+) (%-?%d[%d.e+-]*) (%d%S*) (%d+) (%d+) (%S+)()\t'
-      .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\31]*)([^\t\n]*)([^\n]*)()', at + 1)
+      .. '([^\t\n]*)\t([^\t\n]*)\t([^\t\n]*)\t([^\t\n\28-\31]*)([^\t\n]*)([^\n]*)()', at + 1)
   elseif kind then
     edge, rest = read_old(task, raw, at)
   end

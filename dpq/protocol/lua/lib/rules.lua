@@ -39,6 +39,11 @@ local function parsed(text)
       '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9]%d*)(.*)$')
     local slowest = learns and not rules[1] and rules.floor or MOST_UNITS
     local window = rate and window_of(rate, per, unit, burst, slowest)
+    local before, estimate = string.match(kept or '', '^(.-) ~(%d+)$')
+    if window and before then
+      kept, window.estimate = before, within(estimate, 1, MOST_UNITS)
+      sound = sound and window.estimate and unit ~= ''
+    end
     local rest, slack = string.match(kept or '', '^(.-) %+(%d+)$')
     if window and rest then
       kept, window.slack = rest, within(slack, 0, 3600000)

@@ -1,9 +1,10 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, gate, opens, cost
--- Gives: charge(gate, cost, id); queue_judge(), which returns two functions. judge(score, member, id, cost): true if
---        the task may run, and has paid; nil if the queue lets no task run. at_last(): when the queue's limit lets the
---        next task run, and when the lightest one; nil means now. Call keep after all of them.
+-- Needs: now, pace, gate, opens, cost, refunds, estimate
+-- Gives: charge(gate, cost, id, token); allowed(text, added), what a judge returns: true, or what is to change in the
+--        record; queue_judge(), which returns two functions. judge(score, member, id, cost, group, token, units): as
+--        `allowed` says, if the task may run, and has paid; nil if the queue lets no task run. at_last(): when the
+--        queue's limit lets the next task run, and when the lightest one; nil means now. Call keep after all of them.
 
 -- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
 -- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
@@ -20,7 +21,7 @@ local function gain(gate, rules)
   return math.max(step, (last - rate) / 4)
 end
 
-local function charge(gate, cost, id)
+local function charge(gate, cost, id, token)
   local rules = gate.rules
   if rules.ceiling > 0 and gate[1] then
     if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
@@ -34,6 +35,9 @@ local function charge(gate, cost, id)
   end
   for i, window in ipairs(gate) do
     local units = math.min(cost[rules[i].unit] or 0, window.most)
+    if (window.more or rules[i].unit ~= '') and (units > 0 or window.owed > window.paid) then
+      refunds().granted(gate, i, token)
+    end
     window.paid = units > 0 and math.max(window.owed, instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
@@ -49,18 +53,31 @@ local function charge(gate, cost, id)
   end
 end
 
+-- What stands in the record as reserved is what this delivery reserves.
+local function allowed(text, added)
+  if not added and not string.find(text, '~', 1, true) then
+    return true
+  end
+  local cost = with_estimates(text, added)
+  return cost == text or { cost = cost }
+end
+
 local function queue_judge()
   local queue, blocked = gate_of(''), 0
 
-  local function judge(score, _, id, cost)
-    cost = weigh(cost)
-    local at = opens_at(queue, cost, -score)
+  -- `units` is the cost with what is reserved, if the group's judge has looked.
+  local function judge(score, _, id, cost, _, token, units)
+    local added
+    if not units then
+      units, added = estimated(weigh(cost), queue)
+    end
+    local at = opens_at(queue, units, -score)
     if at > instant or full(queue) then
       blocked = at
       return nil
     end
-    charge(queue, cost, id)
-    return true
+    charge(queue, units, id, token)
+    return allowed(cost, added)
   end
 
   local function at_last()

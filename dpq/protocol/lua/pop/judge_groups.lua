@@ -1,8 +1,8 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: groups closed
--- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost
+-- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost, estimate
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
---        judge(score, member, id, cost, group): as judge; false if the group lets no task run, which closes it.
+--        judge(score, member, id, cost, group, token): as judge; false if the group lets no task run, which closes it.
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
@@ -12,20 +12,20 @@ local function group_judge(judge_queue)
     soonest_opening = math.min(soonest_opening or at, at)
   end
 
-  local function judge(score, member, id, cost, group)
-    cost = weigh(cost)
+  local function judge(score, member, id, cost, group, token)
     local gate = group ~= '' and gate_of(group)
-    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, cost, -score)) or 0
+    local units, added = estimated(weigh(cost), gate or gate_of(''), gate and gate_of(''))
+    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
     if at > instant then
       shut(group)
       close(group, at)
       return false
     end
-    local may = judge_queue(score, member, id, cost)
+    local may = judge_queue(score, member, id, cost, group, token, units)
     if may and gate then
-      charge(gate, cost, id)
+      charge(gate, units, id, token)
     end
-    return may
+    return may and allowed(cost, added)
   end
 
   local function crown(group)

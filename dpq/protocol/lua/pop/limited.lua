@@ -20,12 +20,12 @@ local function free_judge(limit, noted)
     return free[group]
   end
 
-  local function judge(score, member, id, cost, group)
+  local function judge(score, member, id, cost, group, token)
     if not limited and (group == '' or is_free(group)) then
       return true
     end
     limited = limited or { limit() }
-    return limited[1](score, member, id, cost, group)
+    return limited[1](score, member, id, cost, group, token)
   end
 
   local function crown(group)

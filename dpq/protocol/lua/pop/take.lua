@@ -5,7 +5,8 @@
 -- Gives: take(popped, taken, max_bytes, judge, crown), with the judge and the crown of limits, or nil; true if pop has
 --        enough. It adds to `taken`: metas, the records to store; long, the payloads that have a field of their own, by
 --        id; bytes, the size of all payloads; rotten, the tasks for the dead letters; passed, how many tasks did not
---        come. In `taken`, token is the newest so far; priority and aging are the last ones that could be read.
+--        come. In `taken`, token is the newest so far; priority and aging are the last ones that could be read; changes
+--        has what a judge returned instead of true, a table of changes to the record (change).
 local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
@@ -82,12 +83,16 @@ local function take(popped, taken, max_bytes, judge, crown)
           group = string.find(redis.call('HGET', groups, group) or '', ' ' .. member, 1, true) and group
         end
       else
-        may = not judge or judge(tonumber(score), member, id, cost, group)
+        may = not judge or judge(tonumber(score), member, id, cost, group, taken.token + 1)
         if may then
           local n = #metas
           taken.token = taken.token + 1
           metas[n + 1] = id
           metas[n + 2] = string.format('%d ', taken.token) .. counted .. (at == 1 and raw or string.sub(raw, at))
+          if may ~= true then
+            taken.changes = taken.changes or {}
+            taken.changes[#taken.changes + 1] = { n + 2, string.format('%d', taken.token), may }
+          end
           taken.long[id] = body
           taken.bytes = taken.bytes + size
         elseif may == false then

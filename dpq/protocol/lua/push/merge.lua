@@ -1,6 +1,6 @@
 -- merge: what a push does to the task that holds its key.
 -- Keys: invisible payload meta dead conf
--- Needs: now, record, body, begin, renew, revise
+-- Needs: now, record, body, begin, renew, revise, recost
 -- Gives: merge(id, spec, body), for the modes k, u, r and a of push.
 local function merge(id, spec, body)
   local task = read(redis.call('HGET', meta, id) or '')
@@ -23,7 +23,8 @@ local function merge(id, spec, body)
     else
       redis.call('HDEL', payload, id)
     end
-    task.cost, task.options = cost, options
+    recost(task, cost)
+    task.options = options .. (string.match(task.options, '[\28\29].*$') or '') -- as in notes
     if cost ~= '1' then
       redis.call('HSET', conf, 'heavy', '1')
     end

@@ -6,9 +6,9 @@
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
 --        tracked lacks.
 local function gate_fault(scope, text)
-  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
+  local opens, probe = string.match(text, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [Ea-z_%d.: ]*$')
   local never = (tonumber(opens or 0) or 0) > now + 3.2e11 -- no call closes for more than 10 years
-  if never or not probe and not string.match(text, '^- [a-z_%d.: ]*$') then
+  if never or not probe and not string.match(text, '^- [Ea-z_%d.: ]*$') then
     return problem('bad gate', scope, text)
   elseif probe and probe ~= '-' and probe ~= 'p' and not redis.call('ZSCORE', invisible, probe) then
     return problem('probe without a lease', scope, probe)

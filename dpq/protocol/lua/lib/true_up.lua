@@ -1,0 +1,65 @@
+-- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
+-- the bound: docs/design.md, "True-up". In a queue of format 3 it does nothing.
+-- Keys: conf
+-- Needs: rules, notes, gate, give_back, estimate, open_or_close
+-- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
+--        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
+--        admit (place). With `implied` the units are not counted as spent values (estimate).
+
+-- What a delivery was charged, and what of it was named.
+local function charged(text)
+  local units, named = { [''] = tonumber(string.match(text, '^%d+')) }, { [''] = true }
+  for unit, sign, number in string.gmatch(text, ',([a-z][a-z0-9_]*)([=~])(%d+)') do
+    units[unit], named[unit] = tonumber(number), sign == '='
+  end
+  return units, named
+end
+
+local function note_spent(gate, unit, units)
+  local values = values_of(gate, unit)
+  values[#values + 1] = units
+  if #values > VALUES then
+    table.remove(values, 1)
+  end
+  for n, value in ipairs(values) do
+    values[n] = string.format('%.0f', value)
+  end
+  local others = string.gsub(gate.spent, 'E' .. unit .. ':[:%d]* ', '')
+  gate.spent = others .. 'E' .. unit .. ':' .. table.concat(values, ':') .. ' '
+  gate.changed, gate.reserves = true, nil
+end
+
+local function true_up(task, told, implied)
+  local known, cost = string.match(live_note(task, '\29') or '', '^(%S*) ?(%S*)$')
+  local reserved, named = charged((cost or '') ~= '' and cost or task.cost)
+  local fresh, notes = {}, known ~= '' and { known } or {}
+  for unit, number in string.gmatch(told, '([a-z0-9_]*)=(%d+)') do
+    if not fresh[unit] and not string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true) then
+      fresh[unit] = math.min(tonumber(number), MOST_UNITS)
+      notes[#notes + 1] = string.format('%s=%.0f', unit, fresh[unit])
+    end
+  end
+  if not next(fresh) or redis.call('HGET', conf, 'format') == '3' then
+    return false
+  end
+  for _, scope in ipairs(task.group ~= '' and { '', task.group } or { '' }) do
+    local gate, token, noted = gate_of(scope), tonumber(task.token), {}
+    for i, rule in ipairs(gate.rules) do
+      local unit, most = rule.unit, gate[i].most
+      local before, after = math.min(reserved[unit] or 0, most), fresh[unit] and math.min(fresh[unit], most)
+      if after and after < before then
+        stirred[scope] = give_back(gate, i, token, before - after) or stirred[scope]
+      elseif after and after > before then
+        owe(gate, i, token, before, after - before)
+        stirred[scope] = scope ~= '' or stirred[scope]
+      end
+      if after and not named[unit] and not noted[unit] and not implied then
+        noted[unit] = true
+        note_spent(gate, unit, fresh[unit])
+        stirred[scope] = scope ~= '' or stirred[scope]
+      end
+    end
+  end
+  set_note(task, '\29', task.token .. ' ' .. table.concat(notes, ',') .. ((cost or '') ~= '' and ' ' .. cost or ''))
+  return true
+end

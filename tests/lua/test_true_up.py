@@ -1,0 +1,462 @@
+"""True-up: what a delivery has told of its cost replaces what it was charged."""
+
+import random
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+import pytest
+from kit.limits import LONG, SCOPES, payloads
+from kit.refunds import Window
+
+from dpq import DPQ, ConfigurationError, LeaseLostError, RateLimit, Task
+from dpq.protocol.keys import key_of
+
+TOKENS = RateLimit(6000, 60, burst=1000, unit="tokens", slack=0)
+"""6000 tokens a minute, one each 10 ms."""
+
+
+def left(q: DPQ[Any], scope: str | None, window: int = -1) -> float:
+    """The units that a window of a scope would grant now."""
+    state = q.limits()[0] if scope is None else q.group("g")
+    return state.units_left[window]
+
+
+def gate(q: DPQ[Any], redis: Any, scope: str | None) -> str:
+    """The stored gate."""
+    if scope is None:
+        return (redis.hget(key_of(q.queue_name, "conf"), "queue_gate") or b"").decode()
+    return (redis.hget(key_of(q.queue_name, "gates"), "g") or b"").decode()
+
+
+ENDS = {
+    "spent": lambda q, task, units: q.spent(task, tokens=units),
+    "ack": lambda q, task, units: q.ack(task, {"tokens": units}),
+    "ack_many": lambda q, task, units: q.ack_many([task], [{"tokens": units}]),
+    "fail": lambda q, task, units: q.fail(task, "no", 9999, cost={"tokens": units}),
+    "bury": lambda q, task, units: q.bury(task, "no", cost={"tokens": units}),
+    "release": lambda q, task, units: q.release(task, 9999, cost={"tokens": units}),
+    "rate_limited": lambda q, task, units: q.rate_limited(task, 5, "task", {"tokens": units}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_less_is_given_back_and_more_is_owed(q: DPQ[Any], scope: str | None, end: str) -> None:
+    """Every end of a delivery may tell it; what is told replaces what was reserved."""
+    q.set_limit([TOKENS], group=scope)
+    q.push("a", group="g", cost={"tokens": 700}, max_attempts=2)
+    task = q.pop(visibility=LONG).task
+    assert left(q, scope) == 300
+    ENDS[end](q, task, 200)
+    assert left(q, scope) == 800
+    q.push("b", 9, group="g", cost={"tokens": 100})
+    task = q.pop(visibility=LONG).task
+    assert left(q, scope) == 700
+    ENDS[end](q, task, 2000)
+    assert left(q, scope) == -1200
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_more_is_paid_before_the_next_grant(q: DPQ[Any], clock: Any, scope: str | None) -> None:
+    """The next task comes when the debt is paid, also if the bucket was full again meanwhile."""
+    q.set_limit([TOKENS], group=scope)
+    q.push("a", group="g", cost={"tokens": 1000})
+    q.push("b", group="g", cost={"tokens": 1000})
+    q.spent(q.pop(visibility=LONG).task, tokens=3000)
+    clock.advance(29.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == ["b"]
+    assert q.check() == []
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_what_is_given_back_lets_the_next_task_run(q: DPQ[Any], scope: str | None) -> None:
+    """At once: a closed group opens, a waiting consumer is told."""
+    q.set_limit([TOKENS], group=scope)
+    for name in "abc":
+        q.push(name, group="g", cost={"tokens": 600})
+    task = q.pop(visibility=LONG).task
+    assert payloads(q) == []
+    assert q.next_event() is not None
+    q.ack(task, cost={"tokens": 100})
+    assert payloads(q) == ["b"]
+    assert q.check() == []
+
+
+def test_once_for_each_unit_and_delivery(q: DPQ[Any], clock: Any) -> None:
+    """The first told value counts, in any verb; another unit may follow; another delivery too."""
+    q.set_limit([RateLimit(60, 60, 50, slack=0), TOKENS], group="g")
+    q.push("a", group="g", cost={"": 10, "tokens": 700})
+    task = q.pop(visibility=LONG).task
+    assert q.spent(task, tokens=200) is True
+    assert q.spent(task, tokens=200) is False
+    assert q.spent(task, tokens=100) is False
+    assert q.group("g").units_left == (40, 800)
+    assert q.spent(task, {"tokens": 1, "other": 5}) is True  # the other unit was new
+    assert q.spent(task, 20) is True
+    assert q.group("g").units_left == (30, 800)
+    q.release(task, cost={"tokens": 0, "": 0})
+    assert q.group("g").units_left == (30, 800)
+    clock.advance(1)
+    task = q.pop(visibility=LONG).task
+    assert q.spent(task, tokens=500) is True
+    assert q.ack(task, cost={"tokens": 0}) is True
+    assert q.ack(task, cost={"tokens": 0}) is False
+    assert q.group("g").units_left == (21, 400)
+    assert q.check() == []
+
+
+def test_another_delivery_is_refused(q: DPQ[Any], clock: Any) -> None:
+    """A stale token changes nothing, and says so."""
+    q.set_limit([TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 500})
+    task = q.pop(visibility=1).task
+    clock.advance(2)
+    again = q.pop(visibility=LONG).task
+    before = left(q, "g")
+    for end in ("spent", "ack", "ack_many", "fail", "release", "bury", "rate_limited"):
+        with pytest.raises(LeaseLostError):
+            ENDS[end](q, task, 0)
+    assert left(q, "g") == before
+    q.fail(again)
+    with pytest.raises(LeaseLostError):
+        q.spent(again, tokens=0)
+    assert left(q, "g") == before
+
+
+def test_a_lease_that_ran_out_gives_nothing_back(q: DPQ[Any], clock: Any) -> None:
+    """Nobody knows what a dead consumer has spent."""
+    q.set_limit([TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 900})
+    q.pop(visibility=1)
+    clock.advance(1)
+    q.promote()
+    assert left(q, "g") == 200
+
+
+def test_a_429_gives_all_but_the_request_back(q: DPQ[Any]) -> None:
+    """Unless it is told otherwise; a second call changes nothing more."""
+    q.set_limit([RateLimit(60, 60, 50, slack=0), TOKENS], group="*")
+    q.push("a", group="g", cost={"tokens": 700})
+    q.push("b", group="h", cost={"tokens": 700})
+    a, b = q.pop_many(2, visibility=LONG)
+    q.rate_limited(a, 0, "task")
+    assert q.group("g").units_left == (49, 1000)
+    q.rate_limited(a, 0, "task", {"tokens": 500})
+    assert q.group("g").units_left == (49, 1000)
+    q.rate_limited(b, 0, "task", {"tokens": 500, "": 3})
+    assert q.group("h").units_left == (47, 500)
+    assert q.check() == []
+
+
+def test_requests_are_tracked_from_the_first_told_on(q: DPQ[Any], redis: Any) -> None:
+    """Before, a window of requests keeps no pairs, and gives nothing back; more counts at once."""
+    q.set_limit([RateLimit(60, 60, 50, slack=0)], group="g")
+    for n in range(4):
+        q.push(n, group="g", cost=10)
+    tasks = q.pop_many(2, visibility=LONG)
+    assert gate(q, redis, "g").count(":") == 1
+    q.ack(tasks[0], cost=4)
+    assert left(q, "g") == 30
+    q.ack(tasks[1], cost=4)
+    assert left(q, "g") == 30
+    tasks = q.pop_many(2, visibility=LONG)
+    q.ack(tasks[1], cost=4)
+    assert left(q, "g") == 16
+    q.ack(tasks[0], cost={"": 11})
+    assert left(q, "g") == 15
+
+
+def test_an_idle_time_is_not_credited_twice(q: DPQ[Any], clock: Any) -> None:
+    """A full bucket at a later grant has forgotten what was reserved before: no refund."""
+    q.set_limit([TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 1000})
+    q.push("b", group="g", cost={"tokens": 1000})
+    task = q.pop(visibility=LONG).task
+    clock.advance(10.5)
+    assert payloads(q) == ["b"]
+    q.ack(task, cost={"tokens": 0})
+    assert left(q, "g") == 0
+    assert q.check() == []
+
+
+def test_what_is_stored_survives_every_change(q: DPQ[Any], clock: Any) -> None:
+    """Another cost of a running task changes nothing of what it was charged."""
+    q.set_limit([TOKENS], group="g")
+    task_id = q.push("a", group="g", key="k", cost={"tokens": 300})
+    task = q.pop(visibility=LONG).task
+    q.update(task_id, cost={"tokens": 900})
+    q.push("a", group="g", key="k", cost={"tokens": 950}, on_duplicate="update")
+    assert q.get(task_id).costs == {"tokens": 950}
+    q.spent(task, tokens=200)
+    assert left(q, "g") == 800
+    q.release(task)
+    task = q.pop(visibility=LONG).task
+    assert task is None
+    clock.advance(1.5)
+    task = q.pop(visibility=LONG).task
+    q.update(task_id, cost={"tokens": 1})
+    q.ack(task, cost={"tokens": 0})
+    assert left(q, "g") == 950
+
+
+def test_a_wider_or_new_window_gives_nothing_back(q: DPQ[Any]) -> None:
+    """What was charged by other rules is not known."""
+    q.set_limit([TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 2000})
+    task = q.pop(visibility=LONG).task
+    q.set_limit([RateLimit(3000, 60, burst=9000, unit="tokens", slack=0)], group="g")
+    before = left(q, "g")
+    q.push("b", group="g", cost={"tokens": 10})
+    q.pop(visibility=LONG)
+    q.ack(task, cost={"tokens": 0})
+    assert left(q, "g") == before - 10
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize(
+    "damage",
+    ["", ":", ":1", ":10:9:0:x", ":10:9:0:5", ":10:9:0:5:3:4:2", ":10.0.1:9:0:1:2", ":1:1:1"],
+)
+def test_damaged_pairs_give_nothing_back(q: DPQ[Any], redis: Any, damage: str) -> None:
+    """Whatever stands behind `paid`, no more is granted than without it."""
+    q.set_limit([TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 900})
+    task = q.pop(visibility=LONG).task
+    text = gate(q, redis, "g")
+    head = text.rpartition("tokens:")[0] + "tokens:" + text.rpartition("tokens:")[2].split(":")[0]
+    redis.hset(key_of(q.queue_name, "gates"), "g", f"{head}{damage} ")
+    q.ack(task, cost={"tokens": 0})
+    assert left(q, "g") <= 100
+    q.repair()
+    assert q.check() == []
+
+
+def test_bad_values(q: DPQ[Any]) -> None:
+    """They name the value and the bound, and change nothing."""
+    q.push("a")
+    task = q.pop().task
+    for call in (
+        lambda: q.spent(task),
+        lambda: q.spent(task, tokens=-1),
+        lambda: q.spent(task, tokens=1.5),
+        lambda: q.spent(task, Tokens=1),
+        lambda: q.spent(task, {"tokens": 1}, tokens=1),
+        lambda: q.spent(task, a=1, b=1, c=1, d=1, e=1),
+        lambda: q.ack(task, cost={"tokens": 10**9 + 1}),
+        lambda: q.ack_many([task], [1, 2]),
+        lambda: RateLimit(1, 1, estimate=1),
+        lambda: RateLimit(1, 1, unit="t", estimate=-1),
+    ):
+        with pytest.raises(ConfigurationError):
+            call()
+    assert q.ack(task)
+
+
+# Estimates
+
+
+ESTIMATED = RateLimit(6000, 60, burst=1000, unit="tokens", slack=0, estimate=100)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_an_estimate_is_reserved(q: DPQ[Any], redis: Any, scope: str | None) -> None:
+    """For a task that names no cost in that unit; it is told as if it had been named."""
+    q.set_limit([ESTIMATED], group=scope)
+    q.push("none", 9, group="g")
+    q.push("zero", 8, group="g", cost={"tokens": 0})
+    q.push("named", 7, group="g", cost={"tokens": 50, "other": 1})
+    none, zero, named = q.pop_many(3, visibility=LONG)
+    assert left(q, scope) == 850
+    assert (none.costs, zero.costs, named.costs) == (
+        None,
+        {"tokens": 0},
+        {"tokens": 50, "other": 1},
+    )
+    assert b" 1,tokens~100 " in redis.hget(key_of(q.queue_name, "meta"), none.id)
+    assert q.get(none.id).costs is None
+    q.ack(none, cost={"tokens": 30})
+    assert left(q, scope) == 920
+    q.ack(zero, cost={"tokens": 10})
+    q.ack(named, cost={"tokens": 70})
+    assert left(q, scope) == 890
+    assert "Etokens:30 " in gate(q, redis, scope)
+    assert q.check() == []
+
+
+def test_the_estimate_follows_what_was_spent(q: DPQ[Any]) -> None:
+    """The 95th percentile of the last twenty values, by nearest rank."""
+    q.set_limit([RateLimit(60_000, 60, burst=60_000, unit="t", slack=0, estimate=100)], group="g")
+    spent: list[int] = []
+    for value in [500, 400, 10, 300, *range(1, 40)]:
+        q.push("x", group="g")
+        before = left(q, "g")
+        task = q.pop(visibility=LONG).task
+        reserved = sorted([*spent[-20:], *[100] * (20 - len(spent[-20:]))])[18]
+        assert round(before - left(q, "g")) == reserved
+        q.ack(task, cost={"t": value})
+        spent.append(value)
+    assert q.check() == []
+
+
+def test_without_an_estimate(q: DPQ[Any], redis: Any) -> None:
+    """Nothing is reserved and no record rewritten, until two tasks have spent some; what they
+    spend is charged."""
+    q.set_limit([TOKENS], group="g")
+    for n in range(3):
+        q.push(n, group="g")
+    task = q.pop(visibility=LONG).task
+    assert b" p1" in redis.hget(key_of(q.queue_name, "meta"), task.id)
+    q.ack(task, cost={"tokens": 300})
+    assert left(q, "g") == 700
+    q.ack(q.pop(visibility=LONG).task, cost={"tokens": 200})
+    assert left(q, "g") == 500
+    q.pop(visibility=LONG)
+    assert left(q, "g") == 300
+
+
+def test_the_groups_own_estimate_comes_first(q: DPQ[Any]) -> None:
+    """Else the queue's; in both it is what is reserved."""
+    q.set_limit([RateLimit(6000, 60, 1000, unit="tokens", slack=0, estimate=300)])
+    q.set_limit([ESTIMATED], group="g")
+    q.set_limit([TOKENS], group="h")
+    for n, group in enumerate("gh"):
+        q.push(n, 9 - n, group=group)
+    q.pop_many(2, visibility=LONG)
+    assert q.limits()[0].units_left == (600,)
+    assert q.group("g").units_left == (900,)
+    assert q.group("h").units_left == (700,)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_group_opens_when_its_estimate_fits(q: DPQ[Any], clock: Any, named: bool) -> None:
+    """The moment at which a closed group opens counts what will be reserved."""
+    q.set_limit([ESTIMATED], group="g")
+    if named:
+        q.push("heavy", 9, group="other", cost={"tokens": 3})
+        assert payloads(q) == ["heavy"]
+    for n in range(12):
+        q.push(n, group="g")
+    assert payloads(q) == list(range(10))
+    assert q.next_event() == 1
+    clock.advance(0.999)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [10]
+    assert q.check() == []
+
+
+def test_it_is_estimated_again_at_the_next_delivery(q: DPQ[Any], redis: Any, clock: Any) -> None:
+    """A changed estimate, or none, replaces what stands in the record."""
+    q.set_limit([ESTIMATED], group="g")
+    task_id = q.push("x", group="g", cost={"other": 1})
+    meta = key_of(q.queue_name, "meta")
+    q.release(q.pop().task)
+    assert b" 1,other=1,tokens~100 " in redis.hget(meta, task_id)
+    q.set_limit([RateLimit(6000, 60, 1000, unit="tokens", slack=0, estimate=7)], group="g")
+    q.release(q.pop().task)
+    assert b" 1,other=1,tokens~7 " in redis.hget(meta, task_id)
+    q.set_limit([TOKENS], group="g")
+    q.release(q.pop().task)
+    assert b" 1,other=1 " in redis.hget(meta, task_id)
+    assert q.check() == []
+
+
+# In random runs
+
+
+@pytest.mark.many_calls
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("rate", [120, 400_000])
+def test_as_the_exact_rule_says(q: DPQ[Any], clock: Any, seed: int, rate: int) -> None:
+    """What is left agrees with the rule in exact fractions after each grant and each told cost, of
+    a group and of the queue; and by final costs no window holds more than its bound."""
+    chance = random.Random(seed)
+    burst = chance.choice([5, 40])
+    windows = [RateLimit(rate, 60, burst, unit="t", slack=0), RateLimit(600, 60, 99)]
+    q.set_limit(windows, group="g")
+    q.set_limit([RateLimit(rate, 60, burst + 3, unit="t", slack=0)])
+    interval = Fraction(ceil(60_000 / rate * 4096), 4096) if rate < 1000 else Fraction(60_000, rate)
+    models = {"g": (burst, Window()), None: (burst + 3, Window())}
+    out: list[tuple[Task[Any], int]] = []  # with its number
+    grants: list[list[Any]] = []  # the moment, what was reserved, and what was spent
+    for step in range(250):
+        clock.advance(chance.choice([0, 0.001, 0.25, 1, 4]))
+        now = Fraction(clock.ms)
+        if len(out) < 6 and chance.random() < 0.6:
+            reserved = chance.randint(1, burst)
+            task_id = q.push(step, step, group="g", cost={"t": reserved})
+            task = q.pop(visibility=LONG).task
+            if task is None:
+                q.cancel(task_id)
+                continue
+            grants.append([now, reserved, reserved])
+            out.append((task, len(grants)))
+            for _, window in models.values():
+                window.grant(len(grants), now, grain_up(reserved * interval))
+        elif out:
+            task, number = out.pop(chance.randrange(len(out)))
+            at, reserved, _ = grants[number - 1]
+            spent = chance.randint(0, reserved + (3 if chance.random() < 0.2 else 0))
+            assert q.spent(task, t=spent)
+            grants[number - 1][2] = min(spent, reserved)
+            for _, window in models.values():
+                if spent < reserved:
+                    window.give_back(number, grain_down((reserved - spent) * interval))
+                else:
+                    window.owe(
+                        number,
+                        at + grain_up(reserved * interval),
+                        grain_up((spent - reserved) * interval),
+                    )
+            q.ack(task)
+        seen = {"g": q.group("g").units_left[-1], None: q.limits()[0].units_left[-1]}
+        for scope, (units, window) in models.items():
+            owed = max(Fraction(0), window.paid - Fraction(clock.ms)) / interval
+            assert abs(seen[scope] - float(units - owed)) < 1e-3, (step, scope)
+    for i, (start, _, _) in enumerate(grants):
+        used = sum(spent for at, _, spent in grants[i:] if at < start + 60_000)
+        assert used <= rate + burst - 1
+    assert len(grants) > 40
+    assert q.check() == []
+
+
+def grain_up(ms: Fraction) -> Fraction:
+    """To whole grains of 2^-12 ms."""
+    return Fraction(ceil(ms * 4096), 4096)
+
+
+def grain_down(ms: Fraction) -> Fraction:
+    return Fraction(floor(ms * 4096), 4096)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_with_recurring_and_rerun_tasks(q: DPQ[Any], clock: Any, durable: bool) -> None:
+    """An ack that begins a task anew gives back as any other."""
+    q.set_limit([TOKENS], group="g")
+    if durable:
+        q.push("x", group="g", every=60, cost={"tokens": 500})
+    else:
+        q.push("x", group="g", key="k", cost={"tokens": 500})
+    task = q.pop(visibility=LONG).task
+    if not durable:
+        q.push("x", group="g", key="k", on_duplicate="rerun", cost={"tokens": 30})
+    assert q.ack(task, cost={"tokens": 100})
+    assert q.ack(task, cost={"tokens": 0}) is False
+    assert left(q, "g") == 900
+    clock.advance(60)
+    assert q.pop().task.payload == "x"
+    assert left(q, "g") == (500 if durable else 970)
+
+
+def test_one_named_twice_is_given_back_once(q: DPQ[Any]) -> None:
+    """In one call of ack_many."""
+    q.set_limit([TOKENS], group="g")
+    for n in range(3):
+        q.push(n, group="g", cost={"tokens": 300})
+    tasks = q.pop_many(3, visibility=LONG)
+    q.ack_many([tasks[0], tasks[0], tasks[1]], [{"tokens": 200}, {"tokens": 200}, None])
+    assert left(q, "g") == 200
