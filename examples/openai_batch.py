@@ -66,7 +66,7 @@ class Batch:
             raise Reject(response.text[:500])  # a dead letter, with the reason
         response.raise_for_status()  # any other error: again, after a while
         answer = response.json()
-        # TRUE-UP context.spent(tokens=answer["usage"]["total_tokens"])  # the rest is given back
+        context.spent(tokens=answer["usage"]["total_tokens"])  # the rest is given back
         print(json.dumps({"line": line, "response": answer}), file=self.out, flush=True)
         os.fsync(self.out.fileno())
         self.saved.add(line)

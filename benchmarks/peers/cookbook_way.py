@@ -4,10 +4,10 @@ python cookbook_way.py FILE.jsonl OUT.jsonl URL RPM TPM SECONDS_OF_A_MINUTE
 
 One process counts for itself. It starts with a full minute of requests and tokens, and both come
 back evenly. A request goes in the order of the file, when one request and its estimated tokens are
-there; what the answer did not use is not given back. After a 429 no request begins for 15 s, and the
-refused one is appended to a list of retries, which goes before the file. After 5 attempts a request
-is given up. It looks each millisecond. Answers are appended to a file; a run that is killed begins
-anew. The estimate is the one of `dpq run`.
+there; what the answer did not use is not given back. After a 429 no request begins for 15 s, and
+the refused one is appended to a list of retries, which goes before the file. After 5 attempts a
+request is given up. It looks each millisecond. Answers are appended to a file; a run that is killed
+begins anew. The estimate is the one of `dpq run`.
 """
 
 import asyncio

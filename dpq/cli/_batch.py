@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from dpq.cli._lines import BYTE_ORDER_MARK, slices
 from dpq.cli._terminal import Failed
-from dpq.model.cost import write_cost
+from dpq.model.cost import MAX_COST, write_cost
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
 
@@ -65,12 +65,14 @@ class Batch(NamedTuple):
         digest: SHA-256 of its content, in hex.
         hashes: The hash of each line; 0 for a blank one. 8 bytes a line are all that is kept.
         total: The number of its requests.
+        largest: The largest cost of a request, by unit.
     """
 
     path: Path
     digest: str
     hashes: "array[int]"
     total: int
+    largest: dict[str, int]
 
 
 class Reader:
@@ -93,12 +95,15 @@ class Reader:
             Failed: Some lines are no requests; the error names the first ones and their faults.
         """
         digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
+        largest: dict[str, int] = {}
         for number, line in self._lines():
             digest.update(b"%d:" % number + line + b"\n")
             hashes.extend([0] * (number - len(hashes)))
             hashes[-1] = hash_of(line)
             try:
-                self._request(number, line)
+                cost = self._request(number, line).cost
+                for unit, units in cost.items() if isinstance(cost, Mapping) else ():
+                    largest[unit] = max(largest.get(unit, 0), units)
                 count += 1
             except (ValueError, DPQError) as fault:
                 faults.append(f"line {number}: {fault}")
@@ -110,7 +115,7 @@ class Reader:
             raise Failed(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
         if not count:
             raise Failed(f"{self.path} has no requests")
-        return Batch(self.path, digest.hexdigest(), hashes, count)
+        return Batch(self.path, digest.hexdigest(), hashes, count, largest)
 
     def requests(self) -> Iterator[Request]:
         """Yield the requests of a file that was checked."""
@@ -186,7 +191,19 @@ def estimate(body: Mapping[str, Any]) -> int:
     """
     named = (body[name] for name in BOUNDS if _is_count(body.get(name)))
     answers = body["n"] if _is_count(body.get("n")) else 1
-    return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), 10**9)
+    return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), MAX_COST)
+
+
+def tokens_used(answer: Any) -> int | None:
+    """Read what an answer says that it cost: OpenAI's or Anthropic's `usage`; None if nothing."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    if not isinstance(usage, Mapping):
+        return None
+    for names in (("total_tokens",), ("input_tokens", "output_tokens")):
+        parts: list[Any] = [usage.get(name) for name in names]
+        if all(map(_is_count, parts)):
+            return int(min(sum(parts), MAX_COST))
+    return None
 
 
 def _is_count(value: Any) -> bool:

@@ -34,7 +34,7 @@ from dpq import (
     TaskNotFoundError,
     TaskState,
 )
-from dpq.cli._batch import Batch, Reader, Request, target
+from dpq.cli._batch import Batch, Reader, Request, target, tokens_used
 from dpq.cli._results import Results, hash_text, result_line
 from dpq.cli._run_meter import RunMeter
 from dpq.cli._terminal import FAILED, INTERRUPTED, Failed, talk
@@ -117,9 +117,22 @@ def run_job(job: Job) -> int:
     batch = reader.check()
     results = Results(job.save, job.also, batch)
     results.read()
+    job = replace(job, limits=[fitted(each, batch.largest) for each in job.limits])
     if not job.queue:
         job = replace(job, queue=f"{_queue_word(job.file)}-{batch.digest[:8]}")
     return asyncio.run(_Run(job, reader, batch, results).run())
+
+
+def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
+    """Give a window of a named unit, if it has no burst, the burst of the largest request.
+
+    With a smaller burst a request saves units up while nothing else runs, which halves the rate.
+    The burst comes off the rate, so that the window still keeps to what the API says.
+    """
+    burst = min(largest.get(window.unit, 1), round(window.rate / 2))
+    if not window.unit or window.burst != 1 or window.adaptive or burst <= 1:
+        return window
+    return replace(window, rate=window.rate - burst + 1, burst=burst)
 
 
 def _queue_word(path: Path) -> str:
@@ -255,6 +268,8 @@ class _Run:
         except ValueError:
             raise Retry(reason=f"status {status}, but no JSON: {self._shown(text)}") from None
         self._good += 1
+        if (tokens := tokens_used(answer)) is not None:
+            context.spent(tokens=tokens)
         response = {"status_code": status, "request_id": headers.get("x-request-id")}
         line = result_line(request, {**response, "body": answer})
         try:
