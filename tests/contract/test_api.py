@@ -27,6 +27,7 @@ from dpq import (
     DuplicateTaskError,
     LeaseLostError,
     Push,
+    RateLimit,
     RateLimited,
     Reject,
     Release,
@@ -703,3 +704,39 @@ def test_an_error_text_is_kept_in_one_line(q: DPQ[Any]) -> None:
     assert kept is not None
     assert len(kept) == 1000
     assert re.match(r"tab here ünï x+$", kept)
+
+
+# What a task has spent
+
+
+def test_every_way_to_tell_what_was_spent(live: DPQ[Any]) -> None:
+    """`spent`, inside of `lease` and `leases` too, and each end of a delivery."""
+    q = live
+    q.set_limit([RateLimit(1, 3600, 1000, unit="t", slack=0)], group="g")
+    q.push_many(Push(n, 9 - n, group="g", cost={"t": 100}, max_attempts=1) for n in range(8))
+
+    def left() -> int:
+        return round(q.group("g").units_left[0])
+
+    with q.lease() as task:
+        assert task is not None
+        assert q.spent(task, t=10) is True
+        assert q.spent(task, t=10) is False
+    assert left() == 990
+    for task in q.leases(until_empty=True):
+        q.spent(task, {"t": 20})
+        break
+    assert left() == 970
+    tasks = q.pop_many(6)
+    assert left() == 370
+    assert q.ack(tasks[0], cost={"t": 10}) is True
+    assert q.ack_many(tasks[1:2], [{"t": 10}]) == [True]
+    q.fail(tasks[2], cost={"t": 10})
+    q.bury(tasks[3], "no", cost={"t": 10})
+    q.release(tasks[4], 99, cost={"t": 10})
+    q.rate_limited(tasks[5], 99, "task", {"t": 10})
+    assert left() == 370 + 6 * 90
+    with pytest.raises(ConfigurationError):
+        q.spent(tasks[5])
+    with pytest.raises(LeaseLostError):
+        q.spent(tasks[0], t=1)

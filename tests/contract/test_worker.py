@@ -37,6 +37,7 @@ from dpq import (
     ConfigurationError,
     Context,
     Push,
+    RateLimit,
     RateLimited,
     Reject,
     Release,
@@ -355,6 +356,43 @@ def test_rate_limited_closes_the_group(q: DPQ[Any]) -> None:
     assert (task.attempt, task.deferrals) == (1, 1)
     assert q.pop().task is None
     assert not q.group("g").open
+
+
+TOKENS = RateLimit(1, 3600, 1000, unit="tokens", slack=0)
+
+
+@pytest.mark.parametrize(
+    ("error", "left"),
+    [(None, 800), (ValueError("no"), 800), (Reject("no"), 800), (RateLimited(9), 800)],
+)
+@engines
+def test_a_handler_tells_what_it_has_spent(q: DPQ[Any], error: Exception | None, left: int) -> None:
+    """It travels with the end of the delivery, whatever that is: no call of its own."""
+    q.set_limit([TOKENS], group="g")
+    task_id = q.push("a", group="g", cost={"tokens": 700})
+    q.push("b", group="other")
+
+    def handler(task: Task[Any], context: Any) -> None:
+        if task.id == task_id:
+            context.spent(tokens=900)
+            context.spent({"tokens": 200}, usd=3)
+            with pytest.raises(ConfigurationError):
+                context.spent(tokens=-1)
+            if error:
+                raise error
+
+    run_once(q, handler)
+    assert round(q.group("g").units_left[0]) == left
+
+
+@engines
+def test_a_429_in_a_handler_gives_the_units_back(q: DPQ[Any]) -> None:
+    """All but the request, if the handler has told nothing."""
+    q.set_limit([RateLimit(1, 3600, 5, slack=0), TOKENS], group="g")
+    q.push("a", group="g", cost={"tokens": 700})
+    run_once(q, raising(RateLimited(0, scope="task")))
+    requests, tokens = q.group("g").units_left
+    assert (round(requests), round(tokens)) == (4, 1000)
 
 
 @engines

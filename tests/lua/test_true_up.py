@@ -460,3 +460,28 @@ def test_one_named_twice_is_given_back_once(q: DPQ[Any]) -> None:
     tasks = q.pop_many(3, visibility=LONG)
     q.ack_many([tasks[0], tasks[0], tasks[1]], [{"tokens": 200}, {"tokens": 200}, None])
     assert left(q, "g") == 200
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_batch_gives_back_all_of_it(q: DPQ[Any], scope: str | None) -> None:
+    """However many tasks were taken at once, and in whatever order they tell what they spent."""
+    q.set_limit([TOKENS], group=scope)
+    for n in range(30):
+        q.push(n, group="g", cost={"tokens": 30})
+    tasks = q.pop_many(30, visibility=LONG)
+    assert left(q, scope) == 100
+    random.Random(1).shuffle(tasks)
+    q.ack_many(tasks, [{"tokens": n} for n in range(30)])
+    assert left(q, scope) == 1000 - sum(range(30))
+
+
+def test_a_429_is_no_value_of_the_estimate(q: DPQ[Any], redis: Any) -> None:
+    """What it gives back was not spent, but the next request will spend it."""
+    q.set_limit([ESTIMATED], group="g")
+    q.push("x", group="g")
+    q.rate_limited(q.pop(visibility=LONG).task, 0, "task")
+    assert left(q, "g") == 1000
+    assert "E" not in gate(q, redis, "g")
+    q.rate_limited(q.pop(visibility=LONG).task, 0, "task", {"tokens": 40})
+    assert left(q, "g") == 960
+    assert "Etokens:40 " in gate(q, redis, "g")

@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
-from limit_model import Gate, Rules, names
+from limit_model import Gate, Rules, names, units_of
 from queue_machine import GROUPS, QueueMachine, delivery, rarely
 from queue_model import DELAYED, FREE, INVISIBLE
 from redis import Redis
@@ -83,6 +83,7 @@ class LimitMachine(QueueMachine):
 
     def change_limit(self, scope: str | None, rules: Rules | None, twice: bool) -> None:
         self.look()
+        self.model.changes += 1
         before = {name: self.model.rules(name) for name in (None, *GROUPS)}
         kept = dict(self.model.limits)
         self.model.limits.pop(scope, None)
@@ -129,10 +130,47 @@ class LimitMachine(QueueMachine):
         state = self.state(name)
         assert len(state.units_left) == len(gate.rules.windows)
         for i, window in enumerate(names(gate.rules.windows)):
-            gate.paid[window] = min(gate.paid[window], gate.bound(i, self.now))
+            gate.keep_to_bound(i, self.now)
             gone = abs(state.units_left[i] - gate.units_left(i, self.now)) > 1e-5
             if gone and window not in names(before.windows):
                 gate.paid[window] = Fraction(0)
+                gate.tracked.pop(window, None)
+
+    # What a task has spent
+
+    @rule(
+        index=st.integers(0, 6),
+        told=st.sampled_from(
+            [{"t": 0}, {"t": 1}, {"t": 2}, {"t": 9}, {"u": 0}, {"t": 0, "u": 2}, {"": 1}, {"": 3}]
+        ),
+        twice=rarely,
+    )
+    def spent(self, index: int, told: dict[str, int], twice: bool) -> None:
+        """A delivery tells it; more only of what the limits of its pop have charged."""
+        if not self.handed:
+            return
+        task = self.handed[-1 - index % len(self.handed)]
+        entry = self.model.tasks.get(task.id)
+        if entry is not None and entry.granted is not None:
+            granted = entry.granted
+            told = {
+                unit: units
+                for unit, units in told.items()
+                if units <= units_of(granted.cost, unit)
+                or (
+                    units <= units_of(granted.cost, unit) + 2
+                    and granted.changes == self.model.changes
+                )
+            }
+        if not told:
+            return
+        answers: list[bool] = []
+        entry = self.act(
+            index, "spent", twice, lambda task: answers.append(self.q.spent(task, told))
+        )
+        if entry:
+            fresh = self.model.spent(entry, told, self.now)
+            assert answers == ([fresh, False] if twice else [fresh]), (answers, fresh)
 
     # Meeting a 429
 

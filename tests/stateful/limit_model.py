@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
+from kit.refunds import Window
+
 from dpq import Cost, RateLimit
 
 NEXT = ""
@@ -54,6 +56,16 @@ def names(windows: Sequence[RateLimit]) -> list[tuple[tuple[int, str], int]]:
 
 
 @dataclass
+class Tracked(Window):
+    """What of a window may be given back; `paid` stands in the gate."""
+
+    interval: Fraction = Fraction(0)
+    most: int = 0
+    over: Fraction = Fraction(0)  # what was owed beyond the bound by what tasks spent
+    pop: int = -1  # that granted last: the grants of one pop are as one
+
+
+@dataclass
 class Gate:
     """What the limit of one scope has granted, and its closing. `rules` is set before each use.
 
@@ -64,6 +76,7 @@ class Gate:
     paid: defaultdict[tuple[tuple[int, str], int], Fraction] = field(
         default_factory=lambda: defaultdict(Fraction)
     )
+    tracked: dict[tuple[tuple[int, str], int], Tracked] = field(default_factory=dict)
     opens: int = 0
     reason: str | None = None  # of the closing
     probe: str | None = None  # NEXT, or the id of the one that runs
@@ -94,16 +107,68 @@ class Gate:
     def bound(self, i: int, now: int) -> Fraction:
         """No limit has a debt beyond this: only an earlier, tighter one could have made it."""
         window = self.rules.windows[i]
-        return max(now, self.opens) + per_ms(window) + window.burst * self.interval(i)
+        tracked = self.tracked.get(names(self.rules.windows)[i])
+        over = tracked.over if tracked else Fraction(0)
+        return max(now, self.opens) + per_ms(window) + window.burst * self.interval(i) + over
+
+    def keep_to_bound(self, i: int, now: int) -> None:
+        """What is lowered to the bound gives nothing back."""
+        name = names(self.rules.windows)[i]
+        if self.paid[name] > (bound := self.bound(i, now)):
+            self.paid[name] = bound
+            self.tracked.pop(name, None)
+
+    def floor(self, i: int) -> Fraction:
+        """What a 429 alone makes the window owe."""
+        if self.reason != "rate limited":
+            return Fraction(0)
+        window = self.rules.windows[i]
+        rest = window.burst - 1 if window.unit == "" else 0  # other units are all there
+        return self.opens + rest * self.interval(i)
+
+    def track(self, i: int, grant: int) -> Tracked:
+        """The pairs of a window, anew if what was charged before is not known."""
+        name, interval, most = names(self.rules.windows)[i], self.interval(i), self.most(i)
+        tracked = self.tracked.get(name)
+        if tracked is None or interval > tracked.interval or most > tracked.most:
+            over = tracked.over if tracked else Fraction(0)
+            tracked = self.tracked[name] = Tracked(pairs=[(grant, Fraction(0))], over=over)
+        tracked.interval, tracked.most = interval, most
+        return tracked
+
+    def spent(
+        self, charged: Cost, told: dict[str, int], grant: int, newest: int, at: int, now: int
+    ) -> None:
+        """A delivery tells what it has spent of some units; `at`: when it was granted."""
+        for i, name in enumerate(names(self.rules.windows)):
+            unit = self.rules.windows[i].unit
+            if unit not in told:
+                continue
+            before = min(units_of(charged, unit), self.most(i))
+            after = min(told[unit], self.most(i))
+            if after < before:
+                tracked = self.tracked.get(name)
+                if tracked is None or self.most(i) > tracked.most:
+                    self.track(i, newest + 1)
+                    continue
+                tracked.paid = self.paid[name]
+                interval = min(tracked.interval, self.interval(i))
+                tracked.give_back(grant, (before - after) * interval)
+                self.paid[name] = tracked.paid
+            elif after > before:
+                tracked = self.track(i, newest + 1)
+                least = at + before * self.interval(i)
+                self.paid[name] = max(self.paid[name], Fraction(least))
+                self.paid[name] += (after - before) * self.interval(i)
+                tracked.over = Fraction(0)
+                opens, self.opens = self.opens, 0
+                tracked.over = max(Fraction(0), self.paid[name] - self.bound(i, now))
+                self.opens = opens
 
     def debt(self, i: int) -> Fraction:
         """The moment up to which it has paid; at the end of a 429 all units but one are gone."""
         paid = self.paid[names(self.rules.windows)[i]]
-        if self.reason != "rate limited":
-            return paid
-        window = self.rules.windows[i]
-        rest = window.burst - 1 if window.unit == "" else 0  # other units are all there
-        return max(paid, self.opens + rest * self.interval(i))
+        return max(paid, self.floor(i))
 
     def units_left(self, i: int, now: int) -> Fraction:
         """What the window would grant at once."""
@@ -138,7 +203,7 @@ class Gate:
             at = max(at, allowed)
         return at
 
-    def charge(self, task_id: str, cost: Cost, now: int) -> None:
+    def charge(self, task_id: str, cost: Cost, now: int, grant: int, pop: int) -> None:
         """A task runs."""
         debts = [self.debt(i) for i in range(len(self.rules.windows))]
         if self.rules.learns:
@@ -146,6 +211,14 @@ class Gate:
         for i, name in enumerate(names(self.rules.windows)):
             units = units_of(cost, self.rules.windows[i].unit)
             taken = min(units, self.most(i)) * self.interval(i)
+            followed = name in self.tracked or self.rules.windows[i].unit != ""
+            if followed and (units or debts[i] > self.paid[name]):
+                tracked = self.tracked.get(name)
+                if tracked is None or tracked.pop != pop:
+                    slack = max(Fraction(0), self.paid[name] - max(now, self.floor(i)))
+                    tracked = self.track(i, grant)
+                    tracked.add(tracked.pairs, grant, slack)
+                    tracked.over, tracked.pop = Fraction(0), pop
             self.paid[name] = max(debts[i], Fraction(now)) + taken if units else debts[i]
             assert self.paid[name] <= self.bound(i, now), "our limits never need the bound"
         self.opens, self.reason = 0, None
@@ -203,5 +276,5 @@ class Gate:
         self.reason = "closed by hand" if wait else None
         if not wait and self.probe == NEXT:
             self.probe = None
-        for i, name in enumerate(names(self.rules.windows)):  # the closing may end sooner now
-            self.paid[name] = min(self.paid[name], self.bound(i, now))
+        for i in range(len(self.rules.windows)):  # the closing may end sooner now
+            self.keep_to_bound(i, now)

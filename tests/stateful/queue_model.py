@@ -13,13 +13,25 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from limit_model import Gate, Rules
+from limit_model import Gate, Rules, named
 
 from dpq import Cost
 
 FREE, DELAYED, INVISIBLE, DEAD = "free", "delayed", "invisible", "dead"  # free: ready or waiting
 
 Number = int | float
+
+
+@dataclass
+class Granted:
+    """What a delivery was charged: its number, when, its cost, under which limits; and what it has
+    told since."""
+
+    number: int
+    at: int
+    cost: Cost
+    changes: int
+    told: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -53,6 +65,7 @@ class Entry:
     counted: bool = False  # this delivery has cost an attempt
     deferred: bool = False  # this delivery has been deferred
     rerun: int | None = None  # wanted once more, due then
+    granted: Granted | None = None
     reason: str = ""
     error: str | None = None
 
@@ -70,6 +83,9 @@ class Model:
     closed: dict[str, Fraction] = field(default_factory=dict)  # as the server has it
     limits: dict[str | None, Rules] = field(default_factory=dict)  # None: the queue; "*": any group
     gates: dict[str | None, Gate] = field(default_factory=dict)
+    grants: int = 0  # counts deliveries
+    pops: int = 0
+    changes: int = 0  # of limits
     turn: int = 0  # counts calls
     turns: dict[str, tuple[int, int]] = field(
         default_factory=dict
@@ -451,6 +467,7 @@ class Model:
         if self.paused_until > now:
             return []
         self.upkeep(now)
+        self.pops += 1
         taken: list[Entry] = []
         passed: set[str] = set()
         while len(taken) < most:
@@ -470,8 +487,10 @@ class Model:
             elif self.may_run(None, entry, now):
                 own = entry.visibility
                 self.take(entry, now + (visibility if own is None else round(own * 1000)))
+                self.grants += 1
+                entry.granted = Granted(self.grants, now, entry.cost, self.changes)
                 for scope in {None, entry.group}:
-                    self.gate(scope).charge(entry.id, entry.cost, now)
+                    self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
                 taken.append(entry)
             else:
                 break
@@ -547,11 +566,25 @@ class Model:
         self.defer(entry)
         self.come_back(entry, now, wait)
 
+    def spent(self, entry: Entry, told: dict[str, int], now: int) -> bool:
+        """What a delivery has spent, once for each unit; False if it has told all before."""
+        granted = entry.granted
+        assert granted
+        fresh = {unit: units for unit, units in told.items() if unit not in granted.told}
+        granted.told |= set(fresh)
+        for scope in {None, entry.group} if fresh else ():
+            self.gate(scope).spent(
+                granted.cost, fresh, granted.number, self.grants, granted.at, now
+            )
+        return bool(fresh)
+
     def rate_limited(self, entry: Entry, now: int, wait: int, scope: str) -> None:
         """Given back, uncounted; its group or the queue closes, or only the task waits.
 
         A probe has found nothing open then, whatever it was that closed.
         """
+        assert entry.granted
+        self.spent(entry, {unit: 0 for unit in named(entry.granted.cost) if unit}, now)
         first = self.defer(entry)
         self.come_back(entry, now, wait if scope == "task" else 0, lapsed=True)
         if scope != "task":

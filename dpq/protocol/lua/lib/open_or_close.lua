@@ -31,9 +31,13 @@ local function next_at(group, headed)
 end
 
 local function open_or_close(group)
-  local at = next_at(group, redis.call('HEXISTS', groups, group) == 1)
+  local headed = redis.call('HEXISTS', groups, group) == 1
+  local at = next_at(group, headed)
   if at > instant then
-    shut(group)
+    if headed then
+      shut(group)
+      at = next_at(group) -- its best task may need more
+    end
     redis.call('ZADD', closed, string.format('%.17g', at), group)
     notice(at - now)
   elseif redis.call('ZREM', closed, group) == 1 then

@@ -80,7 +80,11 @@ local function refunds()
   end
 
   local function granted(gate, i, token)
+    if gate[i].first then -- grants of one moment are as one: what they give back never lies before another's
+      return
+    end
     local known = pairs_now(gate[i], token)
+    gate[i].first = token
     known.over = 0 -- else it had not been granted
     add_pair(known, token, math.max(0, gate[i].paid - math.max(instant, floor_of(gate, i))))
     write_pairs(gate[i], known)
