@@ -32,8 +32,9 @@ REQUESTS, BEST = 1000, 25
 RPM, TPM = 500, 200_000
 MINUTE = 6  # seconds
 PATIENCE = 48  # seconds of one way
-HOSTS = {"a minute": 60, "a second": 1}
-"""What the buckets of the host hold -> seconds of its own time."""
+HOSTS = {"a minute": (60, ""), "a second": (1, ",burst=1500")}
+"""What the buckets of the host hold -> seconds of its own time, and the option of the limit that
+says so to `dpq run`: a burst of the largest request."""
 
 Way = Callable[[Path, Path, str], Sequence[str]]
 """Makes a command for the requests, the file of answers, and the API's address."""
@@ -93,13 +94,13 @@ def _run(way: Way, quantum: float) -> tuple[dict[str, Any], float | None]:
     return counts, max(moments) * 60 / MINUTE if len(moments) == BEST else None
 
 
-def _ways(bench: Bench) -> dict[str, Way | None]:
+def _ways(bench: Bench, burst: str) -> dict[str, Way]:
     queue = bench.queue().queue_name
 
     def dpq(asks: Path, out: Path, url: str) -> Sequence[str]:
         words = [str(asks), "--url", url, "--save", str(out), "--json"]
         words += ["--redis", bench.server.url, "--queue", f"{queue}-{asks.parent.name}"]
-        words += ["--limit", f"{RPM}/{MINUTE}", "--limit", f"tokens={TPM}/{MINUTE}"]
+        words += ["--limit", f"{RPM}/{MINUTE}", "--limit", f"tokens={TPM}/{MINUTE}{burst}"]
         return [sys.executable, "-m", "dpq", "run", *words]
 
     def cookbook(asks: Path, out: Path, url: str) -> Sequence[str]:
@@ -110,10 +111,10 @@ def _ways(bench: Bench) -> dict[str, Way | None]:
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    for holds, quantum in HOSTS.items():
+    for holds, (quantum, burst) in HOSTS.items():
         theirs = 0.0
         rows: list[Result] = []
-        for name, way in reversed(_ways(bench).items()):
+        for name, way in reversed(_ways(bench, burst).items()):
             counts, seconds = _run(way, quantum)
             refused = counts["limited"] / counts["requests"] * 1000
             took = counts["seconds"] / MINUTE
@@ -122,7 +123,7 @@ def measure(bench: Bench) -> Iterator[Result]:
             shares = counts["shares"]
             detail = f"{shares['requests']:.2f} of the requests; "
             detail += f"{counts['answered']} answered in {took:.1f} minutes"
-            least = Target("at least", 0.93) if ours else None
+            least = Target("at least", 0.93) if ours and quantum == 60 else None
             most = Target("at most", theirs / 10) if ours else None
             rows[:0] = [
                 Result(f"{where}: share of the tokens", "", least, [shares["tokens"]], detail),
