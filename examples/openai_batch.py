@@ -103,4 +103,5 @@ async def show() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*map(Path, sys.argv[1:3]), URL) if len(sys.argv) > 2 else show())
+    files = [Path(word) for word in sys.argv[1:]]
+    asyncio.run(main(files[0], files[1], URL) if files else show())

@@ -26,8 +26,10 @@ from contextlib import suppress
 from typing import Any
 
 MAX_HEAD, MAX_BODY = 64 * 1024, 8 * 1024 * 1024  # bytes of a request
-REASONS = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"}
-REASONS |= {429: "Too Many Requests", 500: "Internal Server Error"}
+REASONS = {
+    **{200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"},
+    **{429: "Too Many Requests", 500: "Internal Server Error"},
+}
 CHARACTERS = 4  # of a token, about
 
 Answer = tuple[int, dict[str, str], Any]
@@ -145,7 +147,7 @@ class Api:
 
     def headers(self) -> dict[str, str]:
         """Make the headers that OpenAI sends with each answer."""
-        told = {}
+        told: dict[str, str] = {}
         for name, bucket in {"requests": self.requests, "tokens": self.tokens}.items():
             full = bucket.wait(bucket.capacity, self.now())
             told[f"x-ratelimit-limit-{name}"] = f"{bucket.limit:.0f}"

@@ -78,7 +78,7 @@ NOT_ALLOWED = (401, 402)
 
 @dataclass
 class Job:
-    """What the command line says.
+    """A job, as the command line says it.
 
     Attributes:
         server: The URL of the queue's server.
@@ -409,6 +409,4 @@ def require_httpx() -> None:
     try:
         import httpx  # noqa: F401
     except ModuleNotFoundError:
-        raise ConfigurationError(
-            "dpq run needs httpx: pip install 'delayed-priority-queue[httpx]'"
-        ) from None
+        raise ConfigurationError("dpq run needs httpx: pip install 'httpx>=0.27'") from None
