@@ -9,7 +9,9 @@ and one that holds a second of them, since OpenAI may enforce a limit over less 
 The same 1000 requests go each way, in one run: `dpq run`, and the way of the script that OpenAI's
 cookbook shows, re-written in `peers/cookbook_way.py`. Both know the limits. A share of 1 is the
 rate of the limit from the first request to the last one: a full bucket at the beginning may add to
-it. A way that takes longer than 48 s, eight minutes of the API, is ended.
+it. If litellm is installed beside the other peers, its Router goes, too: 64 at once, as `dpq run`.
+Its minutes cannot be made shorter, so it is given the limits of a real minute. A way that takes
+longer than 48 s, eight minutes of the API, is ended.
 """
 
 import json
@@ -26,7 +28,7 @@ from typing import Any
 import httpx
 
 from benchmarks._harness import REPOSITORY, SEED, Bench, Result, Target, run_one
-from benchmarks.bench_peers import PROGRAMS
+from benchmarks.bench_peers import PLACE, PROGRAMS
 
 REQUESTS, BEST = 1000, 25
 RPM, TPM = 500, 200_000
@@ -35,6 +37,9 @@ PATIENCE = 48  # seconds of one way
 HOSTS = {"a minute": (60, ""), "a second": (1, ",burst=1500")}
 """What the buckets of the host hold -> seconds of its own time, and the option of the limit that
 says so to `dpq run`: a burst of the largest request."""
+
+PYTHON = PLACE / "bin" / "python"
+"""The Python of the peers, if it is there: benchmarks/README.md, "Peers"."""
 
 Way = Callable[[Path, Path, str], Sequence[str]]
 """Makes a command for the requests, the file of answers, and the API's address."""
@@ -49,7 +54,7 @@ def _write_requests(path: Path) -> set[str]:
             content = "word " * chance.randrange(20, 300)
             body = {
                 "model": "simulated",
-                "messages": [{"role": "user", "content": f"{n}: {content}"}],
+                "messages": [{"role": "user", "content": f"u{n}: {content}"}],
                 "max_tokens": chance.choice([200, 500, 800, 1200]),
                 "user": f"u{n}",
             }
@@ -107,7 +112,19 @@ def _ways(bench: Bench, burst: str) -> dict[str, Way]:
         program = str(PROGRAMS / "cookbook_way.py")
         return [sys.executable, program, str(asks), str(out), url, *map(str, (RPM, TPM, MINUTE))]
 
-    return {"dpq run": dpq, "the cookbook's way": cookbook}
+    def litellm(asks: Path, _: Path, url: str) -> Sequence[str]:
+        limits = [str(number * 60 / MINUTE) for number in (RPM, TPM)]
+        return [str(PYTHON), str(PROGRAMS / "litellm_router.py"), str(asks), url, *limits]
+
+    ways: dict[str, Way] = {"dpq run": dpq, "the cookbook's way": cookbook}
+    return {**ways, "litellm's Router": litellm} if _has_litellm() else ways
+
+
+def _has_litellm() -> bool:
+    if not PYTHON.exists():
+        return False
+    command = [PYTHON, "-c", "import importlib.util as u; assert u.find_spec('litellm')"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def measure(bench: Bench) -> Iterator[Result]:
@@ -136,8 +153,11 @@ def measure(bench: Bench) -> Iterator[Result]:
                     "" if seconds else "not all of them were answered",
                 ),
             ]
-            theirs = refused
+            if name == "the cookbook's way":
+                theirs = refused
         yield from rows
+    if not _has_litellm():
+        yield Result("litellm's Router: not installed", "", None, [0])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ python examples/simulated_llm_api.py --rpm 500 --tpm 200000 [--rpd 10000] [--por
 
     POST /v1/chat/completions    as OpenAI's; answers after a while, with `usage.total_tokens`
     GET  /counts                 what it saw: requests, 429s, the share of each limit that was used
-    GET  /answers                each answer: its request's `user`, its moment, its tokens
+    GET  /answers                each answer: the `user` of its request (or the words before a
+                                 colon), its moment, its tokens
 
 Limits are token buckets that refill all the time, as OpenAI's headers show them: of 60 requests a
 minute one is used, and the limit is as before in one second. `--quantum 1` makes the bucket hold
@@ -106,15 +107,16 @@ class Api:
         chance = random.Random(body)
         used = prompt + round(most * chance.uniform(0.2, 0.8))
         await asyncio.sleep(self.latency * chance.uniform(0.5, 1.5))
-        if chance.random() < self.errors and (said := body.hex()) not in self.broken:
-            self.broken.add(said)
+        if chance.random() < self.errors and (known := body.hex()) not in self.broken:
+            self.broken.add(known)
             self.failed += 1
             return 500, {}, {"error": {"message": "The server had an error"}}
         self.tokens.look(self.now())
         if not self.keeps:
             self.tokens.take(used - reserved)
-        self.answers.append((asked.get("user"), now, used))
-        text = f"answer {len(self.answers)} to {asked['messages'][-1]['content'][:40]!r}"
+        said = asked["messages"][-1]["content"]
+        self.answers.append((asked.get("user") or said.partition(":")[0], now, used))
+        text = f"answer {len(self.answers)} to {said[:40]!r}"
         usage = {"prompt_tokens": prompt, "completion_tokens": used - prompt, "total_tokens": used}
         message = {"index": 0, "message": {"role": "assistant", "content": text}}
         return 200, self.headers(), {"choices": [message], "usage": usage}

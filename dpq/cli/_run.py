@@ -186,7 +186,7 @@ class _Run:
                 self._queue, self._send, concurrency=job.workers, grace=job.timeout
             )
             self._had_work = await self._queue.size() > 0
-            async with self._meter.showing(self._queue):
+            async with self._meter.showing(self._queue, job.group):
                 await self._worker.run(until_empty=True)
             return await self._end()
 

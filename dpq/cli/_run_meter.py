@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from dpq import AsyncDPQ, QueueStats
+from dpq import AsyncDPQ, LimitState, QueueStats
 from dpq.cli._drain import BAR_SECONDS, LINE_SECONDS
 from dpq.cli._terminal import emit, errors, talk
 
@@ -51,15 +51,15 @@ class RunMeter:
         self._limited += 1
 
     @asynccontextmanager
-    async def showing(self, queue: AsyncDPQ[Any]) -> AsyncIterator[None]:
-        """Show the progress while the body runs."""
-        self._show(await queue.stats())
+    async def showing(self, queue: AsyncDPQ[Any], group: str) -> AsyncIterator[None]:
+        """Show the progress while the body runs: of the queue, and of its group."""
+        self._show(await queue.stats(), await queue.group(group))
 
         async def look() -> None:
             while True:
                 await asyncio.sleep(self._seconds)
                 with suppress(RedisError):  # the worker logs it
-                    self._show(await queue.stats())
+                    self._show(await queue.stats(), await queue.group(group))
 
         looking = asyncio.create_task(look())
         try:
@@ -70,7 +70,8 @@ class RunMeter:
             if self._bar:
                 self._bar.stop()
 
-    def _show(self, stats: QueueStats) -> None:
+    def _show(self, stats: QueueStats, state: LimitState) -> None:
+        closed = state.opens_at if state.reason in ("rate limited", "closed by hand") else None
         left = stats.ready + stats.delayed + stats.invisible + stats.waiting
         done = max(0, self._total - left)
         now = time.monotonic()
@@ -87,12 +88,15 @@ class RunMeter:
             "rate_limited": stats.deferred,
             "per_minute": round(rate * 60, 1),
             "seconds_left": None if math.isinf(seconds) else round(seconds),
+            "closed_until": closed,
         }
         if self._json:
             emit(told)
             return
         text = f"{rate * 60:.0f}/min, 429s {stats.deferred}, dead {stats.dead}, "
         text += f"{_clock(seconds)} left"
+        if closed:
+            text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
         if self._bar and self._row is not None:
             self._bar.start()
             self._bar.update(self._row, completed=done, told=text)

@@ -239,6 +239,24 @@ def test_limits_of_the_host_kill_nothing(api, run, tmp_path):
     assert last["rate_limited_here"] == host.counts["limited"] > 0
 
 
+def test_a_spent_quota_is_waited_for(api, start, run, tmp_path, url, name):
+    """When the day's quota of the host is spent, nobody asks, the progress says until when, and
+    after an interrupt the other requests are still there, uncounted."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(6)])
+    host = api("--rpd", 2)
+    process = start(file, "--url", host.url, "--workers", 1, "--attempts", 1)
+    with DPQ.from_url(url, name) as queue:
+        wait_for(lambda: queue.stats().deferred == 1, lambda: f"{queue.stats()}")
+        lines = iter(process.stderr.readline, "")
+        assert any("rate limited until 20" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, err
+        stats = queue.stats()
+        assert (stats.acked, stats.dead, stats.waiting + stats.ready) == (2, 0, 4)
+    assert (host.counts["answered"], host.counts["limited"]) == (2, 1)
+
+
 def test_limits_of_ours_avoid_429s(api, run, tmp_path):
     """Under limits of the host's size, in requests and tokens, the host refuses nothing."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
