@@ -45,15 +45,11 @@ class Results:
         path: The file to append to; it may be new.
         also: Files of results of other machines: what they have is not sent again.
         batch: The requests.
-
-    Attributes:
-        saved: The number of requests that have a result.
     """
 
     def __init__(self, path: Path, also: Sequence[Path], batch: Batch) -> None:
         self.path, self._also, self._batch = path, also, batch
         self._known = bytearray(len(batch.hashes))
-        self.saved = 0
         self._read_to = 0
         self._inode = 0
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
@@ -83,13 +79,17 @@ class Results:
                 self._learn([each.line])
                 self._read_to = each.offset + each.size
 
+    @property
+    def saved(self) -> int:
+        """The number of requests that have a result."""
+        return self._known.count(1)
+
     def has(self, line: int) -> bool:
         """Return True if the request of this line has a result."""
         return line <= len(self._known) and bool(self._known[line - 1])
 
     def _learn(self, lines: Iterable[int]) -> None:
         for line in lines:
-            self.saved += not self._known[line - 1]
             self._known[line - 1] = 1
 
     def _results(self, stream: BinaryIO, *, strict: bool) -> Iterator[Found]:

@@ -57,7 +57,7 @@ SLICE = 200
 MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
 """Bytes of a request in the queue: a line of 8 MiB fits, however it is written."""
 
-MAX_ANSWER_BYTES = 16 * 1024 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """Bytes of an answer that are read; a longer one is a failed attempt."""
 
 MAX_TEXT_CHARACTERS = 500
@@ -157,6 +157,7 @@ class _Run:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
         self._stopped = ""  # the reason, if the run ended itself
         self._had_work = False
+        self._reading = asyncio.Lock()
         self._good = self._bad_at_first = 0
         self._meter = RunMeter(batch.total, as_json=job.json)
         self._queue: AsyncDPQ[Any]
@@ -264,7 +265,8 @@ class _Run:
         """Send one request, and save its answer: the handler of the worker."""
         request = task.payload
         if task.deliveries > 1:  # a process may have died between save and ack
-            await asyncio.to_thread(self._results.read_on)
+            async with self._reading:
+                await asyncio.to_thread(self._results.read_on)
         if self._results.has(request["line"]):
             return
         if self._worker.stopping:

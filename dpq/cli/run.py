@@ -1,6 +1,7 @@
 """`dpq run`: send a file of requests to an API under its limits, and save the answers."""
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -191,12 +192,20 @@ def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) 
                 f"there is no environment variable {variable!r}", param_hint="--header-env"
             )
         headers[name] = before + space + os.environ[variable].strip()
+        _require_text(headers[name], "--header-env", "VARIABLE")
     return headers
+
+
+def _require_text(value: str, option: str, what: str) -> None:
+    """Refuse a value that no header can have: an error of the HTTP client would show it."""
+    if not (value.isascii() and value.isprintable()):
+        raise typer.BadParameter(f"{what} is no printable ASCII text", param_hint=option)
 
 
 def _pair(text: str, option: str, what: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     name, value = name.strip(), value.strip()
-    if not (colon and name and value and name.isascii() and name.isprintable()):
+    if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
         raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=option)
+    _require_text(value, option, what)
     return name, value

@@ -59,6 +59,12 @@ class Api:
         self._process.communicate()
 
 
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback is asked directly, whatever the machine's proxies."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
 @pytest.fixture
 def api() -> Iterator[Callable[..., Api]]:
     """Starts simulated APIs; by default they refuse nothing and answer at once."""
@@ -314,6 +320,21 @@ def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, nam
     code, _, err = run(file, "--url", host.url, *words, env=right)
     assert code == 0, err
     assert host.counts["answered"] == 3
+
+
+def test_a_bad_header_is_refused_without_its_value(run, tmp_path, monkeypatch):
+    """A header that cannot be sent, or has no value, is a usage error that does not repeat it."""
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    monkeypatch.setenv("BROKEN", f"{SECRET}\nmore")
+    for words in (
+        ("--header", f"Authorization Bearer {SECRET}"),
+        ("--header-env", "Authorization: Bearer BROKEN"),
+        ("--header-env", "Authorization: Bearer NOT_THERE"),
+    ):
+        code, out, err = run(file, "--url", "http://127.0.0.1:9/", *words)
+        assert (code, out) == (2, "")
+        assert words[0] in err
+        assert SECRET not in err
 
 
 def test_a_wrong_address_ends_the_run(api, run, tmp_path):
