@@ -2,9 +2,9 @@
 
 The API is `examples/simulated_llm_api.py`, over HTTP on loopback: 500 requests and 200 000 tokens a
 minute, of which it tells nothing before the first answer, and an answer after 3 s. Tokens are the
-tighter limit; a request may use at most twice what it does use, on average. All times are a fifth:
-a minute of the API takes 12 s, for every way. Two hosts: a bucket that holds a minute of the limits,
-and one that holds a second of them, since OpenAI may enforce a limit over less than its minute.
+tighter limit; answers use 59 % of what is reserved for them. All times are a fifth: a minute of the
+API takes 12 s, for every way. Two hosts: a bucket that holds a minute of the limits, and one that
+holds a second of them, since OpenAI may enforce a limit over less than its minute.
 
 The same 800 requests go each way, in one run: `dpq run`, and the way of the script that OpenAI's
 cookbook shows, re-written in `peers/cookbook_way.py`. Both know the limits. A share of 1 is the

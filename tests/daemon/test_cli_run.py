@@ -442,6 +442,25 @@ def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
     assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
 
 
+def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
+    """If a process died while it loaded the file, the next one waits for the end of its lease, and
+    loads the whole file; what was queued already is queued once."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(5)])
+    host = api()
+    digest = Reader(file, host.url).check().digest
+    with DPQ.from_url(url, f"{name}.batch") as batches, DPQ.from_url(url, name) as queue:
+        batches.push({"file": digest, "name": "asks.jsonl"}, key="batch")
+        assert batches.pop(visibility=3).task
+        known = Reader(file, host.url).check().hashes
+        first = {"line": 1, "request": hash_text(known[0]), "id": None, "path": None}
+        queue.push({**first, "body": body(0)}, group="x", key=f"{digest[:16]}:1")
+        code, _, err = run(file, "--url", host.url, "--group", "x")
+        assert code == 0, err
+        assert "another process loads the file: waiting for it" in err
+        assert queue.stats().pushed == 5
+    assert sorted(host.answered) == [f"u{n}" for n in range(5)]
+
+
 def test_a_queue_works_on_one_file(api, run, tmp_path, url, name):
     """While requests of one file are left, another file is refused, and nothing is changed."""
     host = api()
