@@ -379,3 +379,13 @@ def test_numbers_of_other_libraries():
     kind = IntEnum("kind", {"three": 3})
     window = RateLimit(kind.three, 1, 9, Reserve(2, Named(5.5)), Adaptive(Named(1.5), 4, Named(1)))
     assert write_rules((window,), None) == "0~1.5 4 1.0|3 1000 9 2 5.5"
+
+
+def test_an_estimate_is_kept():
+    """It comes back from the stored text, beside a reserve and a slack."""
+    windows = (
+        RateLimit(10, 1, 9, Reserve(3, 5.5), slack=0.05, unit="t", estimate=2000),
+        RateLimit(5, 60, unit="u", estimate=7),
+    )
+    assert write_rules(windows, 3) == "3|10 1000t 9 3 5.5 +50 ~2000|5 60000u 1 ~7"
+    assert read_rules(write_rules(windows, 3)) == (windows, 3)

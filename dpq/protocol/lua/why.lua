@@ -39,6 +39,6 @@ end
 seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
 local own = gate_of(task.group) -- "" without a group: the queue's
-local held = opens_at(gate_of(''), estimated(weigh(task.cost), own, gate_of('')), -score_of(task))
+local held = opens_at(gate_of(''), estimates().add(weigh(task.cost), own, gate_of('')), -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held) }

@@ -2,75 +2,102 @@
 -- that did not name it have spent; until there are twenty, the first value of the limit stands for the others. The
 -- spent values of a gate stand in it as "Etokens:812:790 ", the newest last.
 -- Needs: rules
--- Gives: estimated(cost, gate, queue), for what weigh (cost) gives, the gate of a group, and that of the queue, or the
---        latter alone: the cost with what is reserved, and the units that were added, or nil. gate.lacks is true then
---        if the gate limits a unit for which it reserves nothing. with_estimates(text, added), a cost as text, with
---        them; values_of(gate, unit), the spent values; VALUES, how many there are at most.
-local VALUES = 20
+-- Gives: estimates(), which makes functions when it is first called: add(cost, gate, queue), for what weigh (cost)
+--        gives, the gate of a group, and that of the queue, or the latter alone: the cost with what is reserved, and
+--        the units that were added, or nil; change(text, added), for a cost as text: what is to change in the record,
+--        or true; note(gate, unit, units), a spent value.
+local estimating
 
-local function values_of(gate, unit)
-  local values, row = {}, gate.spent ~= '' and string.match(gate.spent, 'E' .. unit .. '([:%d]*) ')
-  for value in string.gmatch(row or '', '%d+') do
-    values[#values + 1] = math.min(tonumber(value), MOST_UNITS)
+local function estimates()
+  if estimating then
+    return estimating
   end
-  return values
-end
+  local VALUES = 20
 
-local function reserves(gate)
-  gate.reserves = false
-  for _, rule in ipairs(gate.rules) do
-    if rule.unit ~= '' then
-      local values = values_of(gate, rule.unit)
-      if values[1] or rule.estimate then
-        for n = #values + 1, VALUES do
-          values[n] = rule.estimate or 0
+  local function values_of(gate, unit)
+    local values, row = {}, gate.spent ~= '' and string.match(gate.spent, 'E' .. unit .. '([:%d]*) ')
+    for value in string.gmatch(row or '', '%d+') do
+      values[#values + 1] = math.min(tonumber(value), MOST_UNITS)
+    end
+    return values
+  end
+
+  local function reserves(gate)
+    gate.reserves = false
+    for _, rule in ipairs(gate.rules) do
+      if rule.unit ~= '' then
+        local values = values_of(gate, rule.unit)
+        if values[1] or rule.estimate then
+          for n = #values + 1, VALUES do
+            values[n] = rule.estimate or 0
+          end
+          table.sort(values)
+          gate.reserves = gate.reserves or {}
+          gate.reserves[rule.unit] = math.max(gate.reserves[rule.unit] or 0, values[VALUES - 1])
         end
-        table.sort(values)
-        gate.reserves = gate.reserves or {}
-        gate.reserves[rule.unit] = math.max(gate.reserves[rule.unit] or 0, values[VALUES - 1])
-      else
-        gate.lacks = true
       end
     end
   end
-end
 
-local function estimated(cost, gate, queue)
-  local sum, added
-  for n = 1, queue and 2 or 1 do
-    local from = n == 1 and gate or queue
-    if from.reserves == nil then
-      reserves(from)
-    end
-    for unit, units in pairs(from.reserves or {}) do
-      if not cost[unit] and not (added and added[unit]) then
-        added = added or {}
-        added[unit] = units
+  local function estimated(cost, gate, queue)
+    local sum, added
+    for n = 1, queue and 2 or 1 do
+      local from = n == 1 and gate or queue
+      if from.reserves == nil then
+        reserves(from)
+      end
+      for unit, units in pairs(from.reserves or {}) do
+        if not cost[unit] and not (added and added[unit]) then
+          added = added or {}
+          added[unit] = units
+        end
       end
     end
+    if not added then
+      return cost
+    end
+    sum = {}
+    for unit, units in pairs(cost) do
+      sum[unit] = units
+    end
+    for unit, units in pairs(added) do
+      sum[unit] = units
+    end
+    return sum, added
   end
-  if not added then
-    return cost
-  end
-  sum = {}
-  for unit, units in pairs(cost) do
-    sum[unit] = units
-  end
-  for unit, units in pairs(added) do
-    sum[unit] = units
-  end
-  return sum, added
-end
 
-local function with_estimates(text, added)
-  local names = {}
-  for unit, units in pairs(added or {}) do
-    names[#names + 1] = units > 0 and unit or nil
+  local function with_estimates(text, added)
+    local names = {}
+    for unit, units in pairs(added or {}) do
+      names[#names + 1] = units > 0 and unit or nil
+    end
+    table.sort(names)
+    text = string.gsub(text, ',[^,]*~[^,]*', '')
+    for _, unit in ipairs(names) do
+      text = text .. string.format(',%s~%.0f', unit, added[unit])
+    end
+    return text
   end
-  table.sort(names)
-  text = string.gsub(text, ',[^,]*~[^,]*', '')
-  for _, unit in ipairs(names) do
-    text = text .. string.format(',%s~%.0f', unit, added[unit])
+
+  local function change(text, added) -- what stands in the record as reserved is what this delivery reserves
+    local cost = with_estimates(text, added)
+    return cost == text or { cost = cost }
   end
-  return text
+
+  local function note_spent(gate, unit, units)
+    local values = values_of(gate, unit)
+    values[#values + 1] = units
+    if #values > VALUES then
+      table.remove(values, 1)
+    end
+    for n, value in ipairs(values) do
+      values[n] = string.format('%.0f', value)
+    end
+    local others = string.gsub(gate.spent, 'E' .. unit .. ':[:%d]* ', '')
+    gate.spent = others .. 'E' .. unit .. ':' .. table.concat(values, ':') .. ' '
+    gate.changed, gate.reserves = true, nil
+  end
+
+  estimating = { add = estimated, change = change, note = note_spent }
+  return estimating
 end

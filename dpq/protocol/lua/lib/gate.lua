@@ -60,8 +60,8 @@ local function gate_of(scope)
   local spent = text and string.find(text, '[^%d.: -]') -- its grants are unknown
   if spent then -- or only the names of units are more than that
     spent = string.find((string.gsub(text, ' [E%d]%d*[a-z][a-z0-9_]*:', ' :')), '[^%d.: -]')
-    for row in string.gmatch(text, '(E[a-z][a-z0-9_]*[:%d]* )') do -- spent values of a unit (estimate)
-      gate.spent = gate.spent .. row
+    for row in string.gmatch(string.find(text, 'E', 1, true) and text or '', '(E[a-z][a-z0-9_]*[:%d]* )') do
+      gate.spent = gate.spent .. row -- spent values of a unit (estimate)
     end
   end
   if rules.unreadable or lost then

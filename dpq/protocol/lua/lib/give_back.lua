@@ -6,14 +6,14 @@
 local function pay(gate, i, ms, known)
   local window = gate[i]
   window.paid = ms
-  refunds().write(window, known)
+  refunds().write(window, known, gate.rules[i])
   window.owed, gate.changed = math.max(ms, refunds().floor(gate, i)), true
 end
 
 local function give_back(gate, i, token, units)
-  local window, known = gate[i], refunds().read(gate[i])
+  local window, known = gate[i], refunds().read(gate[i], gate.rules[i])
   if not known or window.most > known.most then -- what was charged is not known
-    pay(gate, i, window.paid, refunds().now(window))
+    pay(gate, i, window.paid, refunds().now(window, gate.rules[i]))
     return false
   end
   local interval = math.min(known.interval, window.interval)
@@ -32,7 +32,7 @@ local function give_back(gate, i, token, units)
 end
 
 local function owe(gate, i, token, reserved, units)
-  local window, known = gate[i], refunds().now(gate[i])
+  local window, known = gate[i], refunds().now(gate[i], gate.rules[i])
   local least = math.min(token / 1000, instant) + time_of(reserved, window) -- the gate may have been forgotten
   local ms = math.max(window.paid, least) + time_of(units, window)
   known.over = math.max(0, ms - bound_of(gate, gate.rules[i], window))

@@ -23,9 +23,9 @@ local function next_at(group, headed)
       or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
     rank = score and -score or rank
   end
-  local units = estimated(weigh(cost), gate)
-  if gate.lacks then
-    units = estimated(weigh(cost), gate, gate_of(''))
+  local units = weigh(cost)
+  if gate.rules.units then
+    units = estimates().add(units, gate, gate_of(''))
   end
   return opens_at(gate, units, rank)
 end

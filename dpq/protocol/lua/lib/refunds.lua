@@ -3,26 +3,35 @@
 -- ":token:slack": the grants before `token` may get back at most `slack` ms. Proof: docs/design.md, "True-up".
 -- Keys: conf
 -- Needs: now, gate
--- Gives: refunds(), which makes its functions when it is first called. granted(gate, i, token), before window i is
---        charged for a grant; and what give_back needs: read, now, add, write, floor.
+-- Gives: refunds(), which makes functions when it is first called: granted(gate, i, token), to be called before window
+--        i is charged for a grant; floor(gate, i), what the window owes after a 429, whatever was paid; and what
+--        give_back needs: read, now, add, write.
 local made
 
 local function refunds()
   if made then
     return made
   end
-  local PAIRS = 3
+  local PAIRS, marks = 3, {}
 
-  local function written(interval)
-    return string.format(interval < 0.25 and '%.20f' or '%.17g', interval)
+  -- What stands before the pairs: the pace, as text.
+  local function mark_of(interval, most, rule)
+    local mark = marks[rule]
+    if not mark or mark.interval ~= interval or mark.most ~= most then
+      mark = { interval = interval, most = most }
+      mark.text = string.format(interval < 0.25 and ':%.20f:%.0f:' or ':%.17g:%.0f:', interval, most)
+      marks[rule] = mark
+    end
+    return mark.text
   end
 
   -- The pairs, the oldest first (their slack grows with the token); the interval and the most of the last grant; what
   -- is owed beyond the bound. Nil if there are none, or if they cannot be read.
-  local function read_pairs(window)
-    local interval, most, over, rest = string.match(window.more or '', '^:(%d[%d.]*):(%d+):(%d[%d.]*)(.*)$')
+  local function read_pairs(window, rule)
+    local mark, interval, most, over, rest = string.match(window.more or '',
+      '^(:(%d[%d.]*):(%d+):)(%d[%d.]*)(.*)$')
     local known = { interval = tonumber(interval or ''), most = tonumber(most or ''), over = tonumber(over or '') }
-    if interval == written(window.interval) then
+    if mark == mark_of(window.interval, window.most, rule) then
       known.interval = window.interval -- its text may have fewer digits
     end
     while rest and rest ~= '' do
@@ -56,8 +65,8 @@ local function refunds()
     end
   end
 
-  local function write_pairs(window, known)
-    window.more = string.format(':%s:%.0f:%.17g', written(known.interval), known.most, known.over)
+  local function write_pairs(window, known, rule)
+    window.more = mark_of(known.interval, known.most, rule) .. string.format('%.17g', known.over)
     for _, pair in ipairs(known) do
       window.more = window.more .. string.format(':%.0f:%.17g', pair.token, pair.slack)
     end
@@ -65,8 +74,8 @@ local function refunds()
 
   -- The pairs as they are for the next grant. Grants that were charged at a shorter interval, or with less at most, or
   -- before there were pairs, get nothing back. Without a token: all grants so far.
-  local function pairs_now(window, token)
-    local known = read_pairs(window)
+  local function pairs_now(window, rule, token)
+    local known = read_pairs(window, rule)
     if not known or window.interval > known.interval or window.most > known.most then
       token = token or math.max(tonumber(redis.call('HGET', conf, 'token') or '') or 0, math.floor(instant * 1000)) + 1
       known = { over = known and known.over or 0, { token = token, slack = 0 } }
@@ -75,22 +84,28 @@ local function refunds()
     return known
   end
 
-  local function floor_of(gate, i) -- what the window owes after a 429, whatever was paid
+  local function floor_of(gate, i)
     return gate.why == 'l' and owed_after(gate.opens, gate.rules[i], gate[i]) or 0
   end
 
   local function granted(gate, i, token)
-    if gate[i].first then -- grants of one moment are as one: what they give back never lies before another's
+    local window, rule = gate[i], gate.rules[i]
+    if window.first then -- grants of one moment are as one: what they give back never lies before another's
       return
     end
-    local known = pairs_now(gate[i], token)
-    gate[i].first = token
+    local slack = math.max(0, window.paid - math.max(instant, floor_of(gate, i)))
+    window.first = token
+    if slack == 0 then -- nothing from before this grant can be given back
+      window.more = mark_of(window.interval, window.most, rule) .. string.format('0:%.0f:0', token)
+      return
+    end
+    local known = pairs_now(window, rule, token)
     known.over = 0 -- else it had not been granted
-    add_pair(known, token, math.max(0, gate[i].paid - math.max(instant, floor_of(gate, i))))
-    write_pairs(gate[i], known)
+    add_pair(known, token, slack)
+    write_pairs(window, known, rule)
   end
 
-  made = { granted = granted, read = read_pairs, now = pairs_now, add = add_pair, write = write_pairs,
-    floor = floor_of }
+  made = { granted = granted, floor = floor_of, read = read_pairs, now = pairs_now, add = add_pair,
+    write = write_pairs }
   return made
 end

@@ -57,7 +57,7 @@ local function parsed(text)
     if not sound then
       break
     end
-    rules[#rules + 1] = window
+    rules[#rules + 1], rules.units = window, rules.units or window.unit ~= ''
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling

@@ -15,20 +15,6 @@ local function charged(text)
   return units, named
 end
 
-local function note_spent(gate, unit, units)
-  local values = values_of(gate, unit)
-  values[#values + 1] = units
-  if #values > VALUES then
-    table.remove(values, 1)
-  end
-  for n, value in ipairs(values) do
-    values[n] = string.format('%.0f', value)
-  end
-  local others = string.gsub(gate.spent, 'E' .. unit .. ':[:%d]* ', '')
-  gate.spent = others .. 'E' .. unit .. ':' .. table.concat(values, ':') .. ' '
-  gate.changed, gate.reserves = true, nil
-end
-
 local function true_up(task, told, implied)
   local known, cost = string.match(live_note(task, '\29') or '', '^(%S*) ?(%S*)$')
   local reserved, named = charged((cost or '') ~= '' and cost or task.cost)
@@ -55,7 +41,7 @@ local function true_up(task, told, implied)
       end
       if after and not named[unit] and not noted[unit] and not implied then
         noted[unit] = true
-        note_spent(gate, unit, fresh[unit])
+        estimates().note(gate, unit, fresh[unit])
         stirred[scope] = scope ~= '' or stirred[scope]
       end
     end

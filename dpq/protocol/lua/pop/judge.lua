@@ -1,10 +1,10 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
 -- Needs: now, pace, gate, opens, cost, refunds, estimate
--- Gives: charge(gate, cost, id, token); allowed(text, added), what a judge returns: true, or what is to change in the
---        record; queue_judge(), which returns two functions. judge(score, member, id, cost, group, token, units): as
---        `allowed` says, if the task may run, and has paid; nil if the queue lets no task run. at_last(): when the
---        queue's limit lets the next task run, and when the lightest one; nil means now. Call keep after all of them.
+-- Gives: charge(gate, cost, id, token); queue_judge(), which returns two functions. judge(score, member, id, cost,
+--        group, token, units): if the task may run, and has paid, true, or what is to change in its record (estimate);
+--        nil if the queue lets no task run. at_last(): when the queue's limit lets the next task run, and when the
+--        lightest one; nil means now. Call keep after all of them.
 
 -- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
 -- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
@@ -53,15 +53,6 @@ local function charge(gate, cost, id, token)
   end
 end
 
--- What stands in the record as reserved is what this delivery reserves.
-local function allowed(text, added)
-  if not added and not string.find(text, '~', 1, true) then
-    return true
-  end
-  local cost = with_estimates(text, added)
-  return cost == text or { cost = cost }
-end
-
 local function queue_judge()
   local queue, blocked = gate_of(''), 0
 
@@ -69,7 +60,10 @@ local function queue_judge()
   local function judge(score, _, id, cost, _, token, units)
     local added
     if not units then
-      units, added = estimated(weigh(cost), queue)
+      units = weigh(cost)
+      if queue.rules.units then
+        units, added = estimates().add(units, queue)
+      end
     end
     local at = opens_at(queue, units, -score)
     if at > instant or full(queue) then
@@ -77,7 +71,7 @@ local function queue_judge()
       return nil
     end
     charge(queue, units, id, token)
-    return allowed(cost, added)
+    return not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added)
   end
 
   local function at_last()

@@ -6,6 +6,7 @@
 --        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
 local function group_judge(judge_queue)
   local closing, gone, emptied, soonest_opening = {}, {}, 0, nil
+  local queue = gate_of('')
 
   local function close(group, at)
     gone[#gone + 1], closing[#closing + 1], closing[#closing + 2] = group, string.format('%.17g', at), group
@@ -14,7 +15,10 @@ local function group_judge(judge_queue)
 
   local function judge(score, member, id, cost, group, token)
     local gate = group ~= '' and gate_of(group)
-    local units, added = estimated(weigh(cost), gate or gate_of(''), gate and gate_of(''))
+    local units, added = weigh(cost), nil
+    if queue.rules.units or gate and gate.rules.units then
+      units, added = estimates().add(units, gate or queue, gate and queue)
+    end
     local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
     if at > instant then
       shut(group)
@@ -25,7 +29,7 @@ local function group_judge(judge_queue)
     if may and gate then
       charge(gate, units, id, token)
     end
-    return may and allowed(cost, added)
+    return may and (not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added))
   end
 
   local function crown(group)
