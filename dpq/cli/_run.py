@@ -68,7 +68,7 @@ REFUSALS_AT_FIRST = 10
 
 BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
-it, 0.94 at 0.1, and 1.04 at 0.2, with the burst itself (`python -m benchmarks llm`)."""
+it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself (`python -m benchmarks llm`)."""
 
 CONNECT_SECONDS = 10.0
 BUSY = (429, 503, 529)
