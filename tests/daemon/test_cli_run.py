@@ -200,6 +200,20 @@ def test_what_was_saved_but_not_acked_is_not_sent(api, run, tmp_path):
     assert sorted(host.answered) == ["u0", "u2"]
 
 
+def test_what_was_saved_is_not_sent_from_the_queue(api, run, tmp_path):
+    """A request that is still in the queue, but whose answer is in the file, is only acked."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    known = Reader(file, "http://a.example").check().hashes
+    host = api("--key", "right")
+    assert run(file, "--url", host.url)[0] == 1  # a 401: all are in the queue
+    saved = tmp_path / "asks.results.jsonl"
+    write(saved, [{"line": 2, "request": hash_text(known[1]), "response": {}}])
+    code, _, err = run(file, "--url", host.url, "--header", "Authorization: Bearer right")
+    assert code == 0, err
+    assert sorted(lines_of(saved)) == [1, 2, 3]
+    assert sorted(host.answered) == ["u0", "u2"]
+
+
 def test_two_processes_share_a_file(api, start, tmp_path):
     """Two processes of one machine, one file of results: each request is sent and saved once."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(60)])
