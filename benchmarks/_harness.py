@@ -47,6 +47,7 @@ ALL = (
         "scale",
         "roundtrip",
         "spin",
+        "llm",
     ),
 )
 NAMED = ("ten_million", "peers")

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
+from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, run, worker
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
@@ -82,6 +82,7 @@ _add = partial(app.command, rich_help_panel="Work")
 _add()(produce.push)
 _add(cls=BareNumber)(consume.pop)
 _add()(worker.worker)
+_add()(run.run)
 for _command in (consume.ack, consume.fail, consume.release, consume.rate_limited):
     _add(context_settings=TAKES_IDS)(_command)
 for _command in (consume.bury, consume.extend):

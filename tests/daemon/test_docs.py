@@ -26,6 +26,7 @@ NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+BATCHES = (ROOT / "docs" / "llm_batches.md").read_text(encoding="utf-8")
 SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 URL = "redis://localhost"  # as the documents write it
@@ -341,3 +342,37 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
             assert (done.returncode, done.stdout) == (0, "mail to ada\n"), done.stderr
         assert (mails.stats().acked, mails.size()) == (4, 0)
         mails.drop()
+
+
+def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, capsys):
+    """The blocks and commands of the guide run in their order against the simulated API: each
+    request is answered once, whatever is run again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
+    write, read = blocks(BATCHES, "python")
+    commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
+    assert len(commands) == 3
+    with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
+        try:
+            assert host.stdout
+            address = host.stdout.readline().strip()
+            run(write, session, url)
+            for line in commands:
+                line = line.replace("http://127.0.0.1:8000/v1/chat/completions", address)
+                _, *words = shlex.split(line.replace(URL, url))
+                command = [sys.executable, "-m", "dpq", *words]
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=60, check=False
+                )
+                assert (done.returncode, done.stdout) == (0, ""), done.stderr
+                assert "3 of 3 saved" in done.stderr
+            run(read, session, url)
+        finally:
+            host.kill()
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == ["1", "2", "3"]
+    assert "Paris" in printed[0]
+    for name in ("cities", "cities.batch"):
+        with DPQ.from_url(url, name) as queue:
+            queue.drop()

@@ -216,6 +216,42 @@ def until(process: subprocess.Popen[str], pattern: str) -> str:
     raise AssertionError(f"ended without {pattern!r}: {seen}")
 
 
+def test_openai_batch_saves_every_answer() -> None:
+    """Without arguments it sends 30 requests to a simulated API, and saves 30 answers."""
+    *_, last = lines_of("openai_batch.py")
+    assert last == "30 of 30 saved in answers.jsonl"
+
+
+def test_openai_batch_goes_on(tmp_path: Path) -> None:
+    """What has an answer is not sent again, though a crash has cut the last line; what is refused
+    is named."""
+    said = [{"role": "user", "content": "hello"}]
+    bodies = [{"messages": said}, {"none": 1}, {"messages": said, "max_tokens": 10}]
+    asks, answers = tmp_path / "asks.jsonl", tmp_path / "answers.jsonl"
+    asks.write_text("".join(json.dumps(body) + "\n" for body in bodies))
+    answers.write_text('{"line": 1, "response": "kept"}\n{"line": 3, "resp')
+    with running("simulated_llm_api.py", "--latency", "0.01") as api:
+        assert api.stdout
+        url = api.stdout.readline().strip()
+        program = "import asyncio, openai_batch as b\nfrom pathlib import Path\n"
+        program += f"asyncio.run(b.main(Path({str(asks)!r}), Path({str(answers)!r}), {url!r}))"
+        command = [sys.executable, "-c", program]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, EXAMPLES)))}
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        counts = httpx.get(url.replace("/v1/chat/completions", "/counts"), trust_env=False).json()
+    assert done.stdout.startswith("2 of 3 saved in answers.jsonl\nline 2 is refused: "), done
+    assert [counts[name] for name in ("requests", "answered", "refused")] == [2, 1, 1]
+    first, _, last = answers.read_text().splitlines()
+    assert (json.loads(first)["response"], json.loads(last)["line"]) == ("kept", 3)
+
+
 def test_execute_later_runs_functions_in_their_time(url: str) -> None:
     """Functions run when their delays have passed, whatever the order of the pushes."""
     lines = lines_of("execute_later.py", url)

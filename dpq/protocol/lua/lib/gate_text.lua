@@ -1,6 +1,6 @@
 -- gate_text: take the text of a gate apart, but for its windows. Layout: docs/design.md, "Limits".
 -- Needs: now, tokens, booked
--- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows, and returns the text of them;
+-- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of them;
 --        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).
 local function read_gate(gate, text, kept)
   if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows

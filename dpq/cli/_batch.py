@@ -1,0 +1,221 @@
+"""A file of request bodies, one JSON object a line: checked whole before anything is sent.
+
+`dpq run` calls it. A line is the body of a request, or OpenAI's batch form: `{"custom_id",
+"method", "url", "body"}`, with an optional `priority` and `cost`. A request is known by the number
+of its line and a hash of the line. No request is sent here.
+"""
+
+import hashlib
+from array import array
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from pydantic_core import from_json
+
+from dpq.cli._lines import BYTE_ORDER_MARK, slices
+from dpq.cli._terminal import Failed
+from dpq.model.cost import MAX_COST, write_cost
+from dpq.model.errors import DPQError
+from dpq.model.priority import encode_priority
+
+WRAPPED = {"custom_id", "method", "url", "body", "priority", "cost"}
+"""The names that a line in the batch form may have."""
+
+MAX_ID_CHARACTERS = 512
+FAULTS_SHOWN = 5
+
+CHARACTERS_OF_A_TOKEN = 4
+"""Characters: about what English has; OpenAI's own rule of thumb."""
+
+ANSWER_TOKENS = 500
+"""Tokens of an answer whose request names no bound: a page of text."""
+
+DATA_TOKENS = 1000
+"""Tokens of an image or a file inside of a request, `data:...`: about a detailed picture."""
+
+BOUNDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+"""The names under which APIs take the longest answer, in tokens."""
+
+
+class Request(NamedTuple):
+    """One line.
+
+    Attributes:
+        line: Its number, from 1.
+        known: The hash of its bytes.
+        path: The address to send it to, as the line names it; None for the one of the run.
+        cost: The units that the line names, or its tokens as estimated.
+    """
+
+    line: int
+    known: int
+    custom_id: str | None
+    path: str | None
+    body: dict[str, Any]
+    priority: float
+    cost: Any
+
+
+class Batch(NamedTuple):
+    """A file that was checked.
+
+    Attributes:
+        digest: SHA-256 of its content, in hex.
+        hashes: The hash of each line; 0 for a blank one. 8 bytes a line are all that is kept.
+        total: The number of its requests.
+        largest: The largest cost of a request, by unit.
+    """
+
+    path: Path
+    digest: str
+    hashes: "array[int]"
+    total: int
+    largest: dict[str, int]
+
+
+class Reader:
+    """Reads the lines of a file as requests.
+
+    Args:
+        path: The file.
+        url: The address of the API; a line may name another path on the same host.
+        cost_from: The dotted name of the field of a line that says its tokens; None estimates.
+    """
+
+    def __init__(self, path: Path, url: str, cost_from: str | None = None) -> None:
+        self.path, self._url = path, url
+        self._cost_from = cost_from.split(".") if cost_from else None
+
+    def check(self) -> Batch:
+        """Read every line.
+
+        Raises:
+            Failed: Some lines are no requests; the error names the first ones and their faults.
+        """
+        digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
+        largest: dict[str, int] = {}
+        for number, line in self._lines():
+            digest.update(b"%d:" % number + line + b"\n")
+            hashes.extend([0] * (number - len(hashes)))
+            hashes[-1] = hash_of(line)
+            try:
+                cost = self._request(number, line).cost
+                for unit, units in cost.items() if isinstance(cost, Mapping) else ():
+                    largest[unit] = max(largest.get(unit, 0), units)
+                count += 1
+            except (ValueError, DPQError) as fault:
+                faults.append(f"line {number}: {fault}")
+                if len(faults) > FAULTS_SHOWN:
+                    break
+        if faults:
+            more = "; and more" if len(faults) > FAULTS_SHOWN else ""
+            told = "; ".join(faults[:FAULTS_SHOWN])
+            raise Failed(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
+        if not count:
+            raise Failed(f"{self.path} has no requests")
+        return Batch(self.path, digest.hexdigest(), hashes, count, largest)
+
+    def requests(self) -> Iterator[Request]:
+        """Yield the requests of a file that was checked."""
+        for number, line in self._lines():
+            yield self._request(number, line)
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        with self.path.open("rb") as stream:
+            for some in slices(stream):
+                for number, line in some:
+                    yield number, line.removeprefix(BYTE_ORDER_MARK).strip()
+
+    def _request(self, number: int, line: bytes) -> Request:
+        try:
+            value = from_json(line)
+        except ValueError as error:
+            raise ValueError(f"it must be one JSON object: {error}") from None
+        if not isinstance(value, dict):
+            raise ValueError("it must be one JSON object")  # noqa: TRY004 - one kind of fault
+        form: dict[str, Any] = value if isinstance(value.get("body"), dict) else {"body": value}
+        if unknown := sorted(set(form) - WRAPPED):
+            raise ValueError(f"{unknown[0]!r} is not one of {', '.join(sorted(WRAPPED))}")
+        custom_id, body = form.get("custom_id"), form["body"]
+        if custom_id is not None and not (
+            isinstance(custom_id, str) and 0 < len(custom_id) <= MAX_ID_CHARACTERS
+        ):
+            raise ValueError(f"custom_id must be 1 to {MAX_ID_CHARACTERS} characters")
+        method = form.get("method", "POST")
+        if not isinstance(method, str) or method.upper() != "POST":
+            raise ValueError(f"method is {method!r}: it must be POST")
+        path = form.get("url")
+        if path is not None:
+            target(self._url, path)
+        encode_priority(form.get("priority", 0))
+        cost = form["cost"] if "cost" in form else {"tokens": self._tokens(value, body)}
+        write_cost(cost)
+        return Request(number, hash_of(line), custom_id, path, body, form.get("priority", 0), cost)
+
+    def _tokens(self, line: Any, body: dict[str, Any]) -> int:
+        if self._cost_from is None:
+            return estimate(body)
+        for name in self._cost_from:
+            line = line.get(name) if isinstance(line, Mapping) else None
+        if isinstance(line, bool) or not isinstance(line, int):
+            raise ValueError(  # noqa: TRY004 - one kind of fault
+                f"{'.'.join(self._cost_from)} must be a whole number of tokens"
+            )
+        return line
+
+
+def hash_of(line: bytes) -> int:
+    """Hash the bytes of a line to 64 bits, never 0."""
+    return int.from_bytes(hashlib.sha256(line).digest()[:8], "big") | 1
+
+
+def target(url: str, path: Any) -> str:
+    """Return the address of a line: on the host of the run, which alone may see its headers.
+
+    Raises:
+        ValueError: It is on another host, or no address.
+    """
+    full = urljoin(url, path) if isinstance(path, str) else ""
+    if urlsplit(full)[:2] != urlsplit(url)[:2]:
+        raise ValueError(f"url is {path!r}: it must be a path, or on the host of --url")
+    return full
+
+
+def estimate(body: Mapping[str, Any]) -> int:
+    """Estimate the tokens of a request: its characters / 4, and the longest answer it allows.
+
+    All texts of the request count; `n` answers count n times. It is usually too high, which is
+    safe: what the answer did not use is given back.
+    """
+    named = (body[name] for name in BOUNDS if _is_count(body.get(name)))
+    answers = body["n"] if _is_count(body.get("n")) else 1
+    return min(_texts(body) + max(1, answers) * next(named, ANSWER_TOKENS), MAX_COST)
+
+
+def tokens_used(answer: Any) -> int | None:
+    """Read what an answer says that it cost: OpenAI's or Anthropic's `usage`; None if nothing."""
+    usage = answer.get("usage") if isinstance(answer, Mapping) else None
+    if not isinstance(usage, Mapping):
+        return None
+    for names in (("total_tokens",), ("input_tokens", "output_tokens")):
+        parts: list[Any] = [usage.get(name) for name in names]
+        if all(map(_is_count, parts)):
+            return int(min(sum(parts), MAX_COST))
+    return None
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _texts(value: Any) -> int:
+    """Count the tokens of all texts in a value."""
+    if isinstance(value, str):
+        if value.startswith("data:"):
+            return DATA_TOKENS
+        return -(-len(value) // CHARACTERS_OF_A_TOKEN)
+    if isinstance(value, Mapping):
+        return sum(map(_texts, value.values()))
+    return sum(map(_texts, value)) if isinstance(value, list) else 0

@@ -1,0 +1,269 @@
+"""The file of results: a line for each answer, on the disk before its task is acked.
+
+`dpq run` calls it. Several processes of one machine may append to one file: each write holds the
+file's lock, and a line that a crash has cut is closed before the next one. A result is known by the
+number of its request's line and the hash of that line. Memory: 8 bytes for each line of the input.
+"""
+
+import asyncio
+import fcntl
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from dpq.cli._batch import Batch
+from dpq.cli._terminal import Failed
+
+MAX_RESULT_BYTES = 64 * 1024 * 1024
+"""Bytes of a line of a result at most; a longer line is taken for a broken one."""
+
+
+class Found(NamedTuple):
+    """A result in a file: the place of its line, and the line of the input that it answers."""
+
+    offset: int
+    size: int
+    line: int
+
+
+def result_line(request: dict[str, Any], response: dict[str, Any]) -> bytes:
+    """Make the line of a result."""
+    named = {"custom_id": request["id"]} if request["id"] is not None else {}
+    result = {"line": request["line"], "request": request["request"], **named, "response": response}
+    return to_json(result, inf_nan_mode="constants") + b"\n"
+
+
+class Results:
+    """The results of a batch.
+
+    Args:
+        path: The file to append to; it may be new.
+        also: Files of results of other machines: what they have is not sent again.
+        batch: The requests.
+    """
+
+    def __init__(self, path: Path, also: Sequence[Path], batch: Batch) -> None:
+        self.path, self._also, self._batch = path, also, batch
+        self._known = bytearray(len(batch.hashes))
+        self._read_to = 0
+        self._inode = 0
+        self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def read(self) -> None:
+        """Learn which requests have results.
+
+        Raises:
+            Failed: The file has results of other requests.
+        """
+        for path in self._also:
+            with path.open("rb") as stream:
+                self._learn(each.line for each in self._results(stream, strict=False))
+        self.read_on()
+
+    def read_on(self) -> None:
+        """Learn what was saved since the last look, by other processes too."""
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as stream:
+            inode = os.fstat(stream.fileno()).st_ino
+            if inode != self._inode:  # rewritten, in another order
+                self._inode, self._read_to = inode, 0
+            stream.seek(self._read_to)
+            for each in self._results(stream, strict=True):
+                self._learn([each.line])
+                self._read_to = each.offset + each.size
+
+    @property
+    def saved(self) -> int:
+        """The number of requests that have a result."""
+        return self._known.count(1)
+
+    def has(self, line: int) -> bool:
+        """Return True if the request of this line has a result."""
+        return line <= len(self._known) and bool(self._known[line - 1])
+
+    def _learn(self, lines: Iterable[int]) -> None:
+        for line in lines:
+            self._known[line - 1] = 1
+
+    def _results(self, stream: BinaryIO, *, strict: bool) -> Iterator[Found]:
+        """Find the results of this batch in a file, and skip lines that a crash has broken.
+
+        Raises:
+            Failed: A line is the result of something else, and the file is to have none (`strict`).
+        """
+        hashes = self._batch.hashes
+        offset = stream.tell()
+        while raw := stream.readline(MAX_RESULT_BYTES):
+            here, offset = offset, offset + len(raw)
+            if not raw.endswith(b"\n"):
+                continue
+            try:
+                result = from_json(raw)
+                line, known = result["line"], result["request"]
+            except (ValueError, TypeError, KeyError):
+                result = line = known = None
+            if line is None and result is None:
+                continue  # cut by a crash, or blank
+            if (
+                isinstance(line, int)
+                and 0 < line <= len(hashes)
+                and known == hash_text(hashes[line - 1])
+            ):
+                yield Found(here, len(raw), line)
+            elif strict:
+                raise Failed(
+                    f"{self.path} has a result of something else than line {line} of "
+                    f"{self._batch.path}. Name another file: --save NEW --also {self.path} "
+                    "takes over what fits"
+                )
+
+    # Writing
+
+    async def save(self, line: int, result: bytes) -> None:
+        """Append a result; return when it is on the disk. Results that wait are written together.
+
+        Raises:
+            OSError: It cannot be written. The file is as it was.
+        """
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append((result, done))
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write())
+        await asyncio.shield(done)
+        self._learn([line])
+
+    async def _write(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting, []
+            error: Exception | None = None
+            try:
+                await asyncio.to_thread(self._append, b"".join(result for result, _ in some))
+            except Exception as fault:  # each waiting handler is to see it
+                error = fault
+            for _, done in some:
+                if not done.done():
+                    done.set_exception(error) if error else done.set_result(None)
+
+    def _append(self, data: bytes) -> None:
+        with _locked(self.path) as file:
+            end = os.lseek(file, 0, os.SEEK_END)
+            if end and os.pread(file, 1, end - 1) != b"\n":
+                data = b"\n" + data  # a crash has cut the last line
+            try:
+                _write_all(file, data)
+                os.fsync(file)
+            except OSError:
+                os.ftruncate(file, end)
+                raise
+
+    # The end
+
+    def tidy(self, *, ordered: bool) -> int:
+        """Remove results that stand there twice, and broken lines; return how many went.
+
+        A request is run twice if a process dies between save and ack. The file is replaced in one
+        step, and only if something changes.
+
+        Args:
+            ordered: Also put the results into the order of the input, with those of other machines.
+        """
+        if not (self.path.exists() or ordered):
+            return 0
+        with _locked(self.path) as file:
+            sources = [os.fdopen(os.dup(file), "rb")]
+            try:
+                sources += [path.open("rb") for path in self._also if ordered]
+                return self._rewrite(sources, ordered)
+            finally:
+                for source in sources:
+                    source.close()
+
+    def _rewrite(self, sources: Sequence[BinaryIO], ordered: bool) -> int:
+        places = array("q", [-1]) * len(self._batch.hashes)
+        owners = bytearray(len(places))
+        found = kept = last = 0
+        in_order = True
+        sources[0].seek(0)
+        for number, source in enumerate(sources):
+            for each in self._results(source, strict=False):
+                found += number == 0
+                if places[each.line - 1] < 0:
+                    places[each.line - 1], owners[each.line - 1] = each.offset, number
+                    kept += number == 0
+                    in_order = in_order and number == 0 and each.line > last
+                    last = each.line
+        if kept == found and self._whole(sources[0], found) and (in_order or not ordered):
+            return 0
+        fresh = self.path.with_name(f"{self.path.name}.tmp")
+        with fresh.open("wb") as out, self.path.open("rb") as again:
+            if ordered:
+                for place, owner in zip(places, owners, strict=True):
+                    if place >= 0:
+                        _copy(sources[owner], place, out)
+            else:
+                again.seek(0)
+                for each in self._results(again, strict=False):
+                    if places[each.line - 1] == each.offset:
+                        _copy(sources[0], each.offset, out)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(self.path)
+        _sync_directory(self.path.parent)
+        return found - kept
+
+    def _whole(self, source: BinaryIO, found: int) -> bool:
+        """Return True if every line of the file is a result."""
+        source.seek(0)
+        lines, last = 0, b"\n"
+        while chunk := source.read(1 << 20):
+            lines, last = lines + chunk.count(b"\n"), chunk[-1:]
+        return lines == found and last == b"\n"
+
+
+def hash_text(known: int) -> str:
+    """Write a hash as it stands in a result."""
+    return f"{known:016x}"
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """Open a file for appending, and hold its lock; another process may replace it meanwhile."""
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                same = os.stat(path).st_ino == os.fstat(file).st_ino
+            except FileNotFoundError:
+                same = False
+            if same:
+                yield file
+                return
+        finally:
+            os.close(file)  # which unlocks it
+
+
+def _write_all(file: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def _copy(source: BinaryIO, place: int, out: BinaryIO) -> None:
+    source.seek(place)
+    out.write(source.readline(MAX_RESULT_BYTES))
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,211 @@
+"""`dpq run`: send a file of requests to an API under its limits, and save the answers."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+
+from dpq import RateLimit
+from dpq.cli import _rates
+from dpq.cli._options import named
+from dpq.cli._run import Job, require_httpx, run_job
+from dpq.model.validation import label
+from dpq.worker.base import MAX_CONCURRENCY
+
+
+def run(
+    ctx: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE.jsonl",
+            exists=True,
+            dir_okay=False,
+            help="A request body on each line; or OpenAI's batch form, {custom_id, method, url, "
+            "body}, with an optional priority and cost.",
+        ),
+    ],
+    url: Annotated[str, typer.Option("--url", help="The address of the API.")],
+    limit: Annotated[
+        list[RateLimit] | None,
+        typer.Option(
+            "--limit",
+            metavar="RATE",
+            parser=_rates.rate,
+            help="A limit of the API, for all machines together: 500/m, tokens=200000/m. Repeat "
+            "it for more.",
+            show_default="none",
+        ),
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="The answers, one JSON line each, on the disk before a request counts as done.",
+            show_default="FILE.results.jsonl",
+        ),
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Answers that another machine has saved: not sent again; --ordered merges them.",
+            show_default="none",
+        ),
+    ] = None,
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="At the end, put the answers into the file's order.")
+    ] = False,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="'NAME: VALUE'", help="A header of each request.", show_default=False),
+    ] = None,
+    header_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'NAME: VARIABLE'",
+            help="A header whose value is in an environment variable, where no list of processes "
+            "shows it. 'Authorization: Bearer VARIABLE' keeps the word before.",
+            show_default=False,
+        ),
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, max=MAX_CONCURRENCY, help="Requests that are open at once, here.")
+    ] = 64,
+    group: Annotated[
+        str | None,
+        typer.Option(help="What shares the limit in the queue.", show_default="the API's host"),
+    ] = None,
+    cost_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            help="The field of a line that says its tokens, as in metadata.tokens.",
+            show_default="estimated: characters / 4 + the longest answer",
+        ),
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.001, help="Longest time of an answer.")
+    ] = 600.0,
+    attempts: Annotated[
+        int, typer.Option(min=1, help="Failed attempts until a request is dead; a 429 is none.")
+    ] = 10,
+    visibility: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            help="Time after which requests of a process that was killed are sent again.",
+        ),
+    ] = 30.0,
+    retry_dead: Annotated[
+        bool, typer.Option("--retry-dead", help="Send dead requests again.")
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Send again what is done, but has no answer in the files."),
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the progress as JSON lines on stdout.")
+    ] = False,
+    redis: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The queue's server; DPQ_URL, or --url before the command, name it too.",
+            show_default="a private one, in SAVE.queue",
+            rich_help_panel="Where",
+        ),
+    ] = None,
+    queue: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The queue's name; DPQ_QUEUE, or --queue before the command, name it too.",
+            show_default="of FILE and its content",
+            rich_help_panel="Where",
+        ),
+    ] = None,
+) -> None:
+    """Send each line of FILE to an API, within its limits, and save the answers.
+
+    \b
+      dpq run asks.jsonl --url https://api.openai.com/v1/chat/completions \\
+        --limit 500/m --limit tokens=200000/m --save answers.jsonl \\
+        --header-env 'Authorization: Bearer OPENAI_API_KEY'
+
+    Killed or interrupted: run the same command again, and it goes on. With --redis, run it
+    on more machines, each with a --save of its own: together they keep the limits.
+
+    A 429, 503 or 529 stops all of them until the API's time is over. Another 5xx or no answer
+    is tried again later; any other 4xx makes a dead letter.
+
+    Exit codes: 0 all answers are saved, 1 some are not, 2 wrong usage, 130 interrupted.
+    """
+    require_httpx()
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise typer.BadParameter("it must begin with http:// or https://", param_hint="--url")
+    job = Job(
+        file=file,
+        server="",
+        queue="",
+        url=url,
+        save=save or file.with_suffix(".results.jsonl"),
+        also=also or (),
+        limits=limit or (),
+        group=label("group", group or parts.netloc.rpartition("@")[2]),
+        workers=workers,
+        headers=_headers(header or (), header_env or ()),
+        cost_from=cost_from,
+        timeout=timeout,
+        attempts=attempts,
+        visibility=visibility,
+        ordered=ordered,
+        again=again,
+        retry_dead=retry_dead,
+        json=json,
+    )
+    root = ctx.find_root()
+    job.server = redis or (str(root.params["url"]) if named(root, "url") else "")
+    job.server = job.server or f"embedded:{job.save}.queue"
+    root.params["url"] = job.server  # errors mask its password
+    job.queue = queue or (str(root.params["queue"]) if named(root, "queue") else "")
+    raise typer.Exit(run_job(job))
+
+
+def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:
+    """Read the headers. An error never repeats a value."""
+    headers = {}
+    for text in given:
+        name, value = _pair(text, "--header", "VALUE")
+        headers[name] = value
+    for text in in_variables:
+        name, value = _pair(text, "--header-env", "VARIABLE")
+        before, space, variable = value.rpartition(" ")
+        if variable not in os.environ:
+            raise typer.BadParameter(
+                f"there is no environment variable {variable!r}", param_hint="--header-env"
+            )
+        headers[name] = before + space + os.environ[variable].strip()
+        _require_text(headers[name], "--header-env", "VARIABLE")
+    return headers
+
+
+def _require_text(value: str, option: str, what: str) -> None:
+    """Refuse a value that no header can have: an error of the HTTP client would show it."""
+    if not (value.isascii() and value.isprintable()):
+        raise typer.BadParameter(f"{what} is no printable ASCII text", param_hint=option)
+
+
+def _pair(text: str, option: str, what: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    name, value = name.strip(), value.strip()
+    if not (colon and value and re.fullmatch("[A-Za-z0-9!#$%&'*+.^_`|~-]+", name)):
+        raise typer.BadParameter(f"write it as 'NAME: {what}'", param_hint=option)
+    _require_text(value, option, what)
+    return name, value

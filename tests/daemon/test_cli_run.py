@@ -1,0 +1,567 @@
+"""`dpq run`: real processes against a real server that counts; killed, interrupted, refused."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from kit.terminals import ENVIRONMENT, Terminal
+from support import PATIENCE_S, wait_for
+
+import dpq
+from dpq import DPQ
+from dpq.cli._batch import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
+from dpq.cli._results import Results, hash_text
+from dpq.cli._terminal import Failed
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+SIMULATED = Path(dpq.__file__).parents[1] / "examples" / "simulated_llm_api.py"
+SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
+
+Lines = list[dict[str, Any]]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+class Api:
+    """The simulated API as a process of its own."""
+
+    def __init__(self, *options: object) -> None:
+        command = [sys.executable, str(SIMULATED), *map(str, options)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout
+        self.url = self._process.stdout.readline().strip()
+
+    def told(self, path: str) -> Any:
+        """What it answers to a GET."""
+        return httpx.get(self.url.replace("/v1/chat/completions", path), trust_env=False).json()
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        return dict(self.told("/counts"))
+
+    @property
+    def answered(self) -> list[str]:
+        """Whose requests it has answered, in order."""
+        return [user for user, *_ in self.told("/answers")]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loopback is asked directly, whatever the machine's proxies."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture
+def api() -> Iterator[Callable[..., Api]]:
+    """Starts simulated APIs; by default they refuse nothing and answer at once."""
+    started: list[Api] = []
+
+    def start(*options: object, latency: float = 0.05) -> Api:
+        wide = ("--rpm", 1e6, "--tpm", 1e9, "--latency", latency)
+        started.append(Api(*wide, *options))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.close()
+
+
+@pytest.fixture
+def start(url: str, name: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts `dpq run` in a directory of its own; whatever is left at the end is an error."""
+    started: list[subprocess.Popen[str]] = []
+
+    def begin(*words: object, where: bool = True, **options: Any) -> "subprocess.Popen[str]":
+        place = ["--redis", url, "--queue", name] if where else []
+        command = [sys.executable, "-m", "dpq", "run", *map(str, words), *place]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        streams["stderr"] = subprocess.PIPE
+        options = {**streams, "cwd": tmp_path, **options}
+        started.append(subprocess.Popen(command, text=True, **options))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        process.communicate()
+    with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as batches:
+        queue.drop()
+        batches.drop()
+
+
+@pytest.fixture
+def run(start: Start) -> Callable[..., tuple[int, str, str]]:
+    """Runs `dpq run` to its end: exit code, stdout, stderr."""
+
+    def to_end(*words: object, **options: Any) -> tuple[int, str, str]:
+        process = start(*words, **options)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    return to_end
+
+
+def body(n: int, **more: Any) -> dict[str, Any]:
+    messages = [{"role": "user", "content": f"question {n}"}]
+    return {"messages": messages, "max_tokens": 50, "user": f"u{n}", **more}
+
+
+def write(path: Path, lines: Lines) -> Path:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def results(path: Path) -> Lines:
+    """The whole lines of a file of results."""
+    data = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in data.split("\n")[:-1] if line]
+
+
+def lines_of(path: Path) -> list[int]:
+    return [each["line"] for each in results(path)]
+
+
+def test_answers_are_saved_in_order(api, run, tmp_path):
+    """Both forms of a line are sent, the better priority first; results name line and custom_id,
+    hold the answer, and stand in the order of the input on request."""
+    wrapped = [
+        {"custom_id": f"id-{n}", "method": "POST", "url": "/v1/chat/completions", "body": body(n)}
+        for n in range(3)
+    ]
+    wrapped[2]["priority"] = 5
+    file = write(tmp_path / "asks.jsonl", [*wrapped, body(3)])
+    host = api()
+    code, out, err = run(file, "--url", host.url, "--workers", 1, "--ordered")
+    assert (code, out) == (0, ""), err
+    assert host.answered == ["u2", "u0", "u1", "u3"]
+    found = results(tmp_path / "asks.results.jsonl")
+    assert [(each["line"], each.get("custom_id")) for each in found] == [
+        (1, "id-0"),
+        (2, "id-1"),
+        (3, "id-2"),
+        (4, None),
+    ]
+    assert found[0]["response"]["status_code"] == 200
+    assert "question 0" in str(found[0]["response"]["body"]["choices"])
+    assert "4 of 4 saved" in err
+    assert "\x1b" not in err
+
+
+def test_a_run_that_is_killed_goes_on(api, start, run, tmp_path):
+    """After kill -9 and a torn last line the same command sends what is left: nothing is missing,
+    nothing stands there twice, and what was saved is not sent again."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(60)])
+    saved = tmp_path / "answers.jsonl"
+    host = api(latency=0.2)
+    words = (file, "--url", host.url, "--save", saved, "--workers", 4, "--visibility", 1)
+    process = start(*words)
+    wait_for(lambda: len(results(saved)) >= 10, lambda: f"{results(saved)}")
+    process.kill()
+    process.wait()
+    before = lines_of(saved)
+    assert len(before) < 60
+    with saved.open("ab") as stream:
+        stream.write(b'{"line":59,"request":"0')
+    code, _, err = run(*words, "--ordered")
+    assert code == 0, err
+    assert lines_of(saved) == list(range(1, 61))
+    asked = Counter(host.answered)
+    assert set(asked) == {f"u{n}" for n in range(60)}
+    assert {asked[f"u{line - 1}"] for line in before} == {1}
+    code, _, err = run(*words)
+    assert (code, host.counts["answered"]) == (0, asked.total()), err
+
+
+def test_what_was_saved_but_not_acked_is_not_sent(api, run, tmp_path):
+    """A process that dies between save and ack has done its work: the next one only acks."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    known = Reader(file, "http://a.example").check().hashes
+    saved = tmp_path / "asks.results.jsonl"
+    write(saved, [{"line": 2, "request": hash_text(known[1]), "response": {}}])
+    host = api()
+    code, _, err = run(file, "--url", host.url)
+    assert code == 0, err
+    assert sorted(lines_of(saved)) == [1, 2, 3]
+    assert sorted(host.answered) == ["u0", "u2"]
+
+
+def test_what_was_saved_is_not_sent_from_the_queue(api, run, tmp_path):
+    """A request that is still in the queue, but whose answer is in the file, is only acked."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    known = Reader(file, "http://a.example").check().hashes
+    host = api("--key", "right")
+    assert run(file, "--url", host.url)[0] == 1  # a 401: all are in the queue
+    saved = tmp_path / "asks.results.jsonl"
+    write(saved, [{"line": 2, "request": hash_text(known[1]), "response": {}}])
+    code, _, err = run(file, "--url", host.url, "--header", "Authorization: Bearer right")
+    assert code == 0, err
+    assert sorted(lines_of(saved)) == [1, 2, 3]
+    assert sorted(host.answered) == ["u0", "u2"]
+
+
+def test_two_processes_share_a_file(api, start, tmp_path):
+    """Two processes of one machine, one file of results: each request is sent and saved once."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(60)])
+    host = api(latency=0.1)
+    both = [start(file, "--url", host.url, "--workers", 4, "--ordered") for _ in range(2)]
+    for process in both:
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0, err
+    assert lines_of(tmp_path / "asks.results.jsonl") == list(range(1, 61))
+    assert len(host.answered) == 60
+
+
+def test_two_machines_have_a_file_each(api, start, run, tmp_path):
+    """Each saves its own answers, and has done well if it came while there was work; a third run
+    merges them."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(60)])
+    host = api(latency=0.2)
+    files = [tmp_path / f"machine-{n}.jsonl" for n in range(2)]
+    words = (file, "--url", host.url, "--workers", 4)
+    both = [start(*words, "--save", saved) for saved in files]
+    for process, saved in zip(both, files, strict=True):
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 0 or not lines_of(saved), err
+        assert ("--also" in err) == (len(lines_of(saved)) < 60)
+    ours, theirs = map(lines_of, files)
+    assert sorted(ours + theirs) == list(range(1, 61))
+    code, _, err = run(*words, "--save", files[0], "--also", files[1], "--ordered")
+    assert code == 0, err
+    assert lines_of(files[0]) == list(range(1, 61))
+    assert len(host.answered) == 60
+
+
+def test_limits_of_the_host_kill_nothing(api, run, tmp_path):
+    """429s are waited for and counted; no request is lost or dead, though the host is asked
+    without any limit of ours."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
+    host = api("--rpm", 120, "--quantum", 2)
+    code, out, err = run(file, "--url", host.url, "--attempts", 1, "--json")
+    assert code == 0, err
+    *_, last = map(json.loads, out.splitlines())
+    assert last["saved"] == 12
+    assert last["dead"] == last["left"] == 0
+    assert last["rate_limited_here"] == host.counts["limited"] > 0
+
+
+def test_a_spent_quota_is_waited_for(api, start, run, tmp_path, url, name):
+    """When the day's quota of the host is spent, nobody asks, the progress says until when, and
+    after an interrupt the other requests are still there, uncounted."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(6)])
+    host = api("--rpd", 2)
+    process = start(file, "--url", host.url, "--workers", 1, "--attempts", 1)
+    with DPQ.from_url(url, name) as queue:
+        wait_for(lambda: queue.stats().deferred == 1, lambda: f"{queue.stats()}")
+        lines = iter(process.stderr.readline, "")
+        assert any("rate limited until 20" in line for line in lines)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=PATIENCE_S)
+        assert process.returncode == 130, err
+        stats = queue.stats()
+        assert (stats.acked, stats.dead, stats.waiting + stats.ready) == (2, 0, 4)
+    assert (host.counts["answered"], host.counts["limited"]) == (2, 1)
+
+
+def test_limits_of_ours_avoid_429s(api, run, tmp_path):
+    """Under limits of the host's size, in requests and tokens, the host refuses nothing."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
+    host = api("--rpm", 600, "--quantum", 2)
+    limits = ("--limit", "600/m,slack=0.05", "--limit", "tokens=60000/m,burst=1000")
+    code, _, err = run(file, "--url", host.url, *limits)
+    assert code == 0, err
+    assert host.counts["limited"] == 0
+
+
+def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
+    """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
+    can be sent again."""
+    file = write(tmp_path / "asks.jsonl", [body(0), {"model": "none"}, body(2)])
+    host = api()
+    code, _, err = run(file, "--url", host.url)
+    assert code == 1
+    assert "dead: line 2: 400: " in err
+    assert "'messages' is a required property" in err
+    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 3]
+    with DPQ.from_url(url, name) as queue:
+        [dead] = queue.dead.list()
+        assert "'messages' is a required property" in dead.reason
+    assert run(file, "--url", host.url)[0] == 1
+    assert host.counts["refused"] == 1
+    assert run(file, "--url", host.url, "--retry-dead")[0] == 1
+    assert host.counts["refused"] == 2
+
+
+def test_errors_of_the_host_are_tried_again(api, run, tmp_path):
+    """A 500 is a failed attempt: the request comes back, and is answered."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    host = api("--errors", 1)
+    code, _, err = run(file, "--url", host.url)
+    assert code == 0, err
+    assert (host.counts["failed"], host.counts["answered"]) == (3, 3)
+
+
+def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, name):
+    """A 401 ends the run and kills no request; the key stands in no output and not in the queue,
+    though the host repeats it. With the right one, the run goes on."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    host = api("--key", "right")
+    wrong = ("--header", f"Authorization: Bearer {SECRET}")
+    code, out, err = run(file, "--url", host.url, *wrong)
+    assert code == 1
+    assert "the API refuses every request: 401: " in err
+    assert "3 requests are left" in err
+    assert SECRET not in out + err
+    with DPQ.from_url(url, name) as queue:
+        assert SECRET not in "".join(map(repr, queue.peek(10)))
+        assert queue.stats().dead == 0
+    right = {**os.environ, "API_KEY": "right"}
+    words = ("--header-env", "Authorization: Bearer API_KEY")
+    code, _, err = run(file, "--url", host.url, *words, env=right)
+    assert code == 0, err
+    assert host.counts["answered"] == 3
+
+
+def test_a_bad_header_is_refused_without_its_value(run, tmp_path, monkeypatch):
+    """A header that cannot be sent, or has no value, is a usage error that does not repeat it."""
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    monkeypatch.setenv("BROKEN", f"{SECRET}\nmore")
+    for words in (
+        ("--header", f"Authorization Bearer {SECRET}"),
+        ("--header-env", "Authorization: Bearer BROKEN"),
+        ("--header-env", "Authorization: Bearer NOT_THERE"),
+    ):
+        code, out, err = run(file, "--url", "http://127.0.0.1:9/", *words)
+        assert (code, out) == (2, "")
+        assert words[0] in err
+        assert SECRET not in err
+
+
+def test_a_wrong_address_ends_the_run(api, run, tmp_path):
+    """If the first requests all fail, the run ends before the whole file is dead."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(40)])
+    host = api()
+    code, _, err = run(file, "--url", f"{host.url}/wrong", "--workers", 1)
+    assert code == 1
+    assert "the first 10 requests failed: 404" in err
+    assert "30 requests are left" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("{broken", "line 2: it must be one JSON object: "),
+        ("[1]", "line 2: it must be one JSON object"),
+        ('{"body": {}, "colour": 1}', "line 2: 'colour' is not one of "),
+        ('{"body": {}, "method": "GET"}', "line 2: method is 'GET': it must be POST"),
+        ('{"body": {}, "url": "http://evil.example/"}', "on the host of --url"),
+        ('{"body": {}, "priority": "high"}', "line 2: priority is 'high'"),
+        ('{"body": {}, "cost": {"Tokens": 1}}', "line 2: a unit of cost is 'Tokens'"),
+        ('{"body": {}, "custom_id": 7}', "line 2: custom_id must be"),
+    ],
+)
+def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
+    """Before anything is sent, each line is checked; the error names the line and its fault."""
+    file = tmp_path / "asks.jsonl"
+    file.write_text(f"{json.dumps(body(0))}\n{line}\n\n{json.dumps(body(2))}\n")
+    with pytest.raises(Failed, match=re.escape(fault)) as refused:
+        Reader(file, "http://api.example/v1/chat/completions").check()
+    assert "Nothing of the file was queued or sent" in str(refused.value)
+
+
+def test_a_broken_file_changes_nothing(api, run, tmp_path, url, name):
+    """The error is one line, the exit code 1; the queue, the results and the API are untouched."""
+    file = tmp_path / "asks.jsonl"
+    file.write_text(f"{json.dumps(body(0))}\n{{broken\n")
+    host = api()
+    code, out, err = run(file, "--url", host.url)
+    assert (code, out) == (1, "")
+    assert err.startswith("error: ")
+    assert "line 2: it must be one JSON object" in err
+    assert list(tmp_path.iterdir()) == [file]
+    assert host.counts["requests"] == 0
+    with DPQ.from_url(url, name) as queue:
+        assert queue.stats().pushed == 0
+
+
+def test_an_interrupt_finishes_what_runs(api, start, run, tmp_path):
+    """At Ctrl-C open requests are answered and saved, the others stay; the program says how to go
+    on, and the exit code is 130."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(40)])
+    saved = tmp_path / "asks.results.jsonl"
+    host = api(latency=0.3)
+    process = start(file, "--url", host.url, "--workers", 2)
+    wait_for(lambda: len(results(saved)) >= 2, lambda: f"{results(saved)}")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130, err
+    assert "run the same command again" in err
+    assert host.counts["answered"] == host.counts["requests"] == len(results(saved)) < 40
+    assert run(file, "--url", host.url)[0] == 0
+    assert len(host.answered) == 40
+
+
+def test_a_terminal_shows_a_bar(api, start, tmp_path):
+    """On a terminal the counts stand behind a bar, drawn in place."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(20)])
+    host = api(latency=0.5)
+    with Terminal() as terminal:
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal.theirs)
+        process = start(file, "--url", host.url, "--workers", 4, **streams, env=ENVIRONMENT)
+        terminal.hand_over()
+        said = terminal.read_all()
+        assert process.wait(PATIENCE_S) == 0, said
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", said)
+    assert re.search(r"\d+/20 .*/min, 429s 0, dead 0, .* left", plain), plain
+    assert "\x1b[" in said
+    assert "20 of 20 saved" in said
+
+
+def test_it_needs_no_server(api, run, tmp_path):
+    """Without --redis a private server keeps the queue beside the results, for the next run."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    host = api()
+    for _ in range(2):
+        code, _, err = run(file, "--url", host.url, where=False)
+        assert code == 0, err
+    assert (tmp_path / "asks.results.jsonl.queue").is_dir()
+    assert host.counts["answered"] == 3
+
+
+def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
+    """Lines that were added are sent, the others are not; a queue that still works on another file
+    takes none."""
+    lines = [body(n) for n in range(4)]
+    file = write(tmp_path / "asks.jsonl", lines[:2])
+    host = api()
+    assert run(file, "--url", host.url)[0] == 0
+    write(file, lines)
+    code, _, err = run(file, "--url", host.url)
+    assert code == 0, err
+    assert host.answered == [f"u{n}" for n in range(4)] or len(host.answered) == 4
+    assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
+
+
+def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
+    """If a process died while it loaded the file, the next one waits for the end of its lease, and
+    loads the whole file; what was queued already is queued once."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(5)])
+    host = api()
+    digest = Reader(file, host.url).check().digest
+    with DPQ.from_url(url, f"{name}.batch") as batches, DPQ.from_url(url, name) as queue:
+        batches.push({"file": digest, "name": "asks.jsonl"}, key="batch")
+        assert batches.pop(visibility=3).task
+        known = Reader(file, host.url).check().hashes
+        first = {"line": 1, "request": hash_text(known[0]), "id": None, "path": None}
+        queue.push({**first, "body": body(0)}, group="x", key=f"{digest[:16]}:1")
+        code, _, err = run(file, "--url", host.url, "--group", "x")
+        assert code == 0, err
+        assert "another process loads the file: waiting for it" in err
+        assert queue.stats().pushed == 5
+    assert sorted(host.answered) == [f"u{n}" for n in range(5)]
+
+
+def test_a_queue_works_on_one_file(api, run, tmp_path, url, name):
+    """While requests of one file are left, another file is refused, and nothing is changed."""
+    host = api()
+    with DPQ.from_url(url, name) as queue:
+        one = write(tmp_path / "one.jsonl", [body(0)])
+        assert run(one, "--url", host.url)[0] == 0
+        queue.push("left")
+        other = write(tmp_path / "other.jsonl", [body(1)])
+        code, _, err = run(other, "--url", host.url)
+        assert code == 1
+        assert "still works on 'one.jsonl'" in err
+    assert host.answered == ["u0"]
+
+
+def test_lost_results_are_sent_again_on_request(api, run, tmp_path):
+    """If the file of results is gone, the next run says so; --again sends them anew."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
+    saved = tmp_path / "asks.results.jsonl"
+    host = api()
+    assert run(file, "--url", host.url)[0] == 0
+    saved.unlink()
+    code, _, err = run(file, "--url", host.url)
+    assert code == 1
+    assert "3 results are not in" in err
+    assert run(file, "--url", host.url, "--again")[0] == 0
+    assert len(results(saved)) == 3
+    assert host.counts["answered"] == 6
+
+
+def test_results_of_something_else_are_kept(tmp_path):
+    """A file with other results is refused, and says how to take over what fits."""
+    batch = Reader(write(tmp_path / "a.jsonl", [body(0), body(1)]), "http://a.example").check()
+    fits = {"line": 1, "request": hash_text(batch.hashes[0])}
+    old = write(tmp_path / "old.jsonl", [fits, {"line": 2, "request": "0" * 16}])
+    with pytest.raises(Failed, match="a result of something else than line 2"):
+        Results(old, (), batch).read()
+    fresh = Results(tmp_path / "new.jsonl", [old], batch)
+    fresh.read()
+    assert (fresh.saved, fresh.has(1), fresh.has(2)) == (1, True, False)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_tidy_removes_doubles_and_broken_lines(ordered, tmp_path):
+    """At the end each result stands there once, whole; a file that is in order is not touched."""
+    batch = Reader(
+        write(tmp_path / "a.jsonl", [body(n) for n in range(3)]), "http://a.example"
+    ).check()
+    lines = {n: {"line": n, "request": hash_text(batch.hashes[n - 1])} for n in (1, 2, 3)}
+    path = write(tmp_path / "out.jsonl", [lines[3], lines[1], lines[3]])
+    with path.open("ab") as stream:
+        stream.write(b'{"line":2,"requ\n' + json.dumps(lines[2]).encode() + b'\n{"li')
+    made = Results(path, (), batch)
+    made.read()
+    assert made.saved == 3
+    assert made.tidy(ordered=ordered) == 1
+    assert lines_of(path) == ([1, 2, 3] if ordered else [3, 1, 2])
+    inode = path.stat().st_ino
+    assert made.tidy(ordered=ordered) == 0
+    assert path.stat().st_ino == inode
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.jsonl", "out.jsonl"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "tokens"),
+    [
+        ({"prompt": "x" * 40, "max_tokens": 100}, 110),
+        ({"prompt": "x" * 41, "max_completion_tokens": 100, "n": 3}, 311),
+        ({"prompt": "x" * 40}, 10 + ANSWER_TOKENS),
+        ({"messages": [{"content": [{"image": {"url": "data:image/png;base64," + "A" * 9999}}]}]},
+         DATA_TOKENS + ANSWER_TOKENS),
+        ({"prompt": "", "max_tokens": True}, ANSWER_TOKENS),
+    ],
+)  # fmt: skip
+def test_estimate(asked, tokens):
+    """A request is estimated by its texts and the longest answer that it allows."""
+    assert estimate(asked) == tokens
+
+
+def test_cost_from_a_field(tmp_path):
+    """A field of the line says its tokens; a line's own cost counts before that."""
+    lines = [
+        {"prompt": "x", "metadata": {"tokens": 7}},
+        {"body": {"prompt": "x"}, "cost": {"tokens": 9}},
+    ]
+    file = write(tmp_path / "a.jsonl", lines)
+    reader = Reader(file, "http://a.example", "metadata.tokens")
+    assert [each.cost for each in reader.requests()] == [{"tokens": 7}, {"tokens": 9}]
+    write(file, [{"prompt": "x"}])
+    with pytest.raises(Failed, match=r"line 1: metadata\.tokens must be a whole number of tokens"):
+        reader.check()
