@@ -37,7 +37,7 @@ def _work(tools: _Counted, kind: str, end: float) -> tuple[int, list[float]]:
     before, moments = tools.calls, []
     while time.monotonic() < end:
         with tools.queue.acquire(kind) as permit:
-            moments.append(float(permit._moment))
+            moments.append(float(permit._caller.moment))
     return tools.calls - before, moments
 
 

@@ -26,8 +26,8 @@ _SETTINGS = (
     "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, estimate=UNITS"
 )
 _ONE_RATE = (
-    "--burst, --reserve, --adaptive, --slack and --estimate go with one RATE; with several, "
-    "write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
+    "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
+    "several, write them into the RATE, as in 5000/h,burst=1000,reserve=500:10"
 )
 
 

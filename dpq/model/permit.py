@@ -70,12 +70,16 @@ class PermitAnswer(NamedTuple):
         wait: Seconds until that.
         moment: The moment of the grant, or the ticket to ask again, ms.
         held: The lease of the permit, or "".
+        scope: The group, and behind a TAB the member of its pool.
+        cost: The units that were charged, as the text of a record.
     """
 
     code: int
     wait: float
     moment: str = ""
     held: str = ""
+    scope: str = ""
+    cost: str = ""
 
 
 class HeldPermit:
@@ -85,17 +89,19 @@ class HeldPermit:
         id: The id of the permit.
         group: The group, or None.
         member: The text that stands for it on the server; it changes at each extension.
+        scope: The group, and behind a TAB the member of its pool; "" without a group.
     """
 
-    __slots__ = ("group", "id", "member")
+    __slots__ = ("group", "id", "member", "scope")
 
     token = 0
     visibility = None
 
-    def __init__(self, id_: str, group: str | None, member: str) -> None:
+    def __init__(self, id_: str, group: str | None, member: str, scope: str) -> None:
         self.id = id_
         self.group = group
         self.member = member
+        self.scope = scope
 
 
 class Caller:
@@ -106,6 +112,8 @@ class Caller:
         moment: The moment for which units are booked, ms as text; "" without a booking.
         ticket: The moment at which it was told to ask again.
         held: The lease of its booking, or "".
+        scope: Its group, and behind a TAB the member of the pool that a booking is of.
+        cost: The units that were charged.
         granted: It may go, once it has slept.
     """
 
@@ -113,6 +121,7 @@ class Caller:
         self.request = request
         self.id = secrets.token_urlsafe(9)
         self.moment, self.ticket, self.held = "", "0", ""
+        self.scope, self.cost = request.group or "", request.cost
         self.granted = False
         self._until = None if request.timeout is None else now + request.timeout
         self._pause = LEAST_PAUSE_SECONDS
@@ -129,6 +138,10 @@ class Caller:
         """
         left = self.remaining(now)
         self.moment, self.held, wait = "", answer.held, answer.wait
+        if not answer.moment or answer.code != 1:
+            self.scope = self.request.group or ""
+        elif answer.cost:
+            self.scope, self.cost = answer.scope, answer.cost
         if answer.code == 1:
             self.moment = answer.moment
             self.granted = wait <= ASK_AGAIN_SECONDS

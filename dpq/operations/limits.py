@@ -15,6 +15,7 @@ from dpq.model.limits import (
     limit_rules,
     write_rules,
 )
+from dpq.model.permit import Caller
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.task import Task
@@ -80,14 +81,18 @@ class LimitOperations(CommandMaker):
         name = "" if member is None else member_name(member)
         return self._ask("delay_group", [self._now(), label("group", group), ms, name], same)
 
-    def observe(self, target: Task[Any] | str | None, budgets: Sequence[Budget]) -> Steps[Any]:
-        """Store what a host says is left, of a group or the queue."""
-        task = target if isinstance(target, Task) else None
-        scope = target.group if isinstance(target, Task) else target
-        scope = scope or ""
-        if task and task.member:
-            scope += f"\t{task.member}"
-        costs = {"": 1} if task is None else {**(task.costs or {}), "": task.cost}
+    def observe(
+        self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
+    ) -> Steps[Any]:
+        """Store what a host says is left, of a group, a member of its pool, or the queue."""
+        task, costs = None, {"": 1}
+        if isinstance(target, Task):
+            task, costs = target, {**(target.costs or {}), "": target.cost}
+            scope = target.group or ""
+            if target.member:
+                scope += f"\t{target.member}"
+        else:
+            scope = target.scope if isinstance(target, Caller) else target or ""
         args: list[Any] = [self._now(), scope, task.id if task else ""]
         args.append(task.token if task else "")
         for budget in budgets:

@@ -33,7 +33,7 @@ class PermitOperations(CommandMaker):
         request, left, restored = caller.request, caller.remaining(now), False
         while True:
             args = [
-                *(self._now(), request.group or "", request.cost, request.priority),
+                *(self._now(), caller.scope, request.cost, request.priority),
                 "" if left is None else milliseconds("timeout", left),
                 milliseconds("lease", request.lease),
                 *(caller.id, caller.moment, caller.ticket, caller.held, self._count),
@@ -50,21 +50,23 @@ class PermitOperations(CommandMaker):
     def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
         """Keep the lease of a permit alive; False if it is lost."""
         ms = milliseconds("seconds", seconds, least=0.001)
-        args = [self._now(), held.group or "", held.member, ms]
+        args = [self._now(), held.scope, held.member, ms, "", "", ""]
         member = yield self._command("permit", args, same)
         held.member = member.decode() or held.member
         return bool(member)
 
-    def end_permit(self, group: str | None, member: str) -> Steps[None]:
-        """End the lease of a permit."""
-        yield self._command("permit", [self._now(), group or "", member, 0], same)
+    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
+        """End the lease of a permit, and tell what it has spent."""
+        args = [self._now(), caller.scope, member, 0, told, caller.cost, caller.moment]
+        yield self._command("permit", args, same)
 
     def met_limit(
-        self, group: str | None, scope: Scope, retry_after: float, moment: str, member: str
+        self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
     ) -> Steps[None]:
-        """Close a group, or the queue, after a 429."""
+        """Close a member, a group, or the queue, after a 429."""
         if scope not in get_args(Scope):
             raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
         ms = milliseconds("retry_after", retry_after)
-        args = [self._now(), group or "", scope, ms, moment, member]
+        args = [self._now(), caller.scope, scope, ms, caller.moment, member, told]
+        args.append(caller.cost)
         yield self._command("met_limit", args, same)

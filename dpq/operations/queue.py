@@ -601,19 +601,23 @@ class QueueOperations(Generic[P]):
         return self._noted(part, part.delay_group(group, seconds, member))
 
     def observe(
-        self, target: Task[Any] | str | None, budgets: Sequence[Budget]
+        self, target: Task[Any] | Caller | str | None, budgets: Sequence[Budget]
     ) -> Steps[list[Budget]]:
         """Store what a host says is left; of the whole queue, each partition gets its share."""
-        group = target.group if isinstance(target, Task) else target
-        if group is not None:
-            parts = [self._of(target.id) if isinstance(target, Task) else self._group(group)]
+        whose, group = target, None
+        if isinstance(target, Task):
+            group, parts = target.group, [self._of(target.id)]
         else:
+            group = target.request.group if isinstance(target, Caller) else target
+            parts = [] if group is None else [self._group(group)]
+        if group is None:
             parts = list(self.partitions)
         few = [replace(budget, left=budget.left // len(parts)) for budget in budgets]
 
         def steps() -> Steps[list[Budget]]:
             if few:
-                yield from all_of([self._noted(part, part.observe(target, few)) for part in parts])
+                each = [self._noted(part, part.observe(whose, few)) for part in parts]
+                yield from all_of(each)
             return list(budgets)
 
         return steps()
@@ -641,19 +645,21 @@ class QueueOperations(Generic[P]):
         part = self.partitions[0] if group is None else self._group(group)
         return part.acquire(caller, now)
 
-    def end_permit(self, group: str | None, member: str) -> Steps[None]:
-        """End the lease of a permit."""
+    def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
+        """End the lease of a permit, and tell what it has spent."""
+        group = caller.request.group
         part = self.partitions[0] if group is None else self._group(group)
-        return part.end_permit(group, member)
+        return part.end_permit(caller, member, told)
 
     def met_limit(
-        self, group: str | None, scope: Scope, retry_after: float, moment: str, member: str
+        self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
     ) -> Steps[None]:
-        """Close a group, or all partitions, after a 429 that no task has met."""
+        """Close a member, a group, or all partitions, after a 429 that no task has met."""
+        group = caller.request.group
         own = self.partitions[0] if group is None else self._group(group)
         whole = scope == "queue" or group is None
         others = [part for part in self.partitions if part is not own] if whole else []
-        yield from own.met_limit(group, scope, retry_after, moment, member)
+        yield from own.met_limit(caller, scope, retry_after, member, told)
         yield from all_of([self._noted(part, part.close(retry_after)) for part in others])
 
     def limits(self) -> Steps[list[LimitState]]:

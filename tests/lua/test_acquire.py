@@ -25,20 +25,19 @@ class Asker:
         self.caller.receive(answer, 0.0)
         return answer
 
-    def end(self) -> None:
-        group, held = self.caller.request.group, self.caller.held
-        self.q._session.run(self.q._operations.end_permit, group, held)
+    def end(self, told: str = "") -> None:
+        self.q._session.run(self.q._operations.end_permit, self.caller, self.caller.held, told)
 
     def extend(self, seconds: float) -> str:
-        held = HeldPermit(self.caller.id, self.caller.request.group, self.caller.held)
+        held = HeldPermit(self.caller.id, self.caller.request.group, self.caller.held, "g")
         kept = self.q._session.run(self.q._operations.extend_many, [(held, seconds)])
         self.caller.held = held.member if kept[0] else ""
         return self.caller.held
 
-    def met(self, retry_after: float, scope: Any = "group") -> None:
-        group, caller = self.caller.request.group, self.caller
+    def met(self, retry_after: float, scope: Any = "member", told: str = "") -> None:
         self.q._session.run(
-            self.q._operations.met_limit, group, scope, retry_after, caller.moment, caller.held
+            *(self.q._operations.met_limit, self.caller, scope, retry_after),
+            *(self.caller.held, told),
         )
 
 
@@ -397,4 +396,90 @@ def test_damaged_bookings_count_as_spent(q, clock, redis, probe):
     assert [problem.kind for problem in q.check()] == ["bad gate"]
     assert Asker(q).ask().wait >= 2
     q.repair()
+    assert q.check() == []
+
+
+# What a permit has spent, and members of pools
+
+
+def left(q: DPQ[Any]) -> list[float]:
+    return [round(units) for units in q.group("g").units_left]
+
+
+def test_what_a_permit_has_spent(q, clock):
+    """It replaces what was charged, once; a 429 gives all but the request back."""
+    q.set_limit([RateLimit(1, 60, 9), RateLimit(1, 60, 100, unit="t")], group="g")
+    first, second, third = (Asker(q, cost={"t": 30}) for _ in range(3))
+    for asker in (first, second, third):
+        assert asker.ask().wait == 0
+    assert left(q) == [6, 10]
+    held = first.caller.held
+    first.end("t=10")
+    assert left(q) == [6, 30]
+    first.caller.held = held
+    first.end("t=0")
+    assert left(q) == [6, 30]
+    second.end("t=40,=2")
+    assert left(q) == [5, 20]
+    third.met(0)
+    assert left(q)[1] == 50
+    assert q.check() == []
+
+
+def test_a_permit_that_names_no_units(q, clock):
+    """It reserves the estimate of the group, and what it tells counts for the next ones."""
+    q.set_limit([RateLimit(1, 60, 1000, unit="t", estimate=100)], group="g")
+    asker = Asker(q)
+    asker.ask()
+    assert left(q) == [900]
+    asker.end("t=20")
+    assert left(q) == [980]
+    asker = Asker(q)
+    asker.ask()
+    assert left(q) == [880]
+    assert q.check() == []
+
+
+def test_members_take_turns(q, clock):
+    """A permit runs as the member that was granted least recently, and books at the first one."""
+    q.set_limit(1, 1, group="g", members=["a", "b", "c"])
+    answers = [Asker(q).ask() for _ in range(5)]
+    assert [answer.scope for answer in answers] == ["g\ta", "g\tb", "g\tc", "g\ta", "g\tb"]
+    assert [answer.wait for answer in answers] == [0, 0, 0, 1, 1]
+    fill(q, 4)
+    assert payloads(q) == []
+    clock.advance(1)
+    assert payloads(q) == [0]  # c: the others are booked until then
+    assert q.check() == []
+
+
+def test_a_429_of_a_member(q, clock):
+    """It closes the member alone; the next permit runs as another one."""
+    q.set_limit(1, 1, 5, group="g", members=["a", "b"], concurrency=1)
+    first = Asker(q)
+    assert first.ask().scope == "g\ta"
+    assert Asker(q).ask().scope == "g\tb"
+    assert Asker(q).ask().code == 2  # both are out
+    first.met(60)
+    assert [state.reason for state in q.group("g").members] == ["rate limited", "concurrency"]
+    clock.advance(60)
+    again = Asker(q)
+    assert again.ask().scope == "g\ta"
+    again.end()
+    assert [state.reason for state in q.group("g").members] == ["spent", None]
+    assert q.check() == []
+
+
+def test_a_booking_of_a_member_is_asked_again(q, clock):
+    """It keeps its member; a closing of that member moves it."""
+    q.set_limit(1, 10, group="g", members=["a"])
+    q.set_limit(1, 2, group="h", members=["a", "b"])
+    askers = [Asker(q, "h") for _ in range(4)]
+    assert [asker.ask().wait for asker in askers] == [0, 0, 2, 2]
+    clock.advance(2)
+    third, fourth = askers[2:]
+    assert (third.ask().wait, third.caller.scope) == (0, "h\ta")
+    q.delay_group("h", 30, member="b")
+    answer = fourth.ask()
+    assert (answer.code, answer.scope, round(answer.wait)) == (1, "h\ta", 2)
     assert q.check() == []

@@ -195,6 +195,13 @@ def of_first(q: DPQ[Any], state: TaskState, act: Callable[[str], object]) -> obj
     return [tried(lambda id_=task.id: act(id_)) for task in q.peek(1, state)]
 
 
+def caller(group: str | None) -> Caller:
+    """One that was granted something a second ago."""
+    made = Caller(PermitRequest.checked(group, 1, None, 0, 60.0), 0.0)
+    made.moment = "1699999999000"
+    return made
+
+
 GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
     "acquire": [
         lambda q: asked(q, "a"),
@@ -202,11 +209,13 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: [asked(q, None) for _ in range(3)],
     ],
     "permit": [
-        lambda q: q._session.run(q._operations.end_permit, "a", "~1700000009000~permit"),
+        lambda q: q._session.run(
+            q._operations.end_permit, caller("a"), "~1700000009000~permit", "t=1"
+        ),
     ],
     "met_limit": [
-        lambda q: q._session.run(q._operations.met_limit, "a", "group", 5, "1699999999000", ""),
-        lambda q: q._session.run(q._operations.met_limit, None, "queue", 5, "1699999999000", ""),
+        lambda q: q._session.run(q._operations.met_limit, caller("a"), "group", 5, "", ""),
+        lambda q: q._session.run(q._operations.met_limit, caller(None), "queue", 5, "", ""),
     ],
     "ack": [each_held(lambda q, task: q.ack(task))],
     "beat": [

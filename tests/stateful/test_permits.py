@@ -58,9 +58,9 @@ class World:
                 if caller.granted:
                     cost = {"": 1, "tokens": int(caller.request.cost.partition("=")[2] or 0)}
                     self.grants.append((self.clock(), caller.request.group, cost))
-                    group, held = caller.request.group, caller.held
-                    if held:
-                        self.q._session.run(self.q._operations.end_permit, group, held)
+                    if caller.held:
+                        end = self.q._operations.end_permit
+                        self.q._session.run(end, caller, caller.held, "")
                 else:
                     self.ask(caller)
         self.clock.advance(max(0.0, (end - self.clock()) / 1000))
@@ -119,8 +119,9 @@ def run_steps(q: DPQ[Any], clock: Clock, steps: list[Any], timeout: float | None
         elif step == "pop":
             world.pop(value)
         elif step == "429":
-            args = ("a", "group", value, str(clock()), "")
-            q._session.run(q._operations.met_limit, *args)
+            stranger = Caller(PermitRequest.checked("a", 1, None, 0, 60.0), 0.0)
+            stranger.moment = str(clock())
+            q._session.run(q._operations.met_limit, stranger, "group", value, "", "")
         else:
             q.delay_group("b", value)
     world.wait(60)

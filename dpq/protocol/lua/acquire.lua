@@ -2,7 +2,7 @@
 --
 -- Keys: ready invisible waiting groups meta conf limits gates tracked closed wake tick delayed dead
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      "" for the queue's limit alone
+-- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
 -- ARGV[3]  cost       as in a record
 -- ARGV[4]  priority   by which reserves judge it, and tasks that wait for the same units
 -- ARGV[5]  timeout    ms that the caller waits at most; "" for ever
@@ -14,8 +14,9 @@
 -- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns one of:
--- * {1, us, moment, held}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`: "~", the end
---   of its lease and its id, if the permit is a lease; else "".
+-- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
+--   "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a TAB the
+--   member of its pool. `cost`: what was charged, with estimates. For a booking that stands, the last two are left out.
 -- * {0, us, ticket}: nothing is charged; ask again then.
 -- * {2, us, "0"}: leases are out that others must end; ask again soon.
 -- * {-1, us}: beyond the timeout; nothing is charged.
@@ -24,11 +25,11 @@
 local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local lease, id, booked, ticket, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 local partitions = ARGV[11]
-if #group > 200 then
-  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
+if #group > 301 then
+  return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, cost, keep, judge
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, judge, pool, estimate, gates_of, booked
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
@@ -44,7 +45,8 @@ if not format and redis.call('EXISTS', meta) == 1
 end
 go_on()
 seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
-local scopes = { gate_of(''), group ~= '' and gate_of(group) or nil }
+local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
+local scopes, units, added, tells, moved = gates_of(name, member, cost, priority, held)
 local opening, probing, taken = 0, false, false
 for _, gate in ipairs(scopes) do
   opening = math.max(opening, gate.opens > instant and gate.opens or 0, gate.rules.unreadable and instant + 30000 or 0)
@@ -52,15 +54,15 @@ for _, gate in ipairs(scopes) do
 end
 
 -- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
-if booked and booked >= instant - 1000 and opening == 0 and not probing then
+if booked and booked >= instant - 1000 and opening == 0 and not probing and not moved then
   return { 1, math.ceil(math.max(0, booked - instant) * 1000), string.format('%.17g', booked), held }
 elseif held ~= '' then
   -- Needs: open_or_close, place
-  ended(held, group, true)
+  ended(held, name, true, member ~= '' and member or nil)
   admit()
 end
 
-local units, at, decider, earliest = weigh(cost), instant, nil, math.huge
+local at, decider, earliest = instant, nil, math.huge
 for _, gate in ipairs(scopes) do
   taken = full(gate) or taken
   local free, counted = opens_at(gate, units, priority)
@@ -72,13 +74,7 @@ for _, gate in ipairs(scopes) do
   if free > at then
     at, decider = free, gate
   end
-  if gate.booked and gate.booked[5] > 0 then -- leases that ran out
-    local from, to = '[' .. gate.scope .. '\t~', '(' .. gate.scope .. string.format('\t~%013.0f', now + 1)
-    local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
-    if ended_ones[1] then
-      redis.call('ZREM', tracked, unpack(ended_ones))
-    end
-  end
+  forget_ended(gate)
 end
 for _, gate in ipairs(scopes) do
   local ends = gate.quotas and gate.quotas.ends() or math.huge
@@ -91,13 +87,13 @@ elseif opening > 0 then
   reply = { 0, math.ceil((opening - instant) * 1000), '0' }
 elseif taken then
   reply = { 2, 0, '0' }
-elseif decider or scopes[1].booked or scopes[2] and scopes[2].booked then
+elseif decider or scopes[1].booked or scopes[#scopes].booked then
   -- Needs: booking
   local again, told = wait_for_turn(scopes, priority)
   if not again and decider then
     again, told = too_far(decider, at, units, ticket, at - earliest > 50)
   end
-  turner = decider or scopes[2] and scopes[2].booked and scopes[2] or scopes[1]
+  turner = decider or scopes[#scopes].booked and scopes[#scopes] or scopes[1]
   turned, kept = turner.booked and turner[1] and take_turn, turner[1] and turner[1].paid
   reply = again and { 0, math.ceil((again - instant) * 1000), string.format('%.17g', told) }
 end
@@ -107,13 +103,13 @@ if reply then
 end
 
 local ends, leased = math.floor(at) + lease, ''
-local member = string.format('~%013.0f~', ends) .. id
+local entry = string.format('~%013.0f~', ends) .. id
 for _, gate in ipairs(scopes) do
-  charge(gate, units, member, math.floor(instant * 1000), at)
-  local counts = gate.busy or gate.rules.concurrency > 0
+  charge(gate, units, entry, math.floor(at * 1000), at)
+  local counts = tells or gate.busy or gate.rules.concurrency > 0
   if counts then
-    leased = member
-    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. member)
+    leased = entry
+    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
   end
   if counts or at > instant and gate[1] then
     local note = gate.booked or { 0, 0, 0, 0, 0 }
@@ -124,5 +120,10 @@ end
 if turned then
   turned(turner, units, priority, kept)
 end
+if scopes[3] then
+  granted_to(scopes[3])
+end
 keep()
-return { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased }
+local changes = added and estimates().change(cost, added)
+return { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
+  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost }

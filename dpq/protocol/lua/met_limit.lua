@@ -3,22 +3,38 @@
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      of the permit; "" for the queue's limit alone
--- ARGV[3]  scope      "group" closes the group, "queue" the queue
+-- ARGV[2]  group      the scope of the permit, as acquire has answered
+-- ARGV[3]  scope      "member" closes the member of a pool, else the group; "group" the group, "queue" the queue
 -- ARGV[4]  ms         from now until it may be tried again
 -- ARGV[5]  granted    the moment of the permit, ms
 -- ARGV[6]  held       the lease of the permit, which ends; "" if it has none
+-- ARGV[7]  told       what it has spent, as in spent; "" for nothing
+-- ARGV[8]  cost       what it was charged, as acquire has answered
 --
--- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited; the units stay spent.
+-- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited. The request stays spent;
+-- units of which it tells nothing count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local told, cost = ARGV[7], ARGV[8]
 
 -- Needs: now, go_on, gate, open_or_close, place, met
 go_on()
-local gate = gate_of(scope == 'queue' and '' or group)
+local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
+local gate = gate_of(scope == 'queue' and '' or scope == 'group' and name or group)
 local was_probe = held ~= '' and gate.probe == held
 if held ~= '' then
-  ended(held, group, true) -- a probe that meets a 429 opens nothing
+  if told ~= '' or string.find(cost, ',', 1, true) then
+    -- Needs: permit_spent
+    local scopes = { '', name ~= '' and name or nil }
+    scopes[#scopes + 1] = member ~= '' and group or nil
+    local others = string.gsub(string.sub(string.match(cost, ',.*$') or '', 2), '[=~]%d+', '=0')
+    for unit in string.gmatch(told, '([a-z0-9_]*)=') do -- what it tells counts
+      others = unit == '' and others or string.gsub(others, unit .. '=0', '')
+    end
+    permit_spent(scopes, held, told, cost, granted)
+    permit_spent(scopes, held, others, cost, granted, true)
+  end
+  ended(held, name, true, member ~= '' and member or nil) -- a probe that meets a 429 opens nothing
 end
 meet(gate, ms, granted, true, was_probe)
 admit()

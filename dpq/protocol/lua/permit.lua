@@ -1,19 +1,26 @@
--- permit: end the lease of a permit, or make it longer.
+-- permit: end the lease of a permit, and tell what it has spent; or make the lease longer.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      "" for the queue's limit alone
+-- ARGV[2]  group      the scope, as acquire has answered
 -- ARGV[3]  held       what acquire, or the last call, has answered
 -- ARGV[4]  ms         from now; 0 ends it
+-- ARGV[5]  told       what it has spent, as in spent; "" for nothing
+-- ARGV[6]  cost       what it was charged, and
+-- ARGV[7]  moment     when, ms, as acquire has answered
 --
 -- Returns what is held from now on; "" if the lease has ended.
--- Lost reply: safe to send again; the second call finds the lease by its id.
+-- Lost reply: safe to send again; the second call finds the lease by its id. Only a lease that has not ended tells.
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local told, cost, moment = ARGV[5], ARGV[6], ARGV[7]
 
 -- Needs: now, go_on, gate, open_or_close, place
 go_on()
+local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
+local scopes = { '', name ~= '' and name or nil }
+scopes[#scopes + 1] = mate ~= '' and group or nil
 local member, now_held = held, ''
-for _, scope in ipairs({ group, '' }) do
+for _, scope in ipairs(scopes) do
   if not redis.call('ZSCORE', tracked, scope .. '\t' .. member) then
     local from, to = '[' .. scope .. '\t~', '(' .. scope .. '\t\127'
     local others = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '1000')
@@ -25,11 +32,15 @@ for _, scope in ipairs({ group, '' }) do
   end
 end
 if ms == 0 then
-  ended(member, group)
+  if told ~= '' then
+    -- Needs: permit_spent
+    permit_spent(scopes, member, told, cost, moment)
+  end
+  ended(member, name, false, mate ~= '' and mate or nil)
   admit()
   return ''
 end
-for _, scope in ipairs({ '', group ~= '' and group or nil }) do
+for _, scope in ipairs(scopes) do
   if redis.call('ZREM', tracked, scope .. '\t' .. member) == 1 then
     local gate = gate_of(scope)
     now_held = string.format('~%013.0f', now + ms) .. string.sub(member, 15)

@@ -38,8 +38,11 @@ if state == '' then
 end
 seen.copies = stats
 local paused = redis.call('HGET', conf, 'paused_until') or ''
-local own = gate_of(task.group) -- "" without a group: the queue's
-local held = opens_at(gate_of(''), estimates().add(weigh(task.cost), own, gate_of('')), -score_of(task))
+local queue, units = gate_of(''), weigh(task.cost)
+if queue.rules.units then
+  units = estimates().add(units, gate_of(task.group), queue) -- without a group its gate is the queue's, too
+end
+local held = opens_at(queue, units, -score_of(task))
 return { state, when, task.group, string.format('%.0f', ahead), string.format('%.0f', before),
   (paused == 'inf' or (tonumber(paused) or 0) > now) and paused or '', string.format('%.0f', held),
   note_of(task, '\30') or '' }

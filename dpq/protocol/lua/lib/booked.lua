@@ -4,7 +4,7 @@
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
 --        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
---        tokens_of has read, or nil.
+--        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out.
 local MOST_AHEAD_MS = 5000
 
 local function is_permit(member)
@@ -26,4 +26,15 @@ local function booked_of(tokens)
     booked[#booked + 1] = tonumber(number) or 0
   end
   return booked
+end
+
+local function forget_ended(gate)
+  local scope = gate.scope
+  if gate.booked and gate.booked[5] > 0 then
+    local from, to = '[' .. scope .. '\t~', '(' .. scope .. string.format('\t~%013.0f', now + 1)
+    local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
+    if ended_ones[1] then
+      redis.call('ZREM', tracked, unpack(ended_ones))
+    end
+  end
 end

@@ -11,7 +11,7 @@ local function under_way(gate)
     return redis.call('ZCARD', invisible)
   end
   if not gate.observed and gate.rules.concurrency == 0 then
-    local ids = redis.call('ZREVRANGE', invisible, '0', MOST_COUNTED - 1)
+    local ids = redis.call('ZRANGE', invisible, '0', MOST_COUNTED - 1, 'REV')
     for i, raw in ipairs(#ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
       local task = read(raw or '')
       local member = task and live_note(task, '\28')

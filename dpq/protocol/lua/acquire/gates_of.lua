@@ -1,0 +1,31 @@
+-- gates_of: find the gates whose units acquire takes, and how many.
+-- Needs: now, gate, opens, cost, pool, estimate
+-- Gives: gates_of(group, member, cost, rank, held): the gates of the queue, of the group, and of a member of its pool;
+--        the units; those that were estimated, or nil; true if a permit may tell what it has spent; and true if the
+--        member is not the one named. It is that one, unless it was closed since; else the one that is free first, of
+--        these as pop does.
+local function gates_of(group, member, cost, rank, held)
+  local queue, limited = gate_of(''), group ~= '' and gate_of(group) or nil
+  local gates_taken, units, added = { queue, limited }, weigh(cost), nil
+  local named_units = queue.rules.units or limited and limited.rules.units
+  if named_units then
+    units, added = estimates().add(units, limited or queue, limited and queue)
+  end
+  local best, named
+  if limited and limited.rules.members then
+    local soonest, _
+    _, best = pool_at(limited, units, rank)
+    for _, mate in ipairs(best and {} or limited.mates) do
+      local at = opens_at(mate, units, rank) + (full(mate) and 1e9 or 0)
+      if not soonest or at < soonest then
+        best, soonest = mate, at
+      end
+    end
+    named = member ~= '' and gate_of(group .. '\t' .. member)
+    if named and not named.gone and named.opens <= instant and (named.probe == '-' or named.probe == held) then
+      best = named
+    end
+    gates_taken[3] = best
+  end
+  return gates_taken, units, added, named_units or cost ~= '1', member ~= '' and best ~= named
+end
