@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from limit_machine import is_near
-from limit_model import NEXT, Gate, Rules
+from limit_model import NEXT, Gate, Rules, named
 from redis import Redis
 
 from dpq import DPQ, RateLimit, Task
@@ -62,7 +62,8 @@ class PoolMachine(RuleBasedStateMachine):
         self.due: dict[str, tuple[Any, str | None]] = {}  # in their order: cost and pin
         self.order: list[str] = []  # of their pushes
         self.held: dict[str, Task[Any]] = {}
-        self.grants = 0
+        self.grants = self.pops = 0
+        self.granted: dict[str, tuple[Any, int, int]] = {}  # cost, number and moment of each grant
         self.change(limit, NAMES[:count])
 
     def teardown(self) -> None:
@@ -109,6 +110,7 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(most=st.integers(1, 5))
     def pop(self, most: int) -> None:
         expected: list[tuple[str, str]] = []
+        self.pops += 1
         while len(expected) < most and (task_id := self.best()):
             _, asked = self.open_members(task_id)
             probing = (self.whole.probe or NEXT) != NEXT
@@ -116,9 +118,10 @@ class PoolMachine(RuleBasedStateMachine):
                 break
             name = min(asked, key=lambda each: self.members[each].granted)
             member, cost = self.members[name], self.due.pop(task_id)[0]
-            self.whole.charge(task_id, cost, self.now)
-            member.gate.charge(task_id, cost, self.now)
             self.grants += 1
+            self.whole.charge(task_id, cost, self.now, self.grants, self.pops)
+            member.gate.charge(task_id, cost, self.now, self.grants, self.pops)
+            self.granted[task_id] = (cost, self.grants, self.now)
             member.granted = (self.now, self.grants)
             member.running.add(task_id)
             expected.append((task_id, name))
@@ -165,6 +168,9 @@ class PoolMachine(RuleBasedStateMachine):
     def rate_limited(self, index: int, wait: float, scope: Any) -> None:
         if taken := self.take(index):
             task, member = taken
+            cost, grant, at = self.granted[task.id]
+            told = {unit: 0 for unit in named(cost) if unit}
+            member.gate.spent(cost, told, grant, self.grants, at, self.now)
             gate = member.gate if scope == "member" else self.whole
             for each in (member.gate, self.whole):
                 if each.probe == task.id:

@@ -59,8 +59,8 @@ class World:
                     cost = {"": 1, "tokens": int(caller.request.cost.partition("=")[2] or 0)}
                     self.grants.append((self.clock(), caller.request.group, cost))
                     if caller.held:
-                        end = self.q._operations.end_permit
-                        self.q._session.run(end, caller, caller.held, "")
+                        close = self.q._operations.end_permit
+                        self.q._session.run(close, caller, caller.held, "")
                 else:
                     self.ask(caller)
         self.clock.advance(max(0.0, (end - self.clock()) / 1000))

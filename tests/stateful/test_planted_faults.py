@@ -137,15 +137,15 @@ FAULTS = [
     ),
     RareFault(
         "an update leaves the options as they were",
-        "task.cost, task.options = cost, options",
-        "task.cost = cost",
+        "task.options = options ..",
+        "task.options = task.options or",
         ("push",),
     ),
     RareFault("a settled delivery acts again", "'[fbr]'", "'[0]'"),
     RareFault(
         "a closed group keeps its head in ready",
-        "    shut(group)\n    redis.call('ZADD', closed",
-        "    redis.call('ZADD', closed",
+        "      shut(group)\n      at = next_at(group)",
+        "      at = next_at(group)",
         ("delay_group",),
     ),
     Fault(
@@ -224,18 +224,18 @@ FAULTS = [
 FAULTS += [
     Fault(
         "who pays late pays for the past",
-        ", instant) + time_of(units, window)",
-        ", 0) + time_of(units, window)",
+        "moment or instant) + time_of(units, window)",
+        "0) + time_of(units, window)",
         always=LIMITED,
     ),
     Fault(
         "the queue is not paid for a task of a group",
-        "local may = judge_queue(score, member, id, cost)",
+        "local may = judge_queue(score, member, id, cost, group, token, raw, units)",
         "local all = gate_of('')\n"
-        "local may = opens_at(all, cost, -score) <= instant and not full(all) or nil",
+        "local may = opens_at(all, units, -score) <= instant and not full(all) or nil",
         always=LIMITED,
     ),
-    Fault("the group is not paid", "    charge(gate, cost, id)\n", "", always=LIMITED),
+    Fault("the group is not paid", "      charge(gate, units, id, token)\n", "", always=LIMITED),
     RareFault(
         "a task of any cost pays for one",
         "+ time_of(units, window)",
