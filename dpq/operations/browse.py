@@ -91,7 +91,7 @@ class Found(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a page about a queue shows beside its counts.
+    """The state of a queue beside its counts.
 
     Attributes:
         now_ms: The server's clock.
@@ -240,7 +240,7 @@ class PartitionBrowser(LimitOperations):
 
     def find_groups(self, way: str, start: str, behind: str, most: int) -> Steps[dict[str, int]]:
         """List groups and how many of their tasks wait; see lua/find_groups.lua."""
-        args = [way, start, behind, most]
+        args: list[str | bytes | int | float] = [way, start, behind, most]
         texts: list[str] = yield self._command("find_groups", args, read_texts)
         return {name: int(count) for name, count in zip(texts[::2], texts[1::2], strict=True)}
 
@@ -364,6 +364,7 @@ class Browser:
     ) -> Steps[list[str]]:
         """List up to `most` groups: the largest, by name, or those that open first."""
         parts = self._parts()
+        start = start or ("0" if way == "closed" else "")
         found: list[dict[str, int]] = yield from all_of(
             [part.find_groups(way, start, behind, most) for part in parts]
         )

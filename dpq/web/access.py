@@ -1,4 +1,4 @@
-"""Who may see and do what: the token, the session, hosts, same origin, and the audit log.
+"""The rights: the token, the session, hosts, same origin, and the audit log.
 
 Each request passes `Guard.admit`, and each action `Guard.allow`: there is no other way to either.
 """
@@ -187,6 +187,21 @@ class Guard:
 
     # Actions
 
+    def require_write(self, request: Request) -> None:
+        """Refuse all that may change something, unless this dashboard may.
+
+        Raises:
+            Refused: 403.
+        """
+        if not self.access.write:
+            self._note(request, f"refused: {request.method} {request.url.path}")
+            raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
+
+    def _note(self, request: Request, text: str) -> None:
+        user = self.access.user(request) if self.access.user else "-"
+        address = request.client.host if request.client else "-"
+        audit.info("%s", shown(f"{text} user={user!r} from={address}"))
+
     def may(self, request: Request, action: str, queue: str) -> bool:
         """Return True if an action is allowed."""
         if action not in ACTIONS:
@@ -202,10 +217,6 @@ class Guard:
             Refused: 403.
         """
         allowed = self.may(request, action, queue)
-        user = self.access.user(request) if self.access.user else "-"
-        address = request.client.host if request.client else "-"
-        text = f"{action} queue={queue!r} {about} user={user!r} from={address}"
-        audit.info("%s%s", "" if allowed else "refused: ", shown(text))
+        self._note(request, f"{'' if allowed else 'refused: '}{action} queue={queue!r} {about}")
         if not allowed:
-            way_out = "" if self.access.write else ": start `dpq web` with --write"
-            raise Refused(403, f"this dashboard may not {ACTIONS.get(action, action)}{way_out}")
+            raise Refused(403, f"you may not {ACTIONS.get(action, action)} here")

@@ -1,4 +1,4 @@
-"""What the forms of pages do. Each checks the right to its action first: `Call.allow`."""
+"""The forms of pages, which change something. Each checks its right first: `Call.allow`."""
 
 from typing import Any
 

@@ -283,7 +283,9 @@ def limit(call: Call) -> Response:
     named = [group] if group not in ("", EVERY_GROUP) else []
     states, _, now_ms = call.shared("states", named)
     state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
-    return call.render("limit.html", state=state, group=group, now_ms=now_ms, dry=_dry_run(call, states, now_ms))
+    return call.render(
+        "limit.html", state=state, group=group, now_ms=now_ms, dry=_dry_run(call, states, now_ms)
+    )
 
 
 # Workers, server
@@ -333,7 +335,7 @@ INFO = {
     "aof_enabled": "AOF",
     "rdb_last_bgsave_status": "last RDB",
 }
-"""What the server page shows of INFO."""
+"""The fields of INFO that the server page shows."""
 
 
 def _info(redis: Any) -> dict[str, str] | None:

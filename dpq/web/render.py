@@ -59,8 +59,11 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else number(round(value))
 
 
-def moment(value: datetime | float | None) -> Markup:
-    """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago"."""
+def moment(value: datetime | float | None, clock: bool = False) -> Markup:
+    """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago".
+
+    With `clock`, it also shows when that is on the reader's clock.
+    """
     if value is None:
         return Markup("–")  # noqa: RUF001
     if not isinstance(value, datetime):
@@ -70,8 +73,8 @@ def moment(value: datetime | float | None) -> Markup:
             return Markup("a time that cannot be read")
     at = value.strftime("%Y-%m-%d %H:%M:%S")
     stamp = value.isoformat(timespec="milliseconds")
-    return Markup('<time datetime="{}" data-at="{}">{} UTC</time>').format(
-        stamp, round(value.timestamp() * 1000), at
+    return Markup('<time datetime="{}" data-at="{}"{}>{} UTC</time>').format(
+        stamp, round(value.timestamp() * 1000), Markup(" data-clock") if clock else "", at
     )
 
 

@@ -163,6 +163,8 @@ def answered(site: Site, view: View, request: Request, body: bytes, public: bool
         if request.method not in SAFE and not public:
             given = request.headers.get("x-dpq-token") or call.field("token")
             site.guard.require_same_origin(request, given)
+            if view is not forms.check:  # it only reads
+                site.guard.require_write(request)
         answer = view(call)
         if request.method not in SAFE:
             site.shared.forget()

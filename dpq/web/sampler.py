@@ -1,4 +1,4 @@
-"""What pages share: each answer of Redis is read at most once a second, however many tabs look.
+"""Readings that pages share: Redis is asked at most once a second, however many tabs look.
 
 Nothing is read while nobody looks: there is no thread and no timer. A request reads what is older
 than a second; those that come meanwhile wait for that reading.

@@ -92,7 +92,7 @@ class Known:
 
 
 class Site:
-    """What all requests of one dashboard share."""
+    """The dashboard of one process: all that its requests share."""
 
     def __init__(self, directory: Directory, access: Access, badge: str, server: str) -> None:
         """Take the queues, the rights, the badge of the environment, and the server's label."""
@@ -177,7 +177,7 @@ class Call:
     def url(self, *parts: str, **query: Any) -> str:
         """Make a path of this dashboard, whatever it is mounted on."""
         root = self.request.scope.get("root_path", "")
-        path = "/".join([root, *map(segment, parts)]) or "/"
+        path = "/".join([root, *map(segment, parts)]) if parts else f"{root}/"
         named = {name: value for name, value in query.items() if value not in (None, "", False)}
         return f"{path}?{urlencode(named)}" if named else path
 

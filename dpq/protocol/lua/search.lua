@@ -93,7 +93,8 @@ while not full and looked < look and first + looked < stop do
           break
         end
         local order = state == 'ready' or state == 'waiting'
-        for _, value in ipairs({ id, order and '0' or page[2 * i], record, body or '', page[2 * i], page[2 * i - 1] }) do
+        local moment = order and '0' or page[2 * i]
+        for _, value in ipairs({ id, moment, record, body or '', page[2 * i], page[2 * i - 1] }) do
           reply[#reply + 1] = value
         end
       end

@@ -27,7 +27,10 @@
       const at = Number(time.dataset.at);
       if (!time.title) time.title = time.textContent;
       const far = Math.abs(at - now) > 30 * 864e5;
-      if (!far) time.textContent = at > now ? `in ${span(at - now)}` : `${span(now - at)} ago`;
+      if (far) continue;
+      const clock = "clock" in time.dataset && at - now > 9e4
+        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "";
+      time.textContent = at > now ? `in ${span(at - now)}${clock}` : `${span(now - at)} ago`;
     }
     for (const gauge of document.querySelectorAll("[data-left]")) {
       const { left, burst, rate, seen } = gauge.dataset;
