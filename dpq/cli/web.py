@@ -48,7 +48,10 @@ def web(
         ),
     ] = None,
     badge: Annotated[
-        str, typer.Option(help="The name of the environment, at the top of each page.")
+        str,
+        typer.Option(
+            help="The name of the environment, at the top of each page.", show_default="none"
+        ),
     ] = "",
     no_payloads: Annotated[bool, typer.Option("--no-payloads", help="Show no payloads.")] = False,
     url: Url = DEFAULT_URL,

@@ -28,17 +28,17 @@ from dpq.protocol.values import read_texts
 LOOK = 1000
 """Tasks that one call of a script looks at: about 1 to 3 ms of server time."""
 
-LOOK_A_PAGE = 10_000
-"""Tasks that a page looks at, before it says how many it has searched."""
+LOOK_A_PAGE = 2000
+"""Tasks that a page looks at, before it says how many it has searched: 10 ms of server time."""
+
+LOOK_MOST = 10_000
+"""Tasks that one request may look at, if it asks for more."""
 
 PAGE_BYTES = 1024 * 1024
 """Payload bytes of one page."""
 
-LEASES_COUNTED = 5000
+LEASES_COUNTED = 1000
 """Leases that are counted by group for one page; with more, the counts are lower bounds."""
-
-GROUPS_SEEN = 400
-"""Groups that the script find_groups names at most, when it looks for the largest."""
 
 Position = tuple[str, bytes] | None
 """Score and member of the last task that was looked at, in one partition; None for the start."""

@@ -17,6 +17,7 @@ from dpq.web.pages import (
     PAGE,
     filter_of,
     group_names,
+    look_of,
     query_of,
     read_positions,
     write_positions,
@@ -80,7 +81,9 @@ def tasks(call: Call) -> Response:
     most = int(read_number(call.query.get("n", str(PAGE)), "n"))
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
-    found = call.browse("search", chosen, read_positions(call.query.get("after", "")), most)
+    found = call.browse(
+        "search", chosen, read_positions(call.query.get("after", "")), most, look_of(call)
+    )
     payloads = call.site.guard.access.payloads and call.query.get("payload") != "0"
     return call.answer(
         {
@@ -116,7 +119,7 @@ def limits(call: Call) -> Response:
 
 def dead(call: Call) -> Response:
     """Count dead letters by reason and error."""
-    kinds = call.shared("kinds")
+    kinds = call.shared("kinds", look_of(call))
     return call.answer(
         {
             "kinds": [kind._asdict() for kind in kinds.kinds],

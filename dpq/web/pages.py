@@ -11,7 +11,7 @@ from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rate
 from dpq.model.validation import task_state
-from dpq.operations.browse import Filter, Position
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.queue.queue import inspect_server
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
@@ -118,7 +118,9 @@ def tasks(call: Call) -> Response:
     if asked:
         return _go_to(call, asked)
     chosen = filter_of(call, call.query)
-    found = call.browse("search", chosen, read_positions(call.query.get("after", "")), PAGE)
+    found = call.browse(
+        "search", chosen, read_positions(call.query.get("after", "")), PAGE, look_of(call)
+    )
     return call.render(
         "tasks.html",
         snapshot=call.site.snapshot(call.name),
@@ -131,6 +133,12 @@ def tasks(call: Call) -> Response:
         offered=[name for name, of in OF_STATES.items() if chosen.state in of and call.may(name)],
         payloads=_payloads(call),
     )
+
+
+def look_of(call: Call) -> int:
+    """Return how many tasks a request may look at: more than usual if it asks for it."""
+    asked = _whole(call.query.get("look", ""))
+    return min(LOOK_MOST, asked) if asked else LOOK_A_PAGE
 
 
 def _payloads(call: Call) -> bool:
@@ -172,7 +180,7 @@ def _begun(task: Any) -> float | None:
 def dead(call: Call) -> Response:
     """Show dead letters by reason and error."""
     snapshot = call.site.snapshot(call.name)
-    kinds = call.shared("kinds") if snapshot.stats.dead else None
+    kinds = call.shared("kinds", look_of(call)) if snapshot.stats.dead else None
     return call.render("dead.html", snapshot=snapshot, kinds=kinds)
 
 

@@ -26,6 +26,9 @@ KNOWN_FOR = 5.0
 OPEN_QUEUES = 200
 """Queue objects that are kept for the queues of a server; they share one client."""
 
+EVERY_MS = 2000
+"""ms between two looks of a tab at its queue."""
+
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
 
@@ -227,6 +230,7 @@ class Call:
             may=self.may,
             token=self.site.guard.form_token(self.session),
             badge=self.site.badge,
+            every=EVERY_MS,
             server=self.site.server,
             access=self.site.guard.access,
             here=self.path,

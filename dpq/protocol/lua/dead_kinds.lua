@@ -9,32 +9,29 @@
 -- Lost reply: safe to send again.
 local start, look = tonumber(ARGV[1]), tonumber(ARGV[2])
 
--- Needs: record, shape
+-- Needs: shape
 local kinds, order, looked = {}, {}, 0
 while looked < look do
   local from = start + looked
-  local page = redis.call('ZRANGE', dead, from, math.min(from + 99, start + look - 1), 'WITHSCORES')
+  local page = redis.call('ZRANGE', dead, from, math.min(from + 99, start + look - 1))
   if #page == 0 then
     break
   end
-  local ids = {}
-  for i = 1, #page, 2 do
-    ids[#ids + 1] = page[i]
-  end
-  for i, raw in ipairs(redis.call('HMGET', meta, unpack(ids))) do
-    local task = raw and read(raw) or { reason = 'bad record', error = '' }
-    local reason, fault = shape(task.reason), shape(task.error)
+  for i, raw in ipairs(redis.call('HMGET', meta, unpack(page))) do
+    local reason, fault = said(raw or '')
+    reason, fault = shape(reason), shape(fault)
     local kind = kinds[reason .. '\t' .. fault]
     if not kind then
       kind = { reason, fault, 0 }
       kinds[reason .. '\t' .. fault], order[#order + 1] = kind, kind
     end
-    kind[3], kind[4], kind[5] = kind[3] + 1, page[2 * i - 1], page[2 * i]
+    kind[3], kind[4] = kind[3] + 1, page[i]
   end
-  looked = looked + #ids
+  looked = looked + #page
 end
 local reply = { looked, math.max(0, redis.call('ZCARD', dead) - start - looked) }
 for _, kind in ipairs(order) do
+  kind[5] = redis.call('ZSCORE', dead, kind[4])
   for _, value in ipairs(kind) do
     reply[#reply + 1] = value
   end

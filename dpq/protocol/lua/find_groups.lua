@@ -36,7 +36,7 @@ elseif way == 'name' then
   end
 else -- looks at evenly spaced ranks: no larger group can stand between two of them
   local total, rank = redis.call('ZCARD', waiting), 0
-  local step = math.max(1, math.floor(total / 200))
+  local step = math.max(1, math.ceil(total / 200))
   while rank < total do
     local group = group_at(rank)
     if not group then

@@ -68,19 +68,24 @@ local function passes(id, raw)
       return false
     end
   end
-  local task = (least or reason ~= '' or fault ~= '-' or recurs == '1') and read(raw)
-  return task == false or task and not (least and tonumber(task.priority) < least
-    or reason ~= '' and shape(task.reason) ~= reason or fault ~= '-' and shape(task.error) ~= fault
-    or recurs == '1' and task.schedule == '')
+  if reason ~= '' or fault ~= '-' or recurs == '1' then
+    local why, met, rest = said(raw)
+    if reason ~= '' and shape(why) ~= reason or fault ~= '-' and shape(met) ~= fault
+      or recurs == '1' and not string.find(rest, '\t', 1, true) then
+      return false
+    end
+  end
+  local task = least and read(raw)
+  return not least or task and tonumber(task.priority) >= least
 end
 
 local full = false
 while not full and looked < look and first + looked < stop do
   local from = first + looked
-  local page = redis.call('ZRANGE', set, from, math.min(from + 99, first + look - 1, stop - 1), 'WITHSCORES')
+  local page = redis.call('ZRANGE', set, from, math.min(from + 99, first + look - 1, stop - 1))
   local ids = {}
-  for i = 1, #page, 2 do
-    ids[#ids + 1] = (split(set, page[i]))
+  for i = 1, #page do
+    ids[i] = (split(set, page[i]))
   end
   local records = redis.call('HMGET', meta, unpack(ids))
   for i, id in ipairs(ids) do
@@ -93,15 +98,15 @@ while not full and looked < look and first + looked < stop do
           break
         end
         local order = state == 'ready' or state == 'waiting'
-        local moment = order and '0' or page[2 * i]
-        for _, value in ipairs({ id, moment, record, body or '', page[2 * i], page[2 * i - 1] }) do
+        local stands = redis.call('ZSCORE', set, page[i])
+        for _, value in ipairs({ id, order and '0' or stands, record, body or '', stands, page[i] }) do
           reply[#reply + 1] = value
         end
       end
       passed = passed + 1
     end
     looked = looked + 1
-    reply[4], reply[5] = page[2 * i], page[2 * i - 1]
+    reply[5] = page[i]
     full = most > 0 and passed == most
     if full then
       break
@@ -109,4 +114,5 @@ while not full and looked < look and first + looked < stop do
   end
 end
 reply[1], reply[2], reply[3] = passed, looked, math.max(0, stop - first - looked)
+reply[4] = looked > 0 and redis.call('ZSCORE', set, reply[5]) or ''
 return reply

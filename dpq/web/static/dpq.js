@@ -2,7 +2,7 @@
 // Without it every page works, and stands still.
 (() => {
   "use strict";
-  const every = 2000;
+  const every = Number(document.body.dataset.every); // ms
   let ahead = 0; // ms that the server's clock is ahead of this one
   let tag = null;
   let failures = 0;
