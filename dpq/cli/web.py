@@ -1,6 +1,7 @@
 """`dpq web`: the dashboard in a browser."""
 
 import os
+import socket
 from contextlib import closing
 from typing import Annotated, Any
 
@@ -90,12 +91,9 @@ def web(
         if queues:
             known = Named([DPQ(opened.client, each) for each in queues])
         site = app(known, access=access, badge=badge, server=opened.label)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                site, host, port, log_level="warning", lifespan="off", proxy_headers=False
-            )
-        )
-        talk(
-            f"http://{at}:{port}/ ({'may change queues' if write else 'read only'}); Ctrl-C ends it"
-        )
-        server.run()
+        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family, backlog=512) as listening:
+            may = "may change queues" if write else "read only"
+            talk(f"http://{at}:{listening.getsockname()[1]}/ ({may}); Ctrl-C ends it")
+            server.run([listening])

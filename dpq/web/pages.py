@@ -354,7 +354,10 @@ def _info(redis: Any) -> dict[str, str] | None:
         return None
     if not isinstance(info, dict) or "redis_version" not in info:
         return None
-    return {words: str(info[name]) for name, words in INFO.items() if name in info}
+    shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
+    if info.get("maxmemory") == 0:
+        shown["memory at most"] = "no bound"
+    return shown
 
 
 def job(call: Call) -> Response:

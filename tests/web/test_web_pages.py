@@ -81,7 +81,7 @@ def test_a_search_says_how_much_it_has_searched(look: Browser, q: DPQ, path: str
     assert link
     html = look.page(link[1].replace("&amp;", "&"))
     assert len(rows(html)) == 1
-    assert "all 30 searched" in html
+    assert "All 30 searched" in html
 
 
 def test_an_id_or_a_key_leads_to_its_task(look: Browser, q: DPQ, path: str) -> None:

@@ -30,7 +30,8 @@
       if (far) continue;
       const clock = "clock" in time.dataset && at - now > 9e4
         ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "";
-      time.textContent = at > now ? `in ${span(at - now)}${clock}` : `${span(now - at)} ago`;
+      const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
+      time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
     }
     for (const gauge of document.querySelectorAll("[data-left]")) {
       const { left, burst, rate, seen } = gauge.dataset;
