@@ -4,7 +4,7 @@ import base64
 import json
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
 from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
@@ -32,7 +32,7 @@ def overview(call: Call) -> Response:
     for name in names[start : start + PAGE]:
         try:
             rows.append((name, call.site.snapshot(name), ""))
-        except DPQError as error:
+        except (DPQError, ResponseError) as error:
             rows.append((name, None, str(error)))
     return call.render(
         "overview.html",

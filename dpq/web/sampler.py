@@ -34,6 +34,7 @@ class _Reading:
         self.lock = threading.Lock()
         self.at = -1e9
         self.value: Any = None
+        self.error: Exception | None = None
 
 
 class Shared:
@@ -46,7 +47,7 @@ class Shared:
         self._readings: OrderedDict[Hashable, _Reading] = OrderedDict()
 
     def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return a reading of the last second, or read it now."""
+        """Return a reading of the last second, or read it now; an error is shared as well."""
         with self._lock:
             reading = self._readings.setdefault(key, _Reading())
             self._readings.move_to_end(key)
@@ -54,8 +55,14 @@ class Shared:
                 self._readings.popitem(last=False)
         with reading.lock:
             if self._clock() - reading.at >= FRESH_SECONDS:
-                reading.value = read()
+                reading.value = reading.error = None
+                try:
+                    reading.value = read()
+                except Exception as error:  # those that wait for it get it, too
+                    reading.error = error
                 reading.at = self._clock()
+            if reading.error:
+                raise reading.error
             found: T = reading.value
         return found
 

@@ -173,6 +173,20 @@ def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str
     assert len(rows(look.page(link[1].replace("&amp;", "&")))) == 3
 
 
+def test_a_queue_that_cannot_be_read_hides_no_other(
+    dashboard: Open, q: DPQ, redis: Any, queue_name: str
+) -> None:
+    """On the overview each queue has its row; one that is damaged says so."""
+    with DPQ(redis, f"{queue_name}-2") as other:
+        other.push("x")
+        redis.set(f"dpq:{{{queue_name}-2}}:stats", "text")
+        html = dashboard(q, other).page("/")
+        assert "cannot be read" in html
+        assert f'data-key="{queue_name}"' in html
+        redis.delete(f"dpq:{{{queue_name}-2}}:stats")
+        other.drop()
+
+
 def test_recurring_tasks_have_their_schedule(look: Browser, q: DPQ, path: str) -> None:
     """Only recurring tasks are listed, with their schedule and their next time."""
     furnish(q)
@@ -269,6 +283,24 @@ def test_a_hundred_tabs_cost_one_read_a_second(q: DPQ) -> None:
         for _ in range(100):
             shared.get("queue", lambda: reads.append(now[0]))
     assert reads == [0.0, 1.0, 2.0]
+
+
+def test_a_failed_read_is_shared_too() -> None:
+    """A server that does not answer is asked once a second, and again after that."""
+    now, asked = [0.0], []
+    shared = Shared(lambda: now[0])
+
+    def fail() -> None:
+        asked.append(now[0])
+        if now[0] < 1:
+            raise ConnectionError("refused")
+
+    for _ in range(5):
+        with pytest.raises(ConnectionError):
+            shared.get("queue", fail)
+    now[0] = 1.0
+    shared.get("queue", fail)
+    assert asked == [0.0, 1.0]
 
 
 def test_a_page_that_is_the_same_is_not_sent_again(

@@ -271,6 +271,7 @@ def test_a_server_that_does_not_answer(look: Browser, q: DPQ, path: str, monkeyp
     def refuse(*_: Any, **__: Any) -> Any:
         raise ConnectionError("refused")
 
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
     with monkeypatch.context() as gone:
         gone.setattr(q._session, "run", refuse)
         assert "does not answer" in look.page(path, 503)
