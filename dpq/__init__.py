@@ -13,6 +13,7 @@ from dpq.model.display import CleanRecords
 
 if TYPE_CHECKING:
     from dpq.model.backoff import Backoff
+    from dpq.model.drain import Drain
     from dpq.model.errors import (
         ConfigurationError,
         DPQError,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         ServerWarning,
         TaskNotFoundError,
     )
+    from dpq.model.forecast import Forecast
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
     from dpq.model.reports import Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
@@ -63,8 +65,10 @@ __all__ = [
     "DPQError",
     "DeadLetters",
     "DeadTask",
+    "Drain",
     "DuplicateTaskError",
     "Fairness",
+    "Forecast",
     "LeaseLostError",
     "LimitState",
     "NotConfirmedError",
@@ -109,6 +113,8 @@ _HOMES = {
         "ServerWarning",
         "TaskNotFoundError",
     ),
+    "model.drain": ("Drain",),
+    "model.forecast": ("Forecast",),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
     "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),

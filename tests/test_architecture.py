@@ -535,6 +535,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "groups": q.groups(),
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
+        "forecast": q.forecast(),
+        "drain": q.drain(),
         "workers": workers_of(q),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),

@@ -103,6 +103,7 @@ _add = partial(app.command, rich_help_panel="Look")
 _add()(look.peek)
 for _command in (look.get, look.why):
     _add(context_settings=TAKES_IDS)(_command)
+_add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)

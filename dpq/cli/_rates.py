@@ -14,11 +14,9 @@ from dpq import Adaptive, RateLimit, Reserve
 from dpq.cli._options import number
 from dpq.model.errors import ConfigurationError
 from dpq.model.limits import read_rate
+from dpq.model.rates import per_text
 
 T = TypeVar("T")
-
-SHOWN_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
-"""Seconds of each unit of a shown window, the longest first; no unit fits: ms."""
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _SETTINGS = "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS"
@@ -118,11 +116,3 @@ def rate_text(window: RateLimit) -> str:
     if window.slack is not None:
         text += f",slack={window.slack:.15g}"
     return text
-
-
-def per_text(units: float, per: float) -> str:
-    """Write units per time: `10/s`, `300/15min`."""
-    name, long = next(
-        ((name, per / s) for name, s in SHOWN_UNITS.items() if per % s == 0), ("ms", per * 1000)
-    )
-    return f"{units:.15g}/{'' if long == 1 else f'{long:.15g}'}{name}"

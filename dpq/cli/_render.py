@@ -9,15 +9,16 @@ from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
-from dpq import DeadTask, LimitState, QueueStats, Task
-from dpq.cli._rates import per_text, rate_text
+from dpq import DeadTask, Drain, Forecast, LimitState, QueueStats, Task
+from dpq.cli._rates import rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.rates import per_text
 from dpq.model.validation import MAX_TEXT_CHARACTERS
 
 STATES = ("ready", "delayed", "invisible", "waiting", "dead")
 
-CUT_FIRST = ("group", "key", "reason", "last error", "payload")
+CUT_FIRST = ("group", "key", "reason", "last error", "payload", "why then")
 """Columns of tasks that are cut if there is no room: texts of any length."""
 
 
@@ -70,13 +71,13 @@ def _tasks(title: str, columns: dict[str, list[Any]]) -> Table:
         if any(value is not None for value in column)
     }
     made = _table(title, *said, wraps=CUT_FIRST)
-    made.columns[0].min_width = max(map(len, columns["id"]), default=0)
+    made.columns[[*said].index("id")].min_width = max(map(len, columns["id"]), default=0)
     for row in zip(*said.values(), strict=True):
         made.add_row(*(Text(cell, no_wrap=True, overflow="ellipsis") for cell in _cells(row)))
     return made
 
 
-def _costs(tasks: Sequence[Task[Any]]) -> list[str | None]:
+def _costs(tasks: Sequence[Task[Any] | Forecast]) -> list[str | None]:
     """List the costs of tasks; None for each if all cost 1."""
     costs = [
         ", ".join([str(task.cost), *(f"{unit}={n}" for unit, n in (task.costs or {}).items())])
@@ -128,7 +129,47 @@ def dead_tasks(title: str, tasks: Sequence[DeadTask[Any]]) -> Table:
     )
 
 
-def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: float) -> Table:
+def forecast_table(title: str, found: Sequence[Forecast]) -> Table:
+    """Make a table of the next starts."""
+    return _tasks(
+        title,
+        {
+            "starts (UTC)": [_start(task) for task in found],
+            "in": [duration(task.in_seconds) for task in found],
+            "why then": [task.because for task in found],
+            "id": [task.id for task in found],
+            "priority": [task.priority for task in found],
+            "cost": _costs(found),
+            "group": [task.group for task in found],
+            "key": [task.key for task in found],
+            "payload": [task.payload for task in found],
+        },
+    )
+
+
+def _start(task: Forecast) -> str:
+    moment = task.starts_at
+    about = "" if task.exact else "~"
+    return f"{about}{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def duration(seconds: float) -> str:
+    """Write seconds for people: `0.3 s`, `35 m`, `4.5 h`, `12 d`."""
+    for name, length in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.3g} {name}"
+    return f"{seconds:.1f} s"
+
+
+def drain_text(drain: Drain) -> str:
+    """Write a drain time: `clears in 35 m (group 'gpt': 10/min)`."""
+    when = f" in {duration(drain.seconds)}" if drain.state == "clears" and drain.seconds else ""
+    return f"{drain.state}{when}" + (f" ({drain.because})" if drain.backlog else "")
+
+
+def counts(
+    name: str, stats: QueueStats, before: QueueStats | None, seconds: float, drain: Drain
+) -> Table:
     """Make a table of one queue's counts; with an earlier look, also the growth per second."""
     made = _table(
         f"queue {name}",
@@ -142,6 +183,9 @@ def counts(name: str, stats: QueueStats, before: QueueStats | None, seconds: flo
         made.add_row(field, str(value), *(f"{more / seconds:.1f}" for more in growth))
     oldest = stats.oldest_ready_seconds
     made.add_row("oldest ready", "-" if oldest is None else f"{oldest:.1f} s")
+    text = f"drain: {shown(drain_text(drain))}"
+    made.caption = Text(text, no_wrap=True, overflow="ignore")  # however narrow the table is
+    made.caption_justify, made.caption_style = "left", ""
     return made
 
 

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: peek, get, why, stats, queues, check."""
+"""Commands that look and change nothing: peek, get, why, forecast, stats, queues, check."""
 
 import sys
 import time
@@ -8,10 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.live import Live
 
-from dpq import DPQ, TaskState
+from dpq import DPQ, Drain, TaskState
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, AnyTaskId, Json, Key, Queue, TaskId, Url
-from dpq.cli._render import all_queues, counts, dead_tasks, live_tasks
+from dpq.cli._render import all_queues, counts, dead_tasks, forecast_table, live_tasks
 from dpq.cli._terminal import Failed, emit, say, tables, talk
+from dpq.model.drain import MAX_OVER_SECONDS
+from dpq.model.forecast import MAX_FORECAST
 from dpq.model.validation import one_line
 from dpq.operations.queue import QueueOperations
 from dpq.queue.queue import all_names, ask_queues
@@ -70,6 +72,42 @@ def why(task_id: TaskId, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -
         say(q.why(task_id))
 
 
+def forecast(
+    count: Annotated[
+        int,
+        typer.Option(
+            "-n", metavar="COUNT", min=1, max=MAX_FORECAST, help="Show at most so many tasks."
+        ),
+    ] = 20,
+    run: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Assume that each task runs so long.",
+            show_default="until its lease would end",
+        ),
+    ] = None,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show the next tasks that start, when, and what holds each back, as limits stand now.
+
+    It assumes that consumers wait for tasks at every moment, and that nothing is pushed. A `~`
+    stands before a moment that depends on how long tasks run, or on tasks that were not read.
+    """
+    with DPQ[Any].from_url(url, queue) as q:
+        found = q.forecast(count, run=run)
+    if json:
+        for task in found:
+            emit(task.model_dump())
+    elif found:
+        tables().print(forecast_table(f"next in {queue}", found))
+    else:
+        talk(f"as it stands, no task of {queue!r} will start: dpq stats says why")
+
+
 def stats(
     watch: Annotated[
         float | None,
@@ -84,37 +122,48 @@ def stats(
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Show how many tasks are in each state, and the totals since the queue began."""
+    """Show how many tasks are in each state, the totals, and when the backlog is gone.
+
+    Without --watch the limits alone say when; with it, also how many tasks come and end.
+    """
     with DPQ[Any].from_url(url, queue) as q:
         if json:
             _stats_lines(q, watch)
         elif watch is None:
-            tables().print(counts(queue, q.stats(), None, 0))
+            tables().print(counts(queue, q.stats(), None, 0, q.drain()))
         else:
             _stats_live(q, watch)
 
 
 def _stats_lines(q: DPQ[Any], watch: float | None) -> None:
+    drain = q.drain()
     while True:
-        emit({"queue": q.queue_name, **q.stats().model_dump()})
+        emit({"queue": q.queue_name, **q.stats().model_dump(), "drain": drain.model_dump()})
         if watch is None:
             return
         sys.stdout.flush()
-        time.sleep(watch)
+        drain = _measured(q, watch)
+
+
+def _measured(q: DPQ[Any], seconds: float) -> Drain:
+    """Wait so many seconds, and measure meanwhile."""
+    over = min(seconds, MAX_OVER_SECONDS)
+    time.sleep(seconds - over)
+    return q.drain(over=over)
 
 
 def _stats_live(q: DPQ[Any], seconds: float) -> None:
-    console, before = tables(), q.stats()
+    console, before, drain = tables(), q.stats(), q.drain()
     with Live(console=console, auto_refresh=False) as live:
         while True:
             seen = q.stats()
-            table = counts(q.queue_name, seen, before, seconds)
+            table = counts(q.queue_name, seen, before, seconds, drain)
             if console.is_terminal:
                 live.update(table, refresh=True)
             else:
                 console.print(table)
             before = seen
-            time.sleep(seconds)
+            drain = _measured(q, seconds)
 
 
 def queues(json: Json = False, url: Url = DEFAULT_URL) -> None:

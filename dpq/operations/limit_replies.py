@@ -110,7 +110,7 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
         if shut is None:
             return f"it is {found.state}: {behind or 'next'}"
         what = "the queue" if shut.group is None else f"its group {shut.group!r}"
-        reason = f"{what} is closed ({_CLOSED[shut.reason or 'spent']})"
+        reason = f"{what} is closed ({_CLOSED.get(shut.reason or '') or _spent(shut)})"
         if shut.opens_at:
             reason += f" for another {within(shut.opens_at.timestamp() * 1000)}"
     return f"{reason}, and it is {behind or 'first'} then"
@@ -122,8 +122,22 @@ _CLOSED = {
     "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
     "probe": "the first task after a 429 is still running",
     "concurrency": "as many tasks run as may",
-    "spent": "its rate is spent",
 }
+
+
+def _spent(limit: LimitState) -> str:
+    """Name the window that opens last, by its unit; and by its length if others have that unit."""
+    missing = [
+        (1 - left) * window.per / window.rate
+        for window, left in zip(limit.windows, limit.units_left, strict=False)
+    ]
+    if not missing:
+        return "its rate is spent"
+    window = limit.windows[missing.index(max(missing))]
+    units = [other.unit for other in limit.windows]
+    name = f" of {window.unit or 'requests'}" if len(units) > 1 or window.unit else ""
+    length = f" per {window.per:.15g} s" if units.count(window.unit) > 1 else ""
+    return f"its rate{name}{length} is spent"
 
 
 def _tasks(count: int, kind: str = "") -> str:

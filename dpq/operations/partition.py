@@ -533,6 +533,10 @@ class Partition(LimitOperations, WorkerOperations, Generic[P]):
         """Count the tasks of each state."""
         return self._ask("stats", [self._now()], replies.read_stats)
 
+    def look_ahead(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+        """Run the script forecast or drain."""
+        return self._ask(name, [self._now(), *args], read)
+
     def update(
         self,
         id_: str | None,

@@ -14,12 +14,15 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.forecast import Forecast
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import error_line, label, whole_number
+from dpq.operations import foresight
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
@@ -571,6 +574,16 @@ class QueueOperations(Generic[P]):
         told = yield from part.why(id_)
         where = f" (in partition {parts.index(part) + 1} of {len(parts)})"
         return told + where if len(parts) > 1 else told
+
+    # Looking ahead
+
+    def forecast(self, n: int, run: float | None) -> Steps[list[Forecast]]:
+        """Foresee the next starts of all partitions."""
+        return foresight.forecast(self.description, self.partitions, n, run)
+
+    def drain_look(self) -> Steps[list[DrainLook]]:
+        """Read what the drain time of each partition depends on."""
+        return foresight.drain_look(self.partitions)
 
     # Workers: the first partition stores them
 

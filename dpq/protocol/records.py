@@ -10,7 +10,7 @@ from __future__ import annotations  # the import makes no model for each `Task[P
 
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from dpq.model.cost import read_cost
 from dpq.model.errors import PayloadError
@@ -186,3 +186,75 @@ def read_payload(codec: Codec[P], body: bytes, task_id: str) -> tuple[Any, Excep
         if not by_validator(error):
             raise
         return None, error
+
+
+class Plan(NamedTuple):
+    """The part of a record that decides when its task starts. Times are ms.
+
+    Attributes:
+        order: The residual of the priority and the sequence: its member of `ready` without the id.
+        priority: The priority as it was written.
+        group: Its group, or "".
+        key: Its unique key, or None.
+        cost: The requests that it takes.
+        costs: Its other units by name, or None.
+        expires: 0, or the moment by which it must have started.
+        is_last: The end of its lease would make it a dead letter.
+        is_new: It was never delivered.
+        score: Its score in `ready`.
+        visibility: Seconds of its own lease, or None.
+    """
+
+    order: str
+    priority: int | float
+    group: str
+    key: str | None
+    cost: int
+    costs: dict[str, int] | None
+    expires: int
+    is_last: bool
+    is_new: bool
+    score: float
+    visibility: float | None
+
+
+def read_plan(record: bytes) -> Plan:
+    """Read what decides when a task starts.
+
+    Raises:
+        Exception: One of `UNREADABLE`: the record is damaged.
+    """
+    head, _, names = str(record, "utf-8", "replace").partition("\t")
+    if head[0] in "pf":
+        head = f"0 0 0 0 - 0 {head}"
+    _, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
+    cost, wait, expires, aging = "1", "0", "0", "0"
+    if rest[0][0] == "p":
+        enqueued, order, max_attempts, text = rest
+    elif rest[0][0] == "f":
+        enqueued, order, max_attempts, text, cost, wait, expires, aging = rest
+    else:
+        max_attempts, cost, wait, text, enqueued, expires, aging, order = rest
+    group, _, more = names.partition("\t")
+    key, _, more = more.partition("\t")
+    error = more.partition("\t")[2].partition("\t")[0]
+    options = error.partition("\x1f")[2]
+    requests, costs = read_cost(cost)
+    rate, _, since = aging.partition("@")
+    aged = 0.0
+    if since:
+        aged = float(rate) * (int(enqueued.lstrip("pf")) + int(wait) - int(since)) / 1000
+    counted = int(attempts) + (delivery in "-d")
+    return Plan(
+        order,
+        decode_priority(text),
+        group,
+        key or None,
+        requests,
+        costs,
+        int(expires),
+        counted >= int(max_attempts),
+        deliveries == "0",
+        aged - float(text),
+        read_options(options)[0] if options else None,
+    )

@@ -19,12 +19,14 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 from redis.exceptions import ResponseError
 
 from dpq.model.diagnosis import server_problems, wants_save
+from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
+from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
-from dpq.model.validation import milliseconds, task_state
+from dpq.model.validation import milliseconds, number, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.confirmation import confirmation_of
@@ -760,6 +762,50 @@ class DPQ(QueueBase[P]):
             TaskNotFoundError: Nothing is stored under this id.
         """
         return self._session.run(self._operations.why, task_id)
+
+    def forecast(self, n: int = 50, *, run: float | None = None) -> list[Forecast]:
+        """Foresee the next tasks that start, each with its moment, as limits stand now.
+
+        It assumes that a consumer waits at every moment, that nothing is pushed, and that no task
+        fails or meets a 429. It reads at most n + 20 heads, delayed tasks and closed groups, and
+        1000 waiting tasks; `Forecast.exact` is False where more may come between.
+
+        Args:
+            n: The most tasks, 1 to 200.
+            run: Seconds that each task is assumed to run, 0 to 10 years; it matters where a
+                `concurrency` or a probe holds others back. None: until its lease would end. Tasks
+                that run already end with their leases.
+
+        Returns:
+            Tasks in the order of their starts. Those that never start as it stands (a pause until
+            `resume`) are left out.
+
+        Raises:
+            ConfigurationError: An argument is out of its bounds.
+
+        Source: docs/design.md, "Forecast".
+        """
+        return self._session.run(self._operations.forecast, n, run)
+
+    def drain(self, *, over: float | None = None) -> Drain:
+        """Say when all tasks that are due now will have started.
+
+        Args:
+            over: Seconds (0.001 to 3600) to measure how many tasks come and end, which the call
+                waits for. None: by the limits alone, as if consumers kept up with them; `unknown`
+                if limits do not say it.
+
+        Raises:
+            ConfigurationError: `over` is out of its bounds.
+
+        Source: docs/design.md, "Forecast".
+        """
+        if over is None:
+            return drain_of(self._session.run(self._operations.drain_look))
+        number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
+        before = self._session.run(self._operations.drain_look)
+        time.sleep(over)
+        return drain_of(self._session.run(self._operations.drain_look), before)
 
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.

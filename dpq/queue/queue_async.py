@@ -23,12 +23,14 @@ from typing import Any, Concatenate, Never, ParamSpec, Self, TypeVar, Unpack, ov
 
 from redis.exceptions import RedisError
 
+from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
+from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.reports import Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
-from dpq.model.validation import milliseconds, task_state
+from dpq.model.validation import milliseconds, number, task_state
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.confirmation import confirmation_of
@@ -524,6 +526,19 @@ class AsyncDPQ(QueueBase[P]):
     async def why(self, task_id: str) -> str:
         """Async `DPQ.why`."""
         return await self._session.run(self._operations.why, task_id)
+
+    async def forecast(self, n: int = 50, *, run: float | None = None) -> list[Forecast]:
+        """Async `DPQ.forecast`."""
+        return await self._session.run(self._operations.forecast, n, run)
+
+    async def drain(self, *, over: float | None = None) -> Drain:
+        """Async `DPQ.drain`."""
+        if over is None:
+            return drain_of(await self._session.run(self._operations.drain_look))
+        number("over", over, "seconds", 0.001, MAX_OVER_SECONDS)
+        before = await self._session.run(self._operations.drain_look)
+        await asyncio.sleep(over)
+        return drain_of(await self._session.run(self._operations.drain_look), before)
 
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""

@@ -25,7 +25,7 @@ from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
 
 import dpq
-from dpq import DPQ, Adaptive, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
+from dpq import DPQ, Adaptive, Push, RateLimit, Reserve, TaskNotFoundError, TaskState, known_queues
 from dpq.cli import _rates, app
 from dpq.cli._render import limit_table, live_tasks
 from dpq.cli._terminal import loud_first
@@ -411,11 +411,40 @@ def test_stats_counts(run: Run, q: DPQ) -> None:
     q.push(1, delay=50)
     counts = one(run("stats", "--json"))
     assert counts == {"queue": q.queue_name, **json.loads(q.stats().model_dump_json())} | {
-        "oldest_ready_seconds": counts["oldest_ready_seconds"]
+        "oldest_ready_seconds": counts["oldest_ready_seconds"],
+        "drain": q.drain().model_dump(),
     }
     table = run("stats").stdout
     assert re.search(r"ready +1\n", table)
     assert re.search(r"delayed +1\n", table)
+
+
+def test_stats_say_when_it_is_done(run: Run, q: DPQ) -> None:
+    """Below the counts stands the drain time, with what is slowest."""
+    assert re.search(r"^drain: empty *$", run("stats").stdout, re.MULTILINE)
+    q.push_many(Push(i) for i in range(8))
+    assert "drain: unknown (no limit says it" in run("stats").stdout
+    q.set_limit(1, 3600)
+    assert re.search(r"drain: clears in 7 h \(the queue: 1/h\) *\n", run("stats").stdout)
+    q.pause()
+    assert "drain: stalled (the queue is paused)" in run("stats").stdout
+
+
+def test_forecast_shows_moments(run: Run, q: DPQ) -> None:
+    """Forecast shows the next tasks with their moments and reasons, as a table and as JSON."""
+    assert "no task" in run("forecast").stderr
+    q.set_limit([RateLimit(1, 60), RateLimit(9, 60, 9, unit="tokens")], group="g")
+    ids = [q.push({"n": i}, group="g", cost={"tokens": i}) for i in range(4)]
+    lines = [json.loads(line) for line in run("forecast", "-n", "2", "--json").stdout.splitlines()]
+    assert [line["id"] for line in lines] == ids[:2]
+    assert (lines[0]["because"], lines[1]["because"]) == ("now", "group 'g': 1/min")
+    assert 59 < lines[1]["in_seconds"] <= 60
+    table = run("forecast", "-n", "3").stdout.splitlines()
+    assert len(table) == 5
+    assert re.search(rf"Z +(2 m|119\.\d s) +group 'g': 1/min +{ids[2]}", table[-1]), table
+    q.set_limit(concurrency=1, group="g")
+    assert re.search(rf"^~\S.* 5\.0 s .*{ids[1]}", run("forecast", "--run", "5").stdout, re.M)
+    assert run("forecast", "-n", "201", code=2)
 
 
 @pytest.mark.parametrize("form", [["--json"], []])

@@ -289,6 +289,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
+    "drain": lambda q: q.drain(),
+    "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "in_flight": lambda q: len(q.limits()),
     "next_event": lambda q: q.next_event(),

@@ -530,6 +530,8 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
     "check_limits": (lambda q: q.check(), []),
+    "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
+    "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
     "get": (lambda q: q.get(key="k").payload, "ready"),
     "in_flight": (lambda q: q.group("g").in_flight, 1),
     "next_event": (lambda q: q.next_event(), 7),

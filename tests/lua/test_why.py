@@ -3,7 +3,7 @@
 import pytest
 from kit.limits import LONG
 
-from dpq import Push, Reserve, TaskNotFoundError
+from dpq import Push, RateLimit, Reserve, TaskNotFoundError
 
 
 def test_next(q):
@@ -217,3 +217,20 @@ def test_changes_nothing(q, clock, probe):
     for task_id in ids:
         q.why(task_id)
     assert probe.stored() == before
+
+
+def test_the_window_that_is_spent(q):
+    """Of several windows it names the unit that is missing; and the length, if two have it."""
+    tokens = RateLimit(600, 60, 100, slack=0, unit="tokens")
+    q.set_limit([RateLimit(60, 60, 60, slack=0), tokens], group="g")
+    ids = [q.push(i, group="g", cost={"tokens": 100}) for i in range(2)]
+    q.pop(visibility=1000)
+    assert "(its rate of tokens is spent)" in q.why(ids[1])
+    q.set_limit([RateLimit(2, 60, slack=0), tokens], group="h")
+    ids = [q.push(i, group="h") for i in range(2)]
+    q.pop(visibility=1000)
+    assert "(its rate of requests is spent) for another 30.0 s" in q.why(ids[1])
+    q.set_limit([RateLimit(2, 1, 2, slack=0), RateLimit(2, 60, 2, slack=0)], group="i")
+    ids = [q.push(i, group="i") for i in range(3)]
+    q.pop_many(2, visibility=1000)
+    assert "(its rate of requests per 60 s is spent)" in q.why(ids[2])

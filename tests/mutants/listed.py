@@ -1832,6 +1832,51 @@ DASHBOARD = [
     ),
 ]
 
+FORESIGHT = [
+    _py(
+        "a forecast ignores reserves",
+        "model/gates",
+        "            if missing > 0:\n",
+        "            if missing > 1e9:\n",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a foreseen start pays from the last one on",
+        "model/gates",
+        "self.owed = max(self.owed, instant) + self.time_of(units)",
+        "self.owed = self.owed + self.time_of(units)",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a forecast is exact though delayed tasks were not read",
+        "model/forecast",
+        "return self._instant < min(view.last_due, view.last_opening, self._cut_at)",
+        "return self._instant < min(view.last_opening, self._cut_at)",
+        f"{CONTRACT}forecast.py",
+    ),
+    _lua(
+        "a forecast does not say that it has not read all of a group",
+        "forecast",
+        "short[#short + 1] = #members > each and group or nil",
+        "short[#short + 1] = nil",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a queue clears though as many tasks come as end",
+        "model/drain",
+        "if came_rate >= rate:",
+        "if came_rate > 2 * rate:",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "why names the window that is not spent",
+        "operations/limit_replies",
+        "missing.index(max(missing))",
+        "missing.index(min(missing))",
+        f"{LUA}why.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -1854,6 +1899,7 @@ MUTANTS: list[Mutant] = [
         + TERMINALS
         + WINDOWS
         + UNITS
+        + FORESIGHT
         + FORMATS
         + RECORDS
         + DAEMONS

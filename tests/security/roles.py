@@ -257,6 +257,8 @@ def overview(stage: Stage) -> None:
         assert q.stats().ready
         for task in _each(stage):
             assert q.why(task.id)
+        assert q.forecast()
+        assert q.drain().backlog
         q.limits()
         q.groups()
         q.group("a")
@@ -368,6 +370,8 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "stats": lambda q, t: q.stats(),
     "limits": lambda q, t: q.limits(),
     "why": lambda q, t: q.why(t.id),
+    "forecast": lambda q, t: q.forecast(),
+    "drain": lambda q, t: q.drain(),
     "next_event": lambda q, t: q.next_event(),
     "known_queues": lambda q, t: known_queues(q.redis),
     "peek": lambda q, t: q.peek(),

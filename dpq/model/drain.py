@@ -1,0 +1,157 @@
+"""Drain time: when the backlog of a queue is gone. No I/O, no clock. Source: docs/design.md."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from dpq.model.gates import Gate
+from dpq.model.limits import EVERY_GROUP
+
+__all__ = ["Drain"]
+
+DrainState = Literal["clears", "stalled", "will not drain", "unknown", "empty"]
+
+COVERED = 0.9
+"""The share of the backlog that limits must hold, so that they alone say when it is gone."""
+
+MAX_OVER_SECONDS = 3600
+"""Seconds that a drain time is measured over at most."""
+
+STALLED_PER_HOUR = 0.01
+"""The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+
+class Drain(BaseModel):
+    """The time until all tasks that are due now have started.
+
+    Attributes:
+        seconds: The seconds until then; 0.0 for an empty queue, None if it is not known.
+        state: `clears`; `stalled`: hardly any task ends; `will not drain`: as many come as end;
+            `unknown`: no limit says it, and nothing was measured; `empty`.
+        because: What is slowest, in words.
+        backlog: The tasks that are due and have not begun.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    seconds: float | None
+    state: DrainState
+    because: str
+    backlog: int
+
+
+class Scope(NamedTuple):
+    """A limit and what waits for it.
+
+    Attributes:
+        group: A group, `*` for all without a limit of their own, or "" for the queue.
+        waiting: Its tasks that are due.
+        gate: What it allows.
+        costs: The units that some of them take; none if all take one request.
+    """
+
+    group: str
+    waiting: int
+    gate: Gate
+    costs: Sequence[Mapping[str, int]]
+
+    def units(self) -> dict[str, float]:
+        """Estimate the units that its tasks take together, by what some of them take."""
+        if not self.costs:
+            return {"": float(self.waiting)}
+        names = {name for cost in self.costs for name in cost}
+        means = {n: sum(cost.get(n, 0) for cost in self.costs) / len(self.costs) for n in names}
+        return {name: mean * self.waiting for name, mean in means.items()}
+
+    def words(self, text: str) -> str:
+        """Say what its limit is."""
+        return f"group {self.group!r}: {text}" if self.group else f"the queue: {text}"
+
+
+class DrainLook(NamedTuple):
+    """A look at a queue, or at one partition. Times are ms.
+
+    Attributes:
+        came: Tasks that were pushed or replayed, since the queue began.
+        ended: Tasks that were acked or buried.
+    """
+
+    now: float
+    paused_until: float
+    backlog: int
+    came: int
+    ended: int
+    scopes: Sequence[Scope]
+
+
+def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = None) -> Drain:
+    """Compute the drain time of all partitions; with an earlier look, by what has ended since."""
+    backlog = sum(look.backlog for look in looks)
+
+    def said(state: DrainState, because: str, seconds: float | None = None) -> Drain:
+        seconds = None if seconds is None else round(max(0.0, seconds), 6)
+        return Drain(seconds=seconds, state=state, because=because, backlog=backlog)
+
+    if not backlog:
+        return said("empty", "no task is due", 0.0)
+    if all(look.paused_until == math.inf for look in looks):
+        return said("stalled", "the queue is paused")
+    by_limits, slowest, known = 0.0, "", True
+    for look in looks:
+        seconds, words, covers = _by_limits(look)
+        if seconds == math.inf:
+            return said("stalled", words)
+        known = known and covers
+        if seconds > by_limits or not slowest:
+            by_limits, slowest = max(by_limits, seconds), words or slowest
+    if before is not None:
+        elapsed = (looks[0].now - before[0].now) / 1000
+        came = sum(look.came for look in looks) - sum(look.came for look in before)
+        ended = sum(look.ended for look in looks) - sum(look.ended for look in before)
+        if elapsed > 0 and (came or ended or not known):
+            came_rate, rate = max(0, came) / elapsed, max(0, ended) / elapsed
+            rates = f"{came_rate:.3g} tasks come and {rate:.3g} end a second"
+            if not came and rate * 3600 < STALLED_PER_HOUR * backlog:
+                return said("stalled", rates)
+            if came_rate >= rate:
+                return said("will not drain", rates)
+            measured = backlog / (rate - came_rate)
+            if measured >= by_limits:
+                return said("clears", rates, measured)
+            return said("clears", slowest, by_limits)
+    if not known:
+        return said("unknown", slowest or "no limit says it: measure it for some seconds (over=)")
+    return said("clears", slowest or "the limits let all of them start now", by_limits)
+
+
+def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
+    """Compute what the limits of one partition allow, in seconds.
+
+    Returns:
+        The seconds; what is slowest; False if limits alone do not say it.
+    """
+    latest, slowest = look.now, ""
+    if look.paused_until > look.now:
+        latest, slowest = look.paused_until, "the queue is paused"
+    held, covered, known = 0, not look.backlog, True
+    for scope in look.scopes:
+        gate = scope.gate
+        gate.look(look.now)
+        rated = bool(gate.windows) or gate.opens > look.now
+        covered = covered or (rated and scope.group in ("", EVERY_GROUP))
+        if not scope.waiting:
+            continue
+        if gate.unreadable:
+            return math.inf, scope.words("its limit cannot be read"), False
+        held += scope.waiting if rated and scope.group else 0
+        if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
+            known = False  # it depends on how long tasks run
+            if not gate.windows:
+                slowest = slowest or scope.words("as many tasks run as may, however long they do")
+        at, words = gate.clears_at(scope.units(), look.now)
+        if at > latest:
+            latest, slowest = at, scope.words(words)
+    covered = covered or held >= COVERED * look.backlog
+    return (latest - look.now) / 1000, slowest, covered and known

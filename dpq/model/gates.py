@@ -1,0 +1,286 @@
+"""The pop's own arithmetic of limits: what a gate lets run, and when. No I/O, no clock.
+
+`forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/gate.lua`,
+`opens.lua`, `pace.lua` and `lua/pop/judge.lua` do: a change there is a change here. A new kind of
+limit is one more class like `Window`: `pace`, `opens_at` and `charge`. Times are ms.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dpq.model.limits import Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.rates import per_text
+
+Units = Mapping[str, int]
+"""The units that a task takes, by name; `""` is requests."""
+
+ONE_REQUEST: Units = {"": 1}
+
+HALF_MS = 1_200_000
+"""ms in which a learned slack halves; lua/lib/pace.lua has it, too."""
+
+MOST_SLACK_MS = 1000
+"""ms of the longest learned slack; lua/lib/pace.lua has it, too."""
+
+
+class Aging(NamedTuple):
+    """The priority that tasks gain: points of priority per second, counted from a moment."""
+
+    rate: float = 0.0
+    since: float = 0.0
+
+    def points(self, instant: float) -> float:
+        """Compute what is added to the rank of a task at a moment."""
+        return self.rate * (instant - self.since) / 1000
+
+
+NO_AGING = Aging()
+
+
+class Window:
+    """One rate of a limit, and what it has granted.
+
+    Attributes:
+        rule: The rate as it was set.
+        paid: The moment until which its units are paid for.
+        owed: `paid`, or later while a 429 has just closed the gate.
+        interval: The ms that one unit takes.
+        most: The units that any window grants at most.
+    """
+
+    def __init__(self, rule: RateLimit, paid: float) -> None:
+        self.rule = rule
+        self.per_ms = max(1, round(rule.per * 1000))
+        self.slack_ms = None if rule.slack is None else round(rule.slack * 1000)
+        self.paid = self.owed = paid
+        self.interval, self.most = 0.0, 1
+
+    def pace(self, rate: float, learned_slack_ms: float) -> None:
+        """Compute how fast it grants its units."""
+        slack = learned_slack_ms if self.slack_ms is None else self.slack_ms
+        interval = (self.per_ms + slack) / rate
+        self.interval = interval if interval < 0.25 else math.ceil(interval * 4096) / 4096
+        self.most = max(1, math.ceil(rate) + self.rule.burst - 1)
+
+    def time_of(self, units: float) -> float:
+        """Compute the ms that so many units take, rounded up."""
+        return math.ceil(units * self.interval * 4096) / 4096
+
+    def units(self, cost: Units) -> int:
+        """Return the units that a task takes of it."""
+        return min(cost.get(self.rule.unit, 0), self.most)
+
+    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging) -> float:
+        """Compute when it has enough units for a task of this rank."""
+        units = self.units(cost)
+        if not units:
+            return 0.0
+        at = self.owed + self.time_of(units - self.rule.burst)
+        reserve = self.rule.reserve
+        if reserve and rank < math.inf:
+            missing = reserve.priority - rank - aging.points(instant)
+            if missing > 0:
+                grown = instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
+                at = min(at + self.time_of(reserve.units), max(at, grown))
+        return at
+
+    def charge(self, cost: Units, instant: float) -> None:
+        """Take the units of a task."""
+        units = self.units(cost)
+        if units:
+            self.owed = max(self.owed, instant) + self.time_of(units)
+        self.paid = self.owed
+
+    def words(self) -> str:
+        """Write it for people, as in `500/min` or `tokens=9000/min`."""
+        unit = self.rule.unit + "=" if self.rule.unit else ""
+        return unit + per_text(self.rule.rate, self.rule.per)
+
+
+class Gate:
+    """The limit of one scope (a group, or the queue), and its state.
+
+    Attributes:
+        windows: Its rates, the shortest window first.
+        concurrency: Leases that may exist at once; 0 for any number.
+        out: The leases that count towards it.
+        opens: Closed until this moment.
+        why: `l` after a 429, `h` by hand, or `-`.
+        probe: `-`; `p` if the next task is the probe; else the id of the probe, which runs.
+        probe_until: The moment when the lease of the probe ends, or 0.
+        unreadable: Its rules cannot be read: it lets no task run.
+        assumed: Its state depends on an end of a task that was assumed.
+    """
+
+    def __init__(
+        self,
+        windows: Sequence[RateLimit] = (),
+        concurrency: int | None = None,
+        *,
+        opens: float = 0.0,
+        why: str = "-",
+        probe: str = "-",
+        probe_until: float = 0.0,
+        rate: float = 0.0,
+        since: float = 0.0,
+        used: float = 0.0,
+        learned: float = 0.0,
+        beside: float = 0.0,
+        out: int = 0,
+        paid: Sequence[float] = (),
+        unreadable: bool = False,
+    ) -> None:
+        self.windows = [Window(rule, at) for rule, at in zip(windows, paid, strict=True)]
+        self.concurrency = concurrency or 0
+        self.opens, self.why, self.out = opens, why, out
+        self.probe, self.probe_until = probe, probe_until
+        self.unreadable = unreadable
+        self.assumed = False
+        self._looked_at = -1.0
+        self._adaptive = windows[0].adaptive if windows else None
+        self._rate, self._since, self._used = rate, since, used
+        self._learned, self._beside = learned, beside
+        self._learns_slack = any(window.slack_ms is None for window in self.windows)
+
+    def look(self, instant: float) -> None:
+        """Compute its pace and its debts at a moment; before each use at another moment."""
+        if instant == self._looked_at:
+            return
+        self._looked_at, slack = instant, 0.0
+        if not self._adaptive and self._learned > 0 and self._learns_slack:
+            since = min(self._beside, max(instant, self.opens))
+            grown = min(self._learned, MOST_SLACK_MS) * 2 ** ((since - instant) / HALF_MS)
+            slack = math.floor(grown + 0.5)
+        for i, window in enumerate(self.windows):
+            rate = float(window.rule.rate)
+            if i == 0 and self._adaptive:
+                rate = self._rate or rate
+                rate = max(self._adaptive.floor, min(self._adaptive.ceiling, rate))
+                self._rate = rate
+            window.pace(rate, slack)
+            window.owed = window.paid
+            if self.why == "l":
+                free = window.rule.burst - 1 if window.rule.unit == "" else 0
+                debt = self.opens + window.time_of(free) if free else self.opens
+                window.owed = max(window.paid, debt)
+
+    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging = NO_AGING) -> float:
+        """Compute when its closing and its windows let a task run; infinite if never."""
+        if self.unreadable:
+            return math.inf
+        at = self.opens
+        for window in self.windows:
+            at = max(at, window.opens_at(cost, rank, instant, aging))
+        return at
+
+    @property
+    def probe_is_out(self) -> bool:
+        """True while the first task after a 429 runs."""
+        return self.probe not in ("-", "p")
+
+    @property
+    def is_full(self) -> bool:
+        """True if no more tasks may run at once."""
+        return self.probe_is_out or 0 < self.concurrency <= self.out
+
+    def charge(self, cost: Units, instant: float, id_: str) -> None:
+        """Start a task: take its units and its slot."""
+        if self._adaptive:
+            self._learn(self._adaptive, cost, instant)
+        for window in self.windows:
+            window.charge(cost, instant)
+        if self.opens > 0:
+            self.opens, self.why = 0.0, "-"
+        if self.probe == "p":
+            self.probe = id_
+        self.out += 1
+
+    def ended(self, id_: str, *, lapsed: bool = False) -> None:
+        """End a task: give its slot back. If its lease ran out, the next task is the probe."""
+        self.out = max(0, self.out - 1)
+        if self.probe == id_:
+            met_429 = self.why == "l" and self.opens > 0
+            self.probe = "p" if lapsed or met_429 else "-"
+
+    def _learn(self, adaptive: Adaptive, cost: Units, instant: float) -> None:
+        """End a clean window, and count the units of a task."""
+        window = self.windows[0]
+        if instant >= self._since + window.per_ms:
+            if self._since > 0 and self._used * 2 >= self._rate:
+                raised = min(adaptive.ceiling, self._rate + self._gain(adaptive, window.rule.rate))
+                self._rate, self._beside = raised, self._rate
+                window.pace(self._rate, 0.0)
+            self._since, self._used = instant, 0.0
+        self._used += window.units(cost)
+
+    def _gain(self, adaptive: Adaptive, first: float) -> float:
+        """Compute what a clean window adds. Source: docs/design.md, "Learning"."""
+        rate, step, last = self._rate, adaptive.step, self._learned
+        if last == 0:
+            return max(step, (rate - first) / 2)
+        if rate >= last:
+            return max(step / 32, (rate - last) * 2)
+        if rate >= last * 0.875:
+            return max(step / 32, (last - rate) / 16)
+        return max(step, (last - rate) / 4)
+
+    def reason(
+        self, cost: Units, rank: float, instant: float, aging: Aging = NO_AGING
+    ) -> tuple[Reason, str]:
+        """Say what keeps a task from running now, as a reason and in words."""
+        if self.opens > instant:
+            reason = reason_of(self.why) or "closed by hand"
+            return reason, "a 429" if reason == "rate limited" else "closed by hand"
+        if self.unreadable:
+            return "unreadable", "its limit cannot be read"
+        if self.is_full:
+            if self.probe_is_out:
+                return "probe", "the first task after a 429 runs"
+            return "concurrency", f"concurrency {self.concurrency}"
+        slowest = max(
+            self.windows,
+            key=lambda window: window.opens_at(cost, rank, instant, aging),
+            default=None,
+        )
+        return "spent", slowest.words() if slowest else "its rate"
+
+    def clears_at(self, units: Mapping[str, float], instant: float) -> tuple[float, str]:
+        """Compute when the last of so many units may start, and what is slowest, in words."""
+        at, slowest = self.opens, "closed"
+        for window in self.windows:
+            wanted = units.get(window.rule.unit, 0.0)
+            if wanted > 0:
+                begin = max(window.owed, instant)
+                last = begin + window.time_of(wanted - window.rule.burst)
+                if last > at:
+                    at, slowest = last, window.words()
+        return at, slowest
+
+
+def read_gate(line: str) -> Gate:
+    """Read what `lua/lib/gate_line.lua` writes.
+
+    Raises:
+        ValueError, LookupError, ConfigurationError: It is no such line.
+    """
+    rules, state, paid = line.split("\t")
+    windows, concurrency = read_rules(rules) if rules not in ("", "?") else ((), None)
+    opens, why, probe, rate, since, used, learned, beside, out = state.split(" ")
+    probe, _, until = probe.partition("@")
+    return Gate(
+        windows,
+        concurrency,
+        opens=float(opens),
+        why=why,
+        probe=probe,
+        probe_until=float(until or 0),
+        rate=float(rate),
+        since=float(since),
+        used=float(used),
+        learned=float(learned),
+        beside=float(beside),
+        out=int(out),
+        paid=[float(text) for text in paid.split()],
+        unreadable=rules == "?",
+    )

@@ -1,0 +1,48 @@
+"""The operations that look ahead: forecast and drain. `QueueOperations` calls them. No I/O."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from dpq.model.drain import DrainLook
+from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast, Forecasting, merged
+from dpq.model.validation import milliseconds, whole_number
+from dpq.operations.description import Description
+from dpq.operations.partition import Partition
+from dpq.protocol.command import Steps, all_of
+from dpq.protocol.foresight import read_drain, read_view
+
+MORE = 20
+"""Heads, delayed tasks, leases and closed groups that are read beyond the tasks of a forecast:
+some of them give way."""
+
+BEHIND = 1000
+"""Waiting tasks in one read of a forecast, of all groups together. Source: docs/design.md,
+"Forecast"."""
+
+PREVIEW_BYTES = 4 * PREVIEW_CHARACTERS
+
+NAMED, LARGEST, LAST_TO_OPEN = 100, 50, 20
+"""Groups that a drain time is computed from: with a limit of their own; the largest; closed."""
+
+
+def forecast(
+    queue: Description[Any], parts: Sequence[Partition[Any]], n: int, run: float | None
+) -> Steps[list[Forecast]]:
+    """Foresee the next starts of all partitions."""
+    count = whole_number("n", n, 1, MAX_FORECAST)
+    run_ms = None if run is None else milliseconds("run", run)
+    args = [count + MORE, BEHIND, PREVIEW_BYTES]
+    views = yield from all_of([part.look_ahead("forecast", args, read_view) for part in parts])
+    grain = 1.0 if queue.clock else 0.001  # a given clock has whole ms, the server's us
+    lease_ms = queue.visibility_ms
+    found = [
+        Forecasting(view, grain=grain, run_ms=run_ms, lease_ms=lease_ms).run(count)
+        for view in views
+    ]
+    return merged(found, count)
+
+
+def drain_look(parts: Sequence[Partition[Any]]) -> Steps[list[DrainLook]]:
+    """Read what the drain time of each partition depends on."""
+    args = [NAMED, LARGEST, LAST_TO_OPEN]
+    return all_of([part.look_ahead("drain", args, read_drain) for part in parts])

@@ -1,0 +1,158 @@
+"""The replies of the scripts `forecast` and `drain` -> what the model computes with. No I/O."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dpq.model.cost import read_cost
+from dpq.model.drain import DrainLook, Scope
+from dpq.model.forecast import PREVIEW_CHARACTERS, Candidate, Running, View
+from dpq.model.gates import Aging, read_gate
+from dpq.model.interrupts import raise_interruption
+from dpq.protocol.records import UNREADABLE, Plan, read_plan
+from dpq.protocol.values import read_texts
+
+LEAST_MEMBER = 17
+"""Characters of the shortest member of `ready`: its order, and an id."""
+
+SCORE_DIGITS = 18
+
+
+def read_view(reply: Sequence[Any]) -> View:
+    """Read the reply of forecast. Tasks that cannot be read are left out: pop buries them."""
+    settings, counts, tasks, closed, gates, short = reply
+    now, paused, fairness, partitions, turns, since, heavy = _settings(read_texts(settings))
+    view = View(
+        now=now,
+        paused_until=paused,
+        turns=turns if fairness == "round_robin" else None,
+        timed=bool(partitions),
+        aging=since,
+        heavy=heavy,
+        short={name.decode("utf-8", "replace") for name in short},
+    )
+    names = [name.decode("utf-8", "replace") for name in gates[::2]]
+    for name, line in zip(names, gates[1::2], strict=True):
+        gate = view.gates[name] = read_gate(line.decode("utf-8", "replace"))
+        if gate.probe_until > now:
+            view.running.append(Running(gate.probe_until, gate.probe, name))
+    opens = [float(at) for at in closed[1::2]]
+    shut = [name.decode("utf-8", "replace") for name in closed[::2]]
+    view.closed = dict(zip(shut, opens, strict=True))
+    counted = dict.fromkeys(("r", "d", "i"), 0)
+    last: dict[str, tuple[float, str]] = {}
+    for kind, member, score, raw in _in_fours(tasks):
+        letter = kind.decode()
+        place = (float(score), member.decode("utf-8", "replace"))
+        if letter in counted:
+            counted[letter] += 1
+            last[letter] = max(place, last.get(letter, place))
+        try:
+            plan = read_plan(raw.partition(b"\n")[0])
+        except UNREADABLE as error:
+            raise_interruption(error)
+            continue
+        _add(view, letter, *place, plan, raw)
+    for letter, count in zip("rdi", counts, strict=False):
+        if count <= counted[letter] or letter not in last:
+            continue
+        if letter == "r":
+            view.last_ready = last["r"]
+        elif letter == "d":
+            view.last_due = last["d"][0]
+        else:
+            view.last_end = last["i"][0]
+    view.running = sorted(set(view.running))  # the probes stand there twice
+    if counts[3] > len(opens):
+        view.last_opening = max(opens, default=now)
+    return view
+
+
+def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: bytes) -> None:
+    """Put a task where it stands."""
+    id_ = member
+    if letter == "w":
+        text = member[len(plan.group) + 1 :]
+        score, member = read_score(text[:SCORE_DIGITS]), text[SCORE_DIGITS:]
+    if letter in "rhw":
+        id_ = member[len(plan.order) :]
+    elif letter == "i":
+        lease = Running(score, id_, plan.group)
+        if score <= math.floor(view.now):
+            view.lapsed.append(lease)
+        else:
+            view.running.append(lease)
+            return
+    task = Candidate(
+        id=id_,
+        member=plan.order + id_,
+        shown=member if letter in "rh" else plan.order + id_,
+        score=score if letter in "rhw" else plan.score,
+        priority=plan.priority,
+        group=plan.group,
+        key=plan.key,
+        cost=plan.cost,
+        costs=plan.costs,
+        expires=plan.expires if plan.is_new else 0,
+        lease=None if plan.visibility is None else plan.visibility * 1000,
+        payload=_preview(raw),
+        due=score if letter == "d" else 0.0,
+    )
+    if letter == "w":
+        view.waiting.setdefault(plan.group, []).append(task)
+    elif letter == "d":
+        view.delayed.append(task)
+    elif letter == "i":
+        if not plan.is_last:
+            view.returned.append(task)
+    else:
+        view.ready.append(task)
+
+
+def _settings(
+    texts: Sequence[str],
+) -> tuple[float, float, str, str, int, Aging, bool]:
+    now, paused, fairness, partitions, turns, aging, since, heavy = texts
+    return (
+        float(now),
+        math.inf if paused == "inf" else float(paused or 0),
+        fairness,
+        partitions,
+        int(turns or 0),
+        Aging(float(aging or 0), float(since)) if since else Aging(),
+        heavy == "1",
+    )
+
+
+def _preview(raw: bytes) -> str | None:
+    _, inline, body = raw.partition(b"\n")
+    return body.decode("utf-8", "ignore")[:PREVIEW_CHARACTERS] if inline else None
+
+
+def read_score(digits: str) -> float:
+    """Read the score in a member of `waiting`, as lua/lib/groups.lua writes it."""
+    high, low = int(digits[1:4], 16), int(digits[4:], 16)
+    if digits[0] == "8":
+        return math.ldexp(low, high - 1153)
+    return -math.ldexp(2**53 - low, 4095 - high - 1153)
+
+
+def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
+    return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
+
+
+def read_drain(reply: Sequence[Any]) -> DrainLook:
+    """Read the reply of drain."""
+    settings, flat = reply
+    now, paused, backlog, came, ended = read_texts(settings)
+    scopes = [
+        Scope(group, int(waiting), read_gate(line), [_units(text) for text in costs.split()])
+        for group, waiting, line, costs in _in_fours([*read_texts(flat)])
+    ]
+    until = math.inf if paused == "inf" else float(paused or 0)
+    return DrainLook(float(now), until, int(backlog), int(came), int(ended), scopes)
+
+
+def _units(text: str) -> dict[str, int]:
+    requests, others = read_cost(text)
+    return {"": requests, **(others or {})}
