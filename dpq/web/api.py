@@ -117,6 +117,15 @@ def limits(call: Call) -> Response:
     )
 
 
+def forecast(call: Call) -> Response:
+    """Foresee the next tasks that start, and when all that is due will have begun."""
+    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
+    tasks = [plain(each) | {"priority": str(each.priority)} for each in found]
+    if not call.site.guard.access.payloads:
+        tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
+    return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})
+
+
 def dead(call: Call) -> Response:
     """Count dead letters by reason and error."""
     kinds = call.shared("kinds", look_of(call))

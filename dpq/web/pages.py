@@ -45,7 +45,17 @@ def overview(call: Call) -> Response:
 
 def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers."""
-    return call.render("queue.html", snapshot=call.site.snapshot(call.name))
+    return call.render(
+        "queue.html", snapshot=call.site.snapshot(call.name), drain=call.site.drain(call.name)
+    )
+
+
+def coming(call: Call) -> Response:
+    """Show the next tasks that start, each with its moment, as limits stand."""
+    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
+    return call.render(
+        "next.html", found=found, drain=call.site.drain(call.name), payloads=_payloads(call)
+    )
 
 
 # Tasks

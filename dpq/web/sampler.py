@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, TypeVar
 
 from dpq import DPQ
+from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 
@@ -135,6 +136,7 @@ class Watch:
         self.browser = Browser(queue._session.operations)
         self._clock = clock
         self._samples: deque[Sample] = deque()
+        self._looks: deque[tuple[float, list[DrainLook]]] = deque()
         self.ahead_ms = 0.0  # the server's clock, against this machine's
 
     def read(self) -> Snapshot:
@@ -152,6 +154,16 @@ class Watch:
         while samples[0].at < now - KEPT_SECONDS:
             samples.popleft()
         return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
+
+    def drain(self) -> Drain:
+        """Say when all that is due will have begun: by the limits, and by what has ended lately."""
+        look = self.queue._session.run(self.queue._session.operations.drain_look)
+        now = self._clock()
+        while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
+            self._looks.popleft()
+        self._looks.append((now, look))
+        before = self._looks[0][1] if now - self._looks[0][0] >= RATE_SECONDS else None
+        return drain_of(look, before)
 
 
 def rates_of(samples: list[Sample]) -> Rates:

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from dpq import DPQ, ConfigurationError, known_queues
+from dpq.model.drain import Drain
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
@@ -132,6 +133,11 @@ class Site:
     def now_ms(self) -> int:
         """Return the clock of the server of the queues, as far as it was seen."""
         return round(time.time() * 1000 + self.ahead_ms)
+
+    def drain(self, name: str) -> Drain:
+        """Return when all that is due in a queue will have begun, at most a second old."""
+        watch = self.watch(name)
+        return self.shared.get(("drain", name), watch.drain)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return what is known of a queue, at most a second old."""

@@ -128,7 +128,16 @@ def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, w
     page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
     base = f"{served.url}/q/{live.queue_name}"
-    pages = ["", "/tasks", "/tasks?state=dead", "/limits", "/limit?group=a", "/dead", "/workers"]
+    pages = [
+        "",
+        "/next",
+        "/tasks",
+        "/tasks?state=dead",
+        "/limits",
+        "/limit?group=a",
+        "/dead",
+        "/workers",
+    ]
     urls = [served.url, f"{served.url}/server", f"{served.url}/api", *(base + p for p in pages)]
     urls += [f"{base}/recurring", f"{base}/tasks/{live.peek(1)[0].id}"]
     for url in urls:
