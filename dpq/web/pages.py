@@ -54,7 +54,10 @@ def coming(call: Call) -> Response:
     """Show the next tasks that start, each with its moment, as limits stand."""
     found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
     return call.render(
-        "next.html", found=found, drain=call.site.drain(call.name), payloads=_payloads(call)
+        "next.html",
+        found=found,
+        snapshot=call.site.snapshot(call.name),
+        payloads=_payloads(call),
     )
 
 

@@ -29,7 +29,7 @@
       const far = Math.abs(at - now) > 30 * 864e5;
       if (far) continue;
       const clock = "clock" in time.dataset && at - now > 9e4
-        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}` : "";
+        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })}` : "";
       const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
       time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
     }
