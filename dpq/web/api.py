@@ -13,10 +13,10 @@ from dpq.model.limits import EVERY_GROUP, read_rate
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, value_of
+from dpq.web.limit_pages import group_names
 from dpq.web.pages import (
     PAGE,
     filter_of,
-    group_names,
     look_of,
     query_of,
     read_positions,

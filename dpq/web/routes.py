@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
-from dpq.web import api, forms, pages
+from dpq.web import api, forms, limit_pages, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
 from dpq.web.site import BODY_BYTES, Call, Directory, Named, Site, tagged
@@ -33,9 +33,9 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/q/{queue}/tasks", forms.tasks),
     ("GET", "/q/{queue}/tasks/{id}", pages.task),
     ("GET", "/q/{queue}/next", pages.coming),
-    ("GET", "/q/{queue}/limits", pages.limits),
+    ("GET", "/q/{queue}/limits", limit_pages.limits),
     ("POST", "/q/{queue}/limits", forms.limit),
-    ("GET", "/q/{queue}/limit", pages.limit),
+    ("GET", "/q/{queue}/limit", limit_pages.limit),
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
     ("GET", "/q/{queue}/recurring", pages.recurring),
