@@ -19,6 +19,7 @@ import pytest
 
 import dpq
 from dpq import DPQ, Push, Task, TaskState, WorkerInfo
+from dpq.operations.browse import Browser, Filter
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.scripts import needs_of, script, script_names
 from dpq.queue.registry import Sieve, glance
@@ -41,6 +42,7 @@ ROOMS = [
     {"worker"},
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
+    {"web"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]
@@ -492,6 +494,21 @@ def permits_of(q: DPQ) -> None:
     q.resume()
 
 
+def browsed(q: DPQ) -> list[Any]:
+    """All read-only operations of the dashboard."""
+    browser = Browser(q._operations)
+    id_ = q.push("x", group="a")
+    return [
+        *(q._session.run(browser.search, Filter(state, text="x")) for state in TaskState),
+        *(q._session.run(browser.groups, way) for way in ("largest", "name", "closed")),
+        q._session.run(browser.overview),
+        q._session.run(browser.kinds),
+        q._session.run(browser.own_limits),
+        q._session.run(browser.states, ["a"]),
+        q._session.run(browser.explained, id_),
+    ]
+
+
 def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     """Call every public method of a queue, in the states in which it has most to do."""
     for i in range(6):
@@ -544,6 +561,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "register": q.register(),
         "absent": q._session.send(Sieve().is_queue(q.queue_name)),
         "glance": q._session.send(glance([q._operations], names=False)),
+        "browse": browsed(q),  # as the dashboard does
     }
     q.push("loop", 99)
     with q.leases() as loop:
@@ -724,6 +742,10 @@ def test_all_names_are_sorted():
 # The package
 
 
+SHOWN = ("templates", "static")
+"""The folders of what browsers are shown."""
+
+
 def test_wheel(tmp_path):
     """A built wheel has every module, every script and the marker of a typed package."""
     built = subprocess.run(
@@ -741,7 +763,7 @@ def test_wheel(tmp_path):
     wanted = {
         str(path.relative_to(ROOT))
         for path in PACKAGE.rglob("*")
-        if path.suffix in (".py", ".lua") or path.name == "py.typed"
+        if path.suffix in (".py", ".lua") or path.name == "py.typed" or path.parent.name in SHOWN
     }
     assert wanted <= names
     examples = {f"dpq/examples/{path.name}" for path in (ROOT / "examples").glob("*.py")}

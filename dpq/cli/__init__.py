@@ -12,13 +12,26 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, run, worker
+from dpq.cli import (
+    change,
+    consume,
+    daemon,
+    dead,
+    demo,
+    doctor,
+    limits,
+    look,
+    produce,
+    run,
+    web,
+    worker,
+)
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
 
-DAEMONS = ("scheduler", "worker")
+DAEMONS = ("scheduler", "worker", "web")
 """Commands that run for long, and log what they do without `-v`."""
 
 app = typer.Typer(
@@ -96,6 +109,7 @@ _add()(look.forecast)
 _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)
+_add()(web.web)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

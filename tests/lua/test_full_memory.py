@@ -15,6 +15,7 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
+from dpq.operations.browse import Browser, Filter
 from dpq.protocol.command import CommandMaker
 from dpq.protocol.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.protocol.scripts import script_names
@@ -321,6 +322,10 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "check": lambda q: q.check(),
     "check_limits": lambda q: q.check(),
     "workers": lambda q: q.workers(),
+    "search": lambda q: q._session.run(Browser(q._operations).search, Filter(text="x")).looked,
+    "survey": lambda q: q._session.run(Browser(q._operations).survey).closed,
+    "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
+    "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
     "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),

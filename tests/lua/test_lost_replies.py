@@ -22,6 +22,7 @@ from redis.connection import AbstractConnection
 from redis.retry import Retry
 
 from dpq import DPQ, Adaptive, Backoff, Push, RateLimit, TaskNotFoundError
+from dpq.operations.browse import Browser, Filter
 from dpq.protocol.keys import REGISTRY
 from dpq.protocol.scripts import script, script_names
 from dpq.queue.registry import Sieve, glance
@@ -560,6 +561,8 @@ def test_upgrade(server, q, redis, clock, probe, lossy, lose):
 
 LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "check": (lambda q: q.check(), []),
+    "dead_kinds": (lambda q: q._session.run(Browser(q._operations).kinds).kinds, []),
+    "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
     "check_limits": (lambda q: q.check(), []),
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
     "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
@@ -567,6 +570,8 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "in_flight": (lambda q: q.group("g").in_flight, 1),
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),
+    "search": (lambda q: q._session.run(Browser(q._operations).search, Filter()).looked, 1),
+    "survey": (lambda q: q._session.run(Browser(q._operations).survey).limits, 1),
     "scopes": (lambda q: [state.group for state in q.limits()], [None, "g"]),
     "stats": (lambda q: (q.stats().ready, q.stats().invisible, q.stats().delayed), (1, 1, 1)),
     "view": (lambda q: q.group("g").units_left, (2,)),

@@ -42,6 +42,7 @@ LUA, UNIT, CONTRACT, DAEMON = (
 WORKER, ASYNC = f"{CONTRACT}worker.py", f"{CONTRACT}worker_async.py"
 THREADS = f"{CONTRACT}worker_threads.py"
 CLI = f"{DAEMON}cli.py"
+WEB = "tests/web/test_web_"
 
 ORDER = [
     _lua(
@@ -1947,6 +1948,79 @@ UNSETTLED = [
     ),
 ]
 
+DASHBOARD = [
+    _py(
+        "the dashboard takes actions from other sites",
+        "web/access",
+        'request.headers.get("sec-fetch-site") != "same-origin"',
+        'request.headers.get("sec-fetch-site") == "cross-site"',
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "a dashboard that only shows acts",
+        "web/routes",
+        "if view is not forms.check:",
+        "if view is forms.check:",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard answers to any host",
+        "web/access",
+        'if "*" not in hosts and name.lower() not in hosts:',
+        'if "*" not in hosts and not name:',
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "a session of the dashboard never ends",
+        "web/access",
+        "int(end) > self._clock()",
+        "int(end) > 0",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard does not escape",
+        "web/render",
+        "autoescape=True",
+        "autoescape=False",
+        f"{WEB}pages.py",
+    ),
+    _py(
+        "an action of the dashboard takes more than was counted",
+        "web/actions",
+        "[: self.count - taken]",
+        "[:]",
+        f"{WEB}actions.py",
+    ),
+    _py(
+        "each tab of the dashboard reads by itself",
+        "web/sampler",
+        "if self._clock() - reading.at >= FRESH_SECONDS:",
+        "if self._clock() - reading.at >= 0:",
+        f"{WEB}pages.py",
+    ),
+    _lua(
+        "a page of the dashboard begins with the last task of the page before",
+        "search",
+        "there == from and after(seen[1], member)",
+        "there == from",
+        f"{LUA}search.py",
+    ),
+    _lua(
+        "the dashboard overlooks large groups",
+        "find_groups",
+        "rank = math.max(rank + step,",
+        "rank = math.max(rank + 9 * step,",
+        f"{LUA}search.py",
+    ),
+    _lua(
+        "a search of the dashboard finds neighbours of a group",
+        "search",
+        "ZLEXCOUNT', set, '-', '(' .. group .. '\\n'",
+        "ZLEXCOUNT', set, '-', '(' .. group .. 'c'",
+        f"{LUA}search.py",
+    ),
+]
+
 FORESIGHT = [
     _py(
         "a forecast ignores reserves",
@@ -2074,5 +2148,6 @@ MUTANTS: list[Mutant] = [
         + SPREAD
         + UNSETTLED
         + POOLS
+        + DASHBOARD
     ),
 ]

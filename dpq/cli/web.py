@@ -1,0 +1,99 @@
+"""`dpq web`: the dashboard in a browser."""
+
+import os
+import socket
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from dpq.cli._options import DEFAULT_URL, Url
+from dpq.cli._terminal import Failed, talk
+from dpq.model.errors import ConfigurationError
+from dpq.transport.connect import open_url
+
+TOKEN_VARIABLE = "DPQ_WEB_TOKEN"  # noqa: S105 - its name
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def web(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUEUE]...", help="The queues to show.", show_default="all known queues"
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; others than 127.0.0.1 need a token.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")
+    ] = 8321,
+    write: Annotated[
+        bool, typer.Option("--write", help="Allow changes. Without it, pages only show.")
+    ] = False,
+    token_env: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The variable with the token to log in with: at least 32 characters.",
+        ),
+    ] = TOKEN_VARIABLE,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="A name under which browsers reach it; repeat it for more.",
+            show_default="the address, and the names of this machine",
+        ),
+    ] = None,
+    badge: Annotated[
+        str,
+        typer.Option(
+            help="The name of the environment, at the top of each page.", show_default="none"
+        ),
+    ] = "",
+    no_payloads: Annotated[bool, typer.Option("--no-payloads", help="Show no payloads.")] = False,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Show queues in a browser, until Ctrl-C: tasks, limits, dead letters, workers.
+
+    It needs the extra `web`: pip install "delayed-priority-queue[web]". It listens on this machine
+    only, and changes nothing, unless you say so. Each action writes a line to the log.
+    """
+    try:
+        import uvicorn
+
+        from dpq.web.access import LOOPBACK as NAMES
+        from dpq.web.access import Access
+        from dpq.web.routes import app
+        from dpq.web.site import Known, Named
+    except ImportError as error:
+        raise Failed(
+            f"{error.name or error} is missing: pip install 'delayed-priority-queue[web]'"
+        ) from error
+    token = os.environ.get(token_env) or None
+    if host not in LOOPBACK and token is None:
+        raise ConfigurationError(
+            f"--host {host} lets others reach it: put a token of at least 32 characters into the "
+            f"variable {token_env}, as `python -c 'import secrets; print(secrets.token_urlsafe())'`"
+            " prints it"
+        )
+    at = f"[{host}]" if ":" in host else host
+    hosts = (*NAMES, at.lower(), *(each.lower() for each in name or ()))
+    access = Access(write=write, token=token, hosts=hosts, payloads=not no_payloads)
+    opened = open_url(url)
+    with closing(opened):
+        from dpq import DPQ
+
+        known: Any = Known(opened.client)
+        if queues:
+            known = Named([DPQ(opened.client, each) for each in queues])
+        site = app(known, access=access, badge=badge, server=opened.label)
+        server = uvicorn.Server(uvicorn.Config(site, log_level="warning", lifespan="off"))
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family, backlog=512) as listening:
+            may = "may change queues" if write else "read only"
+            talk(f"http://{at}:{listening.getsockname()[1]}/ ({may}); Ctrl-C ends it")
+            server.run([listening])

@@ -1,0 +1,469 @@
+"""The read-only operations of the dashboard: bounded pages over tasks, groups and dead letters.
+
+`dpq.web` runs them through a queue's session. They change nothing, and each call of a script looks
+at no more than `LOOK` tasks, so that none holds the server up. No I/O.
+"""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dpq.model.errors import TaskNotFoundError
+from dpq.model.limits import EVERY_GROUP, LimitState
+from dpq.model.payload import Codec
+from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.model.task import Task, TaskState
+from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
+from dpq.operations.limits import LimitOperations
+from dpq.operations.queue import QueueOperations
+from dpq.protocol.command import Steps, all_of, together
+from dpq.protocol.placement import partition_of, tags_of
+from dpq.protocol.records import stored_task
+from dpq.protocol.values import read_texts
+
+LOOK = 1000
+"""Tasks that one call of a script looks at: about 1 to 3 ms of server time."""
+
+LOOK_A_PAGE = 2000
+"""Tasks that a page looks at, before it says how many it has searched: 10 ms of server time."""
+
+LOOK_MOST = 10_000
+"""Tasks that one request may look at, if it asks for more."""
+
+PAGE_BYTES = 1024 * 1024
+"""Payload bytes of one page."""
+
+LEASES_COUNTED = 1000
+"""Leases that are counted by group for one page; with more, the counts are lower bounds."""
+
+Position = tuple[str, bytes] | None
+"""Score and member of the last task that was looked at, in one partition; None for the start."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A choice of tasks of one state.
+
+    Attributes:
+        state: Their state.
+        group: Their group; "" for any.
+        least: Their lowest priority; None for any.
+        text: A part of their group, key, error or payload, as it is stored; "" for any.
+        reason: The reason of dead tasks, with "#" for each number; "" for any.
+        fault: The first 200 bytes of their last error, in the same way; None for any.
+        recurring: Recurring tasks only.
+    """
+
+    state: TaskState = TaskState.READY
+    group: str = ""
+    least: float | None = None
+    text: str = ""
+    reason: str = ""
+    fault: str | None = None
+    recurring: bool = False
+
+    @property
+    def everything(self) -> bool:
+        """Return True if all tasks of the state pass."""
+        return self == Filter(self.state)
+
+
+class Found(NamedTuple):
+    """A page of tasks that pass a filter.
+
+    Attributes:
+        tasks: The tasks.
+        looked: How many tasks were looked at for this page.
+        left: How many tasks stand behind the last one that was looked at.
+        positions: Where the next page begins, for each partition.
+        passed: How many tasks passed.
+    """
+
+    tasks: list[Task[Any]]
+    looked: int
+    left: int
+    positions: list[Position]
+    passed: int
+
+
+class Survey(NamedTuple):
+    """The state of a queue beside its counts.
+
+    Attributes:
+        now_ms: The server's clock.
+        paused_until: "", "inf", or ms.
+        closed: Groups that are closed.
+        opens_ms: The time when the first of them opens, or None.
+        limits: Limits of groups that are set.
+        heads: Groups with a task that is ready.
+        due_ms: The time when the next delayed task is due, or None.
+        order: The order of equal priorities.
+        fairness: The order of groups.
+        partitions: The number of partitions.
+        storage_format: The number of the storage format; "" if the queue does not exist.
+    """
+
+    now_ms: int
+    paused_until: str
+    closed: int
+    opens_ms: float | None
+    limits: int
+    heads: int
+    due_ms: float | None
+    order: str
+    fairness: str
+    partitions: int
+    storage_format: str
+
+
+class Kind(NamedTuple):
+    """Dead letters of one reason and error, with "#" for each number."""
+
+    reason: str
+    fault: str
+    number: int
+    newest: str
+    died_ms: float
+
+
+class Kinds(NamedTuple):
+    """Dead letters by kind, the most frequent first, among the `looked` oldest ones."""
+
+    kinds: list[Kind]
+    looked: int
+    left: int
+
+
+class States(NamedTuple):
+    """Scopes with their limits.
+
+    Attributes:
+        states: Their states.
+        counted: All leases were counted; else `in_flight` is a lower bound.
+        now_ms: The server's clock.
+    """
+
+    states: list[LimitState]
+    counted: bool
+    now_ms: int
+
+
+class Explained(NamedTuple):
+    """The reason why a task is not running.
+
+    Attributes:
+        sentence: As of `DPQ.why`.
+        until_ms: The time when that may change, by the server's clock; None if it is not known.
+        ahead: Ready tasks before it, or before the head of its group.
+        in_group: Tasks of its group before it.
+        now_ms: The server's clock.
+    """
+
+    sentence: str
+    until_ms: float | None
+    ahead: int
+    in_group: int
+    now_ms: int
+
+
+class _Row(NamedTuple):
+    """A task of a page, with what sorts it and where it stands."""
+
+    sort: Any
+    position: Position
+    task: Task[Any]
+
+
+class _Page(NamedTuple):
+    """The part of a page that one partition gives."""
+
+    rows: list[_Row]
+    passed: int
+    looked: int
+    left: int
+    last: Position
+
+
+class PartitionBrowser(LimitOperations):
+    """The read-only operations on one partition."""
+
+    def __init__(self, operations: QueueOperations[Any], tag: str) -> None:
+        """Describe one partition of a queue by its hash tag."""
+        description = operations.description
+        super().__init__(description.name, tag, description.clock)
+        self._codec = description.codec
+
+    def search(self, chosen: Filter, position: Position, most: int, look: int) -> Steps[_Page]:
+        """Find up to `most` tasks among the next `look`; with `most` 0 only count them."""
+        rows: list[_Row] = []
+        passed, looked, left, size = 0, 0, 1, PAGE_BYTES
+        while left and looked < look and size > 0 and (not most or passed < most):
+            score, member = position or ("", b"")
+            args: list[str | bytes | int | float] = [chosen.state.value, score, member]
+            args.append(most and most - passed)
+            args += [min(LOOK, look - looked), size, chosen.group]
+            args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
+            args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
+            reply = yield self._command("search", args, list)
+            passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
+            if not reply[1]:
+                break
+            position = (reply[3].decode(), reply[4])
+            for fields in zip(*(reply[5 + i :: 6] for i in range(6)), strict=True):
+                rows.append(_row(self._codec, chosen.state, fields))
+                size -= len(fields[3])
+        return _Page(rows, passed, looked, left, position)
+
+    def survey(self) -> Steps[Survey]:
+        """Read what a page about a queue shows beside its counts."""
+        return self._ask("survey", [self._now()], _read_survey)
+
+    def kinds(self, look: int) -> Steps[Kinds]:
+        """Count the oldest dead letters by reason and error."""
+        found: dict[tuple[str, str], Kind] = {}
+        looked, left = 0, 1
+        while left and looked < look:
+            reply = yield self._command("dead_kinds", [looked, min(LOOK, look - looked)], list)
+            for fields in zip(*(reply[2 + i :: 5] for i in range(5)), strict=True):
+                reason, fault, newest = read_texts([fields[0], fields[1], fields[3]])
+                before = found.get((reason, fault))
+                count = fields[2] + (before.number if before else 0)
+                found[reason, fault] = Kind(reason, fault, count, newest, float(fields[4]))
+            looked, left = looked + reply[0], reply[1]
+            if not reply[0]:
+                break
+        return Kinds(list(found.values()), looked, left)
+
+    def find_groups(self, way: str, start: str, behind: str, most: int) -> Steps[dict[str, int]]:
+        """List groups and how many of their tasks wait; see lua/find_groups.lua."""
+        args: list[str | bytes | int | float] = [way, start, behind, most]
+        texts: list[str] = yield self._command("find_groups", args, read_texts)
+        return {name: int(count) for name, count in zip(texts[::2], texts[1::2], strict=True)}
+
+    def own_limits(self, cursor: str) -> Steps[tuple[str, list[str]]]:
+        """List groups with a limit of their own, one page of the server's choice."""
+        cursor, *names = yield self._command("scopes", ["limits", cursor], read_texts)
+        groups = [name.removeprefix("group:") for name in names if name.startswith("group:")]
+        return cursor, groups
+
+    def states(self, groups: Sequence[str | None]) -> Steps[States]:
+        """Read the states of up to 100 scopes."""
+        running: Counter[str] = Counter()
+        cursor = "0"
+        while True:
+            cursor, *page = yield self._command("in_flight", [cursor], read_texts)
+            running.update(page)
+            if cursor == "0" or sum(running.values()) >= LEASES_COUNTED:
+                break
+        names = ["" if group is None else group for group in groups]
+        texts = yield self._command("view", [self._now(), *names], read_texts)
+        return States(read_limits(groups, running, texts), cursor == "0", int(texts[6]))
+
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
+        found: Waiting | None = yield self._command("why", [self._now(), id_], read_waiting)
+        if found is None:
+            raise TaskNotFoundError(id_, self.queue_name, "explain")
+        scopes: list[str | None] = [None, found.group] if found.group else [None]
+        names = [scope or "" for scope in scopes]
+        texts = yield self._command("view", [self._now(), *names], read_texts)
+        limits, now_ms = read_limits(scopes, Counter(), texts), int(texts[6])
+        sentence = explain(found, limits, now_ms)
+        return Explained(sentence, _until(found, limits), found.ahead, found.in_group, now_ms)
+
+
+class Browser:
+    """The read-only operations on a queue, which is a list of partitions."""
+
+    def __init__(self, operations: QueueOperations[Any]) -> None:
+        """Take the operations of a queue; the number of its partitions may be known later."""
+        self._operations = operations
+        self._made: list[PartitionBrowser] = []
+
+    def _parts(self) -> list[PartitionBrowser]:
+        count = len(self._operations.partitions)
+        if len(self._made) != count:
+            name = self._operations.description.name
+            tags = tags_of(name, count) if count > 1 else (name,)
+            self._made = [PartitionBrowser(self._operations, tag) for tag in tags]
+        return self._made
+
+    def search(
+        self,
+        chosen: Filter,
+        positions: Sequence[Position] = (),
+        most: int = 50,
+        look: int = LOOK_A_PAGE,
+    ) -> Steps[Found]:
+        """Find tasks of all partitions, those that come first in the order of the state."""
+        parts = self._parts()
+        start = list(positions) if len(positions) == len(parts) else [None] * len(parts)
+        share = max(1, look // len(parts))
+        pages: list[_Page] = yield from all_of(
+            [part.search(chosen, at, most, share) for part, at in zip(parts, start, strict=True)]
+        )
+        looked = sum(page.looked for page in pages)
+        left = sum(page.left for page in pages)
+        rows = sorted(
+            ((row, i) for i, page in enumerate(pages) for row in page.rows),
+            key=lambda pair: pair[0].sort,
+        )
+        shown = rows[:most]
+        ends = [page.last for page in pages]
+        for i, page in enumerate(pages):
+            taken = [row for row, part in shown if part == i]
+            if len(taken) < len(page.rows):
+                ends[i] = taken[-1].position if taken else start[i]
+                left += len(page.rows) - len(taken)
+        passed = sum(page.passed for page in pages)
+        return Found([row.task for row, _ in shown], looked, left, ends, passed)
+
+    def survey(self) -> Steps[Survey]:
+        """Join the surveys of all partitions."""
+        found: list[Survey] = yield from all_of([part.survey() for part in self._parts()])
+        opens = [each.opens_ms for each in found if each.opens_ms is not None]
+        due = [each.due_ms for each in found if each.due_ms is not None]
+        return found[0]._replace(
+            closed=sum(each.closed for each in found),
+            limits=sum(each.limits for each in found),
+            heads=sum(each.heads for each in found),
+            opens_ms=min(opens, default=None),
+            due_ms=min(due, default=None),
+        )
+
+    def overview(self) -> Steps[tuple[QueueStats, Survey, list[WorkerInfo]]]:
+        """Read what all pages show of a queue, in one round trip for each of its pages."""
+        operations = self._operations
+        results = yield from together([operations.stats(), self.survey(), operations.workers()])
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results[0], results[1], results[2]
+
+    def kinds(self, look: int = LOOK_A_PAGE) -> Steps[Kinds]:
+        """Count the oldest dead letters by reason and error, the most frequent kind first."""
+        parts = self._parts()
+        found: list[Kinds] = yield from all_of([part.kinds(look // len(parts)) for part in parts])
+        joined: dict[tuple[str, str], Kind] = {}
+        for kind in (kind for kinds in found for kind in kinds.kinds):
+            before = joined.get((kind.reason, kind.fault))
+            if before:
+                newest = max(before, kind, key=lambda each: each.died_ms)
+                kind = newest._replace(number=before.number + kind.number)
+            joined[kind.reason, kind.fault] = kind
+        ordered = sorted(joined.values(), key=lambda kind: (-kind.number, kind.reason, kind.fault))
+        looked, left = (sum(getattr(kinds, name) for kinds in found) for name in ("looked", "left"))
+        return Kinds(ordered, looked, left)
+
+    def groups(
+        self, way: str, start: str = "", behind: str = "", most: int = 50
+    ) -> Steps[list[str]]:
+        """List up to `most` groups: the largest, by name, or those that open first."""
+        parts = self._parts()
+        start = start or ("0" if way == "closed" else "")
+        found: list[dict[str, int]] = yield from all_of(
+            [part.find_groups(way, start, behind, most) for part in parts]
+        )
+        counts = {name: count for part in found for name, count in part.items()}
+        if way == "largest":
+            names = sorted(counts, key=lambda name: (-counts[name], name))
+        else:
+            names = sorted(counts, key=str.encode) if way == "name" else list(counts)
+        return names[:most]
+
+    def own_limits(self, cursor: str = "0") -> Steps[tuple[str, list[str]]]:
+        """List groups with a limit of their own, page by page, partition after partition.
+
+        The cursor is `partition.cursor`; "0" begins, and is returned at the end.
+        """
+        parts = self._parts()
+        index, _, at = cursor.rpartition(".") if "." in cursor else ("0", ".", cursor)
+        part = int(index) if index.isdecimal() and int(index) < len(parts) else 0
+        at, names = yield from parts[part].own_limits(at if at.isdecimal() else "0")
+        if at != "0":
+            return f"{part}.{at}", names
+        return (f"{part + 1}.0" if part + 1 < len(parts) else "0"), names
+
+    def states(self, groups: Sequence[str]) -> Steps[States]:
+        """Read the states of the queue, of the default of all groups, and of up to 98 groups.
+
+        Returns:
+            The states, those of the queue and of the default first.
+        """
+        parts = self._parts()
+        homes: list[list[str]] = [[] for _ in parts]
+        for name in groups:
+            homes[self._operations.partitions.index(self._home(name))].append(name)
+        found = yield from all_of(
+            [
+                part.states([None, EVERY_GROUP, *names])
+                for part, names in zip(parts, homes, strict=True)
+            ]
+        )
+        queue = _joined([part.states[0] for part in found])
+        by_name = {state.group: state for part in found for state in part.states[1:]}
+        ordered = [by_name[name] for name in groups]
+        counted = all(part.counted for part in found)
+        return States([queue, by_name[EVERY_GROUP], *ordered], counted, found[0].now_ms)
+
+    def _home(self, group: str) -> Any:
+        return self._operations._home(group, None)
+
+    def explained(self, id_: str) -> Steps[Explained]:
+        """Say why a task is not running, and until when."""
+        parts = self._parts()
+        return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0].explained(id_)
+
+
+def _row(codec: Codec[Any], state: TaskState, fields: Sequence[bytes]) -> _Row:
+    id_, until, record, body, score, member = fields
+    task = stored_task(codec, id_.decode("utf-8", "replace"), state, until, record, body)
+    sort = member if state is TaskState.WAITING else (float(score), member)
+    return _Row(sort, (score.decode(), member), task)
+
+
+def _read_survey(reply: list[Any]) -> Survey:
+    texts = read_texts(reply)
+    now, paused, closed, opens, limits, heads, due, order, fairness, partitions, version = texts
+    return Survey(
+        int(now),
+        paused,
+        int(closed),
+        float(opens) if opens else None,
+        int(limits),
+        int(heads),
+        float(due) if due else None,
+        order,
+        fairness,
+        int(partitions) if re.fullmatch(r"[0-9]{1,4}", partitions) else 1,
+        version,
+    )
+
+
+def _until(found: Waiting, limits: Sequence[LimitState]) -> float | None:
+    """Return the moment of the sentence that `explain` makes, ms."""
+    if found.state in (TaskState.DELAYED, TaskState.INVISIBLE):
+        return found.until_ms
+    if found.state is TaskState.DEAD:
+        return None
+    if found.paused_until:
+        return None if found.paused_until == "inf" else float(found.paused_until)
+    shut = next((limit for limit in reversed(limits) if not limit.open), None)
+    if shut:
+        return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
+    return found.held_until_ms or None
+
+
+def _joined(states: Sequence[LimitState]) -> LimitState:
+    """Join the states of the queue in all partitions: it is open if one of them is."""
+    said = next((state for state in states if state.open), states[0])
+    return said.model_copy(
+        update={
+            "waiting": sum(state.waiting for state in states),
+            "in_flight": sum(state.in_flight for state in states),
+        }
+    )

@@ -1,0 +1,39 @@
+-- dead_kinds: count dead letters by the reason and the last error, with "#" for each number. Changes nothing.
+--
+-- Keys: meta dead
+-- ARGV[1]  start     the first rank, from 0
+-- ARGV[2]  look      dead letters to look at, at most
+--
+-- Returns {how many were looked at, how many are left behind them}, and {reason, error, how many, the newest id, when
+-- it died, ms} for each kind, flat.
+-- Lost reply: safe to send again.
+local start, look = tonumber(ARGV[1]), tonumber(ARGV[2])
+
+-- Needs: shape
+local kinds, order, looked = {}, {}, 0
+while looked < look do
+  local from = start + looked
+  local page = redis.call('ZRANGE', dead, from, math.min(from + 99, start + look - 1))
+  if #page == 0 then
+    break
+  end
+  for i, raw in ipairs(redis.call('HMGET', meta, unpack(page))) do
+    local reason, fault = said(raw or '')
+    reason, fault = shape(reason), shape(fault)
+    local kind = kinds[reason .. '\t' .. fault]
+    if not kind then
+      kind = { reason, fault, 0 }
+      kinds[reason .. '\t' .. fault], order[#order + 1] = kind, kind
+    end
+    kind[3], kind[4] = kind[3] + 1, page[i]
+  end
+  looked = looked + #page
+end
+local reply = { looked, math.max(0, redis.call('ZCARD', dead) - start - looked) }
+for _, kind in ipairs(order) do
+  kind[5] = redis.call('ZSCORE', dead, kind[4])
+  for _, value in ipairs(kind) do
+    reply[#reply + 1] = value
+  end
+end
+return reply

@@ -1,0 +1,50 @@
+-- find_groups: list groups, and how many of their tasks stand in waiting. Changes nothing.
+--
+-- Keys: waiting closed
+-- ARGV[1]  way        largest: every group with more than a 200th of all waiting tasks, and some others; name: by name;
+--                     closed: those that open first
+-- ARGV[2]  from       name: what the names begin with; closed: the first rank
+-- ARGV[3]  behind     name: the group behind which to begin, or ""
+-- ARGV[4]  most       groups at most
+--
+-- Returns {group, how many of its tasks stand in waiting, ...}, flat.
+-- Lost reply: safe to send again.
+local way, from, behind, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+
+local reply = {}
+local function end_of(group)
+  return redis.call('ZLEXCOUNT', waiting, '-', '(' .. group .. '\n')
+end
+local function add(group, count)
+  reply[#reply + 1], reply[#reply + 2] = group, string.format('%.0f', count)
+end
+local function group_at(rank)
+  return string.match(redis.call('ZRANGE', waiting, rank, rank)[1] or '', '^([^\t]*)\t')
+end
+if way == 'closed' then
+  for _, group in ipairs(redis.call('ZRANGE', closed, from, from + most - 1)) do
+    add(group, redis.call('ZLEXCOUNT', waiting, '[' .. group .. '\t', '(' .. group .. '\n'))
+  end
+elseif way == 'name' then
+  local rank = redis.call('ZLEXCOUNT', waiting, '-', '(' .. from)
+  rank = behind ~= '' and math.max(rank, end_of(behind)) or rank
+  local group = group_at(rank)
+  while group and #reply < 2 * most and string.sub(group, 1, #from) == from do
+    local next_rank = end_of(group)
+    add(group, next_rank - rank)
+    rank, group = next_rank, group_at(next_rank)
+  end
+else -- looks at evenly spaced ranks: no larger group can stand between two of them
+  local total, rank = redis.call('ZCARD', waiting), 0
+  local step = math.max(1, math.ceil(total / 200))
+  while rank < total do
+    local group = group_at(rank)
+    if not group then
+      break
+    end
+    local first, last = redis.call('ZLEXCOUNT', waiting, '-', '(' .. group .. '\t'), end_of(group)
+    add(group, last - first)
+    rank = math.max(rank + step, math.floor((last + step - 1) / step) * step)
+  end
+end
+return reply

@@ -1,0 +1,118 @@
+-- search: read tasks of one state that pass a filter, in the order of that state, from a position on.
+--
+-- Keys: ready delayed invisible waiting payload meta dead
+-- ARGV[1]  state      ready, delayed, invisible, waiting or dead
+-- ARGV[2]  score      the score of the member behind which to begin; "" to begin with the first
+-- ARGV[3]  member     that member; it need not be there any more
+-- ARGV[4]  most       tasks to find at most; 0 only counts them
+-- ARGV[5]  look       tasks to look at, at most
+-- ARGV[6]  max_bytes  payload bytes at most (the first task comes whatever its size)
+-- ARGV[7]  group      or "" for any
+-- ARGV[8]  least      the lowest priority, or "" for any
+-- ARGV[9]  text       a part of group, key, error or payload, or "" for any
+-- ARGV[10] reason     of a dead task, with "#" for each number, or "" for any
+-- ARGV[11] fault      the first 200 bytes of its last error, in the same way; "-" for any
+-- ARGV[12] recurs     "1" for recurring tasks only
+--
+-- Returns {how many passed, how many were looked at, how many are left behind them, score and member of the last one
+-- that was looked at ("" for none)}, and {id, until, record, payload, score, member} for each that was found, flat;
+-- `until` as in get. It changes nothing.
+-- Lost reply: safe to send again.
+local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
+local reason, fault, recurs = ARGV[10], ARGV[11], ARGV[12]
+
+-- Needs: member, body, record, shape
+local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
+local set, sizes = sets[state], max_bytes
+
+-- Bytes, and not by `<`: that follows the locale.
+local function after(left, right)
+  for i = 1, math.min(#left, #right) do
+    local a, b = string.byte(left, i), string.byte(right, i)
+    if a ~= b then
+      return a > b
+    end
+  end
+  return #left > #right
+end
+
+local first, stop = 0, redis.call('ZCARD', set)
+if score ~= '' then
+  local low, high, from = 0, stop, tonumber(score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local seen = redis.call('ZRANGE', set, middle, middle, 'WITHSCORES')
+    local there = tonumber(seen[2])
+    if there > from or there == from and after(seen[1], member) then
+      high = middle
+    else
+      low = middle + 1
+    end
+  end
+  first = low
+end
+if group ~= '' and set == waiting then -- its tasks stand together
+  first = math.max(first, redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\t'))
+  stop = redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\n')
+end
+
+local passed, looked, reply = 0, 0, { 0, 0, 0, '', '' }
+local function passes(id, raw)
+  if group ~= '' and string.match(raw, '^[^\t\n]*\t([^\t\n]*)') ~= group then
+    return false
+  end
+  if text ~= '' and not string.find(raw, text, string.find(raw, '\t', 1, true) or 1, true) then
+    local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)
+    if not apart or not string.find(apart, text, 1, true) then
+      return false
+    end
+  end
+  if reason ~= '' or fault ~= '-' or recurs == '1' then
+    local why, met, rest = said(raw)
+    if reason ~= '' and shape(why) ~= reason or fault ~= '-' and shape(met) ~= fault
+      or recurs == '1' and not string.find(rest, '\t', 1, true) then
+      return false
+    end
+  end
+  local task = least and read(raw)
+  return not least or task and tonumber(task.priority) >= least
+end
+
+local full = false
+while not full and looked < look and first + looked < stop do
+  local from = first + looked
+  local page = redis.call('ZRANGE', set, from, math.min(from + 99, first + look - 1, stop - 1))
+  local ids = {}
+  for i = 1, #page do
+    ids[i] = (split(set, page[i]))
+  end
+  local records = redis.call('HMGET', meta, unpack(ids))
+  for i, id in ipairs(ids) do
+    if records[i] and passes(id, records[i]) then
+      if most > 0 then
+        local record, body = record_and_body(id, records[i])
+        sizes = sizes - #(body or '')
+        if sizes < 0 and passed > 0 then
+          full = true
+          break
+        end
+        local order = state == 'ready' or state == 'waiting'
+        local stands = redis.call('ZSCORE', set, page[i])
+        for _, value in ipairs({ id, order and '0' or stands, record, body or '', stands, page[i] }) do
+          reply[#reply + 1] = value
+        end
+      end
+      passed = passed + 1
+    end
+    looked = looked + 1
+    reply[5] = page[i]
+    full = most > 0 and passed == most
+    if full then
+      break
+    end
+  end
+end
+reply[1], reply[2], reply[3] = passed, looked, math.max(0, stop - first - looked)
+reply[4] = looked > 0 and redis.call('ZSCORE', set, reply[5]) or ''
+return reply

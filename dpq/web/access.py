@@ -1,0 +1,222 @@
+"""The rights: the token, the session, hosts, same origin, and the audit log.
+
+Each request passes `Guard.admit`, and each action `Guard.allow`: there is no other way to either.
+"""
+
+import hashlib
+import hmac
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from dpq.model.display import shown
+from dpq.model.errors import ConfigurationError
+
+audit = logging.getLogger("dpq.web.audit")
+
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+"""The names of this machine in the header Host."""
+
+TOKEN_LENGTH = 32
+"""Characters of a token at least: as many as `secrets.token_urlsafe(24)` makes."""
+
+SESSION_SECONDS = 12 * 3600
+"""Seconds that a browser stays logged in: a working day."""
+
+COOKIE = "dpq_session"
+
+HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+"""The headers of every answer."""
+
+ACTIONS = {
+    "pause": "pause the queue",
+    "resume": "resume the queue",
+    "cancel": "remove live tasks",
+    "update": "change priorities",
+    "run": "make delayed tasks due now",
+    "bury": "make running tasks dead letters",
+    "replay": "make dead letters live again",
+    "purge": "remove dead letters, or all tasks of a state",
+    "open": "open a group",
+    "close": "close a group",
+    "limit": "set or clear a limit",
+    "check": "check all that a queue stores",
+}
+"""Every action, and what it does. All but `check` change something."""
+
+
+class Refused(Exception):
+    """A request that may not be answered: with a status, and what to do instead."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        """Take the HTTP status, and the sentence that the caller sees."""
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Access:
+    """The rights of those who use the dashboard.
+
+    Attributes:
+        write: Allow actions; else pages only show.
+        token: At least 32 characters that a browser or a program must give first; None for none.
+        hosts: Names that the header Host may have, without ports. None: those of this machine.
+            `("*",)` takes any: for an application that checks them itself.
+        payloads: Show payloads.
+        allow: A further check of each action, called with the request, the action and the name of
+            the queue; it returns True if the action may go on. An application that mounts the
+            dashboard checks its users here.
+        user: Names the user of a request, for the audit log.
+    """
+
+    write: bool = False
+    token: str | None = None
+    hosts: tuple[str, ...] | None = None
+    payloads: bool = True
+    allow: Callable[[Request, str, str], bool] | None = None
+    user: Callable[[Request], str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.token is not None and len(self.token) < TOKEN_LENGTH:
+            raise ConfigurationError(
+                f"the token has {len(self.token)} characters: it must have at least "
+                f"{TOKEN_LENGTH}, as `python -c 'import secrets; print(secrets.token_urlsafe())'` "
+                "prints them"
+            )
+
+
+class Guard:
+    """Checks requests and actions against an `Access`."""
+
+    def __init__(self, access: Access, clock: Callable[[], float] = time.time) -> None:
+        """Make the secret of this process, or of the token; `clock` tells the time in seconds."""
+        self.access = access
+        self._clock = clock
+        seed = access.token.encode() if access.token else secrets.token_bytes(32)
+        self._secret = hashlib.sha256(b"dpq web " + seed).digest()
+
+    def _signed(self, *words: str) -> str:
+        return hmac.new(self._secret, " ".join(words).encode(), "sha256").hexdigest()
+
+    # Sessions
+
+    def new_session(self) -> str:
+        """Make the value of a session's cookie: a name, its end, and a signature."""
+        name, end = secrets.token_hex(16), str(int(self._clock()) + SESSION_SECONDS)
+        return f"{name}.{end}.{self._signed('session', name, end)}"
+
+    def session_of(self, request: Request) -> str | None:
+        """Return the session of a request, if it is signed and has not ended."""
+        value = request.cookies.get(COOKIE, "")
+        name, _, rest = value.partition(".")
+        end, _, signature = rest.partition(".")
+        if not hmac.compare_digest(signature.encode(), self._signed("session", name, end).encode()):
+            return None
+        return value if end.isdecimal() and int(end) > self._clock() else None
+
+    def form_token(self, session: str) -> str:
+        """Make the token that forms and programs of a session send back."""
+        return self._signed("form", session)
+
+    def is_token(self, given: str) -> bool:
+        """Compare a token with that of the dashboard, in constant time."""
+        token = self.access.token
+        return token is not None and hmac.compare_digest(given.encode(), token.encode())
+
+    def bears_token(self, request: Request) -> bool:
+        """Return True for a program that sends the token with each request."""
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self.is_token(given.strip())
+
+    # Requests
+
+    def admit(self, request: Request, *, open_to_all: bool = False) -> None:
+        """Check the host of a request, and the token.
+
+        Raises:
+            Refused: 400 for another host, 401 without a token or a session.
+        """
+        host = request.headers.get("host", "")
+        name = host.rpartition(":")[0] if ":" in host.rpartition("]")[2] else host
+        hosts = LOOPBACK if self.access.hosts is None else self.access.hosts
+        if "*" not in hosts and name.lower() not in hosts:
+            raise Refused(
+                400, f"this dashboard does not answer to the host {name!r}: start it with --host"
+            )
+        if open_to_all or self.access.token is None:
+            return
+        if not self.session_of(request) and not self.bears_token(request):
+            raise Refused(401, "log in with the token of the dashboard")
+
+    def require_same_origin(self, request: Request, token: str) -> None:
+        """Check that a page of this dashboard sent a request that may change something.
+
+        A program that sends the dashboard's own token needs no other: no browser sends that by
+        itself.
+
+        Raises:
+            Refused: 403.
+        """
+        if self.bears_token(request):
+            return
+        origin = request.headers.get("origin")
+        if request.headers.get("sec-fetch-site") != "same-origin" or (
+            origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host")
+        ):
+            raise Refused(403, "only a page of this dashboard may do that: open it and try there")
+        session = self.session_of(request)
+        if not session or not hmac.compare_digest(
+            token.encode(), self.form_token(session).encode()
+        ):
+            raise Refused(403, "this page is too old: load it again, then repeat the action")
+
+    # Actions
+
+    def require_write(self, request: Request) -> None:
+        """Refuse all that may change something, unless this dashboard may.
+
+        Raises:
+            Refused: 403.
+        """
+        if not self.access.write:
+            self._note(request, f"refused: {request.method} {request.url.path}")
+            raise Refused(403, "this dashboard only shows: start `dpq web` with --write")
+
+    def _note(self, request: Request, text: str) -> None:
+        user = self.access.user(request) if self.access.user else "-"
+        address = request.client.host if request.client else "-"
+        audit.info("%s", shown(f"{text} user={user!r} from={address}"))
+
+    def may(self, request: Request, action: str, queue: str) -> bool:
+        """Return True if an action is allowed."""
+        if action not in ACTIONS:
+            return False
+        if not self.access.write and action != "check":
+            return False
+        return self.access.allow is None or bool(self.access.allow(request, action, queue))
+
+    def allow(self, request: Request, action: str, queue: str, about: str = "") -> None:
+        """Check an action, and write a line into the audit log: the one place for both.
+
+        Raises:
+            Refused: 403.
+        """
+        allowed = self.may(request, action, queue)
+        self._note(request, f"{'' if allowed else 'refused: '}{action} queue={queue!r} {about}")
+        if not allowed:
+            raise Refused(403, f"you may not {ACTIONS.get(action, action)} here")

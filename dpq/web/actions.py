@@ -1,0 +1,236 @@
+"""Actions on tasks: on some by their ids, or on all that match a filter, in steps of 200.
+
+An action on a filter is a job. It first counts what matches. Then somebody confirms the number, and
+it acts on at most so many tasks. It tells its progress, and can be stopped after each step.
+"""
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal
+
+from redis.exceptions import RedisError
+
+from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError, TaskState
+from dpq.model.errors import LeaseLostError
+from dpq.model.interrupts import FAULTS
+from dpq.model.priority import encode_priority
+from dpq.operations.browse import LOOK_A_PAGE, Browser, Filter, Position
+
+STEP = 200
+"""Tasks in one step: 5 to 20 ms of server time, in calls for one task each."""
+
+JOBS_KEPT = 50
+JOBS_AT_ONCE = 4
+
+OF_STATES: dict[str, tuple[TaskState, ...]] = {
+    "cancel": (TaskState.READY, TaskState.DELAYED, TaskState.WAITING, TaskState.INVISIBLE),
+    "update": (TaskState.READY, TaskState.DELAYED, TaskState.WAITING, TaskState.INVISIBLE),
+    "run": (TaskState.DELAYED,),
+    "bury": (TaskState.INVISIBLE,),
+    "replay": (TaskState.DEAD,),
+    "purge": (TaskState.DEAD,),
+}
+"""The states of the tasks that each action takes."""
+
+DESTROYS = ("cancel", "bury", "purge")
+"""Actions that are asked for twice."""
+
+JobState = Literal["counting", "counted", "running", "done", "stopped", "failed"]
+
+
+def act(queue: DPQ[Any], action: str, ids: Sequence[str], value: Any = None) -> tuple[int, int]:
+    """Do an action on some tasks.
+
+    Args:
+        queue: Their queue.
+        action: A key of `OF_STATES`.
+        ids: Their ids.
+        value: The new priority of `update`, or the reason of `bury`.
+
+    Returns:
+        How many tasks it was done to, and how many have changed meanwhile, so that it was not.
+
+    Raises:
+        ConfigurationError: The value is out of its bounds.
+    """
+    if action == "replay":
+        done = queue.dead.replay(ids)
+        return done, len(ids) - done
+    if action == "purge":
+        done = queue.dead.purge(ids)
+        return done, len(ids) - done
+    session = queue._session
+    session.ready()
+    operations = session.operations
+    if action == "cancel":
+        steps: list[Any] = [operations.cancel(id_, None) for id_ in ids]
+    elif action == "update":
+        steps = [operations.update(id_, None, value, None, None) for id_ in ids]
+    elif action == "run":
+        steps = [operations.update(id_, None, None, 0, None) for id_ in ids]
+    elif action == "bury":
+        found = session.run_all([operations.get(id_, None) for id_ in ids])
+        running = [task for task in found if getattr(task, "state", None) is TaskState.INVISIBLE]
+        steps = [operations.bury(task, value or "buried by hand") for task in running]
+    else:
+        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
+    done = 0
+    for result in session.run_all(steps) if steps else ():
+        if not isinstance(result, Exception):
+            done += 1
+        elif isinstance(result, ConfigurationError) and action == "run":
+            pass  # it is running by now
+        elif not isinstance(result, TaskNotFoundError | LeaseLostError):
+            raise result
+    return done, len(ids) - done
+
+
+class Job:
+    """An action on all tasks that match a filter.
+
+    Attributes:
+        id: Its name in URLs.
+        state: Where it stands.
+        searched: Tasks that were looked at, while counting or running.
+        left: Tasks that are still to be looked at.
+        count: Tasks that matched when they were counted.
+        done: Tasks that it was done to.
+        missed: Tasks that had changed when their turn came.
+        error: Why it failed.
+    """
+
+    def __init__(
+        self,
+        queue: DPQ[Any],
+        action: str,
+        chosen: Filter,
+        value: Any = None,
+        rate: float | None = None,
+    ) -> None:
+        """Describe a job; `rate` is of a replay, in tasks per second."""
+        if chosen.state not in OF_STATES.get(action, ()):
+            raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
+        if action == "update":
+            encode_priority(value)
+        self.id = secrets.token_hex(8)
+        self.queue, self.action, self.chosen, self.value = queue, action, chosen, value
+        self.rate = rate
+        self.state: JobState = "counting"
+        self.count = self.searched = self.left = self.done = self.missed = 0
+        self.error = ""
+        self._browser = Browser(queue._session.operations)
+        self._stop = threading.Event()
+
+    @property
+    def ended(self) -> bool:
+        """Return True if nothing more happens."""
+        return self.state in ("done", "stopped", "failed")
+
+    def stop(self) -> None:
+        """Stop after the step that is running."""
+        self._stop.set()
+        if self.state == "counted":
+            self.state = "stopped"
+
+    def count_all(self) -> None:
+        """Count what matches, in steps."""
+        if self.chosen.everything:
+            self.count = getattr(self.queue.stats(), self.chosen.state.value)
+            self.searched = self.count
+        else:
+            for found in self._pages(0):
+                self.count += found.passed
+        self.state = "stopped" if self._stop.is_set() else "counted"
+
+    def run(self) -> None:
+        """Act on what matches, in steps: at most on as many tasks as were counted."""
+        self.searched = 0
+        taken = 0
+        for found in self._pages(STEP):
+            tasks = [task for task in found.tasks if not self._is_so(task)]
+            ids = [task.id for task in tasks][: self.count - taken]
+            done, missed = act(self.queue, self.action, ids, self.value)
+            self.done, self.missed, taken = self.done + done, self.missed + missed, taken + len(ids)
+            if taken >= self.count:
+                break
+            if self.rate and ids:
+                self._stop.wait(len(ids) / self.rate)
+        self.state = "stopped" if self._stop.is_set() else "done"
+
+    def _is_so(self, task: Any) -> bool:
+        """Return True for a task that has the priority already: it may come twice."""
+        return self.action == "update" and bool(task.priority == self.value)
+
+    def _pages(self, most: int) -> Iterable[Any]:
+        positions: list[Position] = []
+        search = self.queue._session.run
+        step = most if not self.rate else max(1, min(most, int(self.rate)))
+        while not self._stop.is_set():
+            found = search(self._browser.search, self.chosen, positions, step, LOOK_A_PAGE)
+            positions, self.left = found.positions, found.left
+            self.searched += found.looked
+            yield found
+            if not found.left or not (found.looked or found.tasks):
+                return
+
+
+class Jobs:
+    """The jobs of this process, the newest last."""
+
+    def __init__(self) -> None:
+        """Begin without jobs."""
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Any:
+        """Go over the jobs, the newest first."""
+        return iter(list(reversed(self._jobs.values())))
+
+    def get(self, id_: str) -> Job | None:
+        """Return the job of an id."""
+        return self._jobs.get(id_)
+
+    def begin(self, job: Job) -> Job:
+        """Count what a job is about, in a thread.
+
+        Raises:
+            ConfigurationError: Too many jobs are running.
+        """
+        with self._lock:
+            if sum(each.state in ("counting", "running") for each in self) >= JOBS_AT_ONCE:
+                raise ConfigurationError(
+                    f"{JOBS_AT_ONCE} actions are running: stop one, or wait for its end"
+                )
+            self._jobs[job.id] = job
+            for each in list(self._jobs.values()):
+                if len(self._jobs) > JOBS_KEPT and (each.ended or each.state == "counted"):
+                    del self._jobs[each.id]
+        self._start(job, job.count_all)
+        return job
+
+    def confirm(self, job: Job, expected: int) -> None:
+        """Run a job that was counted.
+
+        Raises:
+            ConfigurationError: The number is another one, or the job is not waiting for it.
+        """
+        with self._lock:
+            if job.state != "counted":
+                raise ConfigurationError(f"this action is {job.state}: it cannot be confirmed now")
+            if expected != job.count:
+                raise ConfigurationError(
+                    f"{expected} tasks were expected, and {job.count} match: look again"
+                )
+            job.state = "running"
+        self._start(job, job.run)
+
+    def _start(self, job: Job, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except (DPQError, RedisError, OSError, *FAULTS) as error:
+                job.error, job.state = f"{type(error).__name__}: {error}", "failed"
+
+        threading.Thread(target=run, name=f"dpq web {job.action}", daemon=True).start()

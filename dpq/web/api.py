@@ -1,0 +1,281 @@
+"""The JSON API: what pages show and do, for programs. The document is static/openapi.json.
+
+Integers beyond 2^53, and all priorities and tokens, are texts: most readers of JSON would damage
+them.
+"""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from dpq import ConfigurationError, RateLimit
+from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq.web.access import Refused
+from dpq.web.actions import Job
+from dpq.web.forms import act_on_ids, begin_job, value_of
+from dpq.web.limit_pages import group_names
+from dpq.web.pages import (
+    PAGE,
+    filter_of,
+    look_of,
+    query_of,
+    read_positions,
+    write_positions,
+)
+from dpq.web.render import plain
+from dpq.web.sampler import Snapshot
+from dpq.web.site import Call, read_number
+
+MOST = 200
+"""Tasks in one answer at most."""
+
+
+def task_json(task: Any, payloads: bool = True) -> dict[str, Any]:
+    """Write a task."""
+    fields = dict(task)
+    fields["priority"], fields["token"] = str(task.priority), str(task.token)
+    if payloads:
+        fields["payload"] = plain(task.payload)
+    else:
+        del fields["payload"]
+    return {name: plain(value) for name, value in fields.items()}
+
+
+def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
+    """Write what is known of a queue."""
+    survey = snapshot.survey
+    return {
+        "queue": name,
+        "stats": snapshot.stats.model_dump(),
+        "paused": bool(survey.paused_until),
+        "paused_until_ms": int(survey.paused_until) if survey.paused_until.isdecimal() else None,
+        "closed_groups": survey.closed,
+        "workers": len(snapshot.workers),
+        "partitions": survey.partitions,
+        "a_second": dict(zip(("pushed", "acked", "deferred"), snapshot.rates, strict=True)),
+        "drain": snapshot.drain(),
+    }
+
+
+def queues(call: Call) -> Response:
+    """List queues, 50 in an answer."""
+    names = list(call.site.directory.names())
+    start = int(read_number(call.query.get("start", "0"), "start"))
+    shown = names[start : start + PAGE] if start >= 0 else []
+    return call.answer(
+        {
+            "queues": [queue_json(name, call.site.snapshot(name)) for name in shown],
+            "total": len(names),
+        }
+    )
+
+
+def queue(call: Call) -> Response:
+    """Read one queue."""
+    return call.answer(queue_json(call.name, call.site.snapshot(call.name)))
+
+
+def tasks(call: Call) -> Response:
+    """Find tasks of one state."""
+    chosen = filter_of(call, call.query)
+    most = int(read_number(call.query.get("n", str(PAGE)), "n"))
+    if not 1 <= most <= MOST:
+        raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
+    found = call.browse(
+        "search", chosen, read_positions(call.query.get("after", "")), most, look_of(call)
+    )
+    payloads = call.site.guard.access.payloads and call.query.get("payload") != "0"
+    return call.answer(
+        {
+            "tasks": [task_json(task, payloads) for task in found.tasks],
+            "searched": found.looked,
+            "left": found.left,
+            "after": write_positions(found.positions) if found.left else None,
+        }
+    )
+
+
+def task(call: Call) -> Response:
+    """Read one task, and why it is not running."""
+    id_ = call.part("id")
+    found, why = call.queue.get(id_), call.browse("explained", id_)
+    fields = task_json(found, call.site.guard.access.payloads)
+    return call.answer(fields | {"why": why._asdict()})
+
+
+def limits(call: Call) -> Response:
+    """Read the states of the queue, of the default of all groups, and of some groups."""
+    names, following = group_names(call)
+    states, counted, now_ms = call.shared("states", names)
+    return call.answer(
+        {
+            "limits": [plain(state) for state in states],
+            "in_flight_counted": counted,
+            "now_ms": now_ms,
+            "next": following,
+        }
+    )
+
+
+def forecast(call: Call) -> Response:
+    """Foresee the next tasks that start, and when all that is due will have begun."""
+    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
+    tasks = [plain(each) | {"priority": str(each.priority)} for each in found]
+    if not call.site.guard.access.payloads:
+        tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
+    return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})
+
+
+def dead(call: Call) -> Response:
+    """Count dead letters by reason and error."""
+    kinds = call.shared("kinds", look_of(call))
+    return call.answer(
+        {
+            "kinds": [kind._asdict() for kind in kinds.kinds],
+            "searched": kinds.looked,
+            "left": kinds.left,
+        }
+    )
+
+
+def workers(call: Call) -> Response:
+    """List the workers of a queue."""
+    return call.answer({"workers": [plain(w) for w in call.site.snapshot(call.name).workers]})
+
+
+def token(call: Call) -> Response:
+    """Give the token that calls which change something send in the header X-DPQ-Token."""
+    return call.answer({"token": call.site.guard.form_token(call.session)})
+
+
+def document(call: Call) -> Response:
+    """Read the OpenAPI document."""
+    return call.answer(call.site.document)
+
+
+# Actions
+
+
+def pause(call: Call) -> Response:
+    """Pause a queue."""
+    seconds = call.json.get("seconds")
+    call.allow("pause", f"seconds={seconds!r}")
+    call.queue.pause(seconds)
+    return call.answer({"paused": True})
+
+
+def resume(call: Call) -> Response:
+    """Resume a queue."""
+    call.allow("resume")
+    call.queue.resume()
+    return call.answer({"paused": False})
+
+
+def act(call: Call, action: str | None = None) -> Response:
+    """Act on tasks by their ids, or begin an action on all that match a filter."""
+    said = call.json
+    action = action or str(said.get("action"))
+    value = value_of(action, said.get("priority"), said.get("reason"))
+    ids = said.get("ids")
+    if ids is not None:
+        if not isinstance(ids, list) or not all(isinstance(each, str) for each in ids):
+            raise ConfigurationError("ids must be a list of texts")
+        done, missed = act_on_ids(call, action, ids, value)
+        return call.answer({"done": done, "missed": missed})
+    chosen = said.get("filter")
+    if not isinstance(chosen, dict):
+        raise ConfigurationError("ids and filter are missing: give one of them")
+    rate = said.get("rate")
+    found = filter_of(call, chosen, "dead" if action in ("replay", "purge") else None)
+    limit = None if rate is None else float(read_number(rate, "rate"))
+    return call.answer(job_json(begin_job(call, action, found, value, limit)), 202)
+
+
+def replay(call: Call) -> Response:
+    """Replay dead letters."""
+    return act(call, "replay")
+
+
+def group_open(call: Call) -> Response:
+    """Open a group."""
+    group = call.part("group")
+    call.allow("open", f"group={group!r}")
+    call.queue.delay_group(group, 0)
+    return call.answer({"group": group, "closed": False})
+
+
+def group_close(call: Call) -> Response:
+    """Close a group for some seconds."""
+    group, seconds = call.part("group"), call.json.get("seconds")
+    call.allow("close", f"group={group!r} seconds={seconds!r}")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise ConfigurationError(f"seconds is {seconds!r}: it must be a number")
+    call.queue.delay_group(group, seconds)
+    return call.answer({"group": group, "closed": seconds > 0})
+
+
+def _window(said: Any) -> RateLimit:
+    if isinstance(said, str):
+        return read_rate(said)
+    names = {"rate", "per", "burst", "slack", "unit"}
+    if not isinstance(said, dict) or not {"rate", "per"} <= set(said) <= names:
+        raise ConfigurationError(
+            f"a window is {said!r}: it must be a text as 10/s, or have rate, per, and perhaps "
+            "burst, slack and unit"
+        )
+    return RateLimit(**said)
+
+
+def limit(call: Call) -> Response:
+    """Set or clear the limit of the queue, of a group, or of every group (`*`)."""
+    group = call.part("group") if "group" in call.request.path_params else None
+    if call.request.method == "DELETE":
+        call.allow("limit", f"group={group!r} clear")
+        call.queue.clear_limit(group)
+        return call.answer({"group": group, "windows": []})
+    call.allow("limit", f"group={group!r} {call.json!r}")
+    windows = [_window(each) for each in call.json.get("windows", [])]
+    call.queue.set_limit(windows or None, group=group, concurrency=call.json.get("concurrency"))
+    named = [group] if group not in (None, EVERY_GROUP) else []
+    states = call.browse("states", named)[0]
+    return call.answer(plain(states[-1] if named else states[1 if group else 0]))
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """Write an action on all that match a filter."""
+    names = ("id", "action", "state", "count", "searched", "left", "done", "missed", "error")
+    fields = {name: getattr(job, name) for name in names}
+    return fields | {"queue": job.queue.queue_name, "filter": query_of(job.chosen)}
+
+
+def _job(call: Call) -> Job:
+    found = call.site.jobs.get(call.part("job"))
+    if found is None:
+        raise Refused(404, "there is no such action")
+    return found
+
+
+def job(call: Call) -> Response:
+    """Read how far an action is."""
+    return call.answer(job_json(_job(call)))
+
+
+def job_run(call: Call) -> Response:
+    """Confirm an action that was counted, with the number of tasks that is expected."""
+    found = _job(call)
+    call.site.guard.allow(call.request, found.action, found.queue.queue_name, f"job={found.id} run")
+    expected = call.json.get("expected")
+    if isinstance(expected, bool) or not isinstance(expected, int):
+        raise ConfigurationError(f"expected is {expected!r}: it must be the number that counted")
+    call.site.jobs.confirm(found, expected)
+    return call.answer(job_json(found), 202)
+
+
+def job_stop(call: Call) -> Response:
+    """Stop an action after its step."""
+    found = _job(call)
+    call.site.guard.allow(
+        call.request, found.action, found.queue.queue_name, f"job={found.id} stop"
+    )
+    found.stop()
+    return call.answer(job_json(found))

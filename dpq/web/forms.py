@@ -1,0 +1,194 @@
+"""The forms of pages, which change something. Each checks its right first: `Call.allow`."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from dpq import ConfigurationError, RateLimit, TaskState
+from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq.model.validation import task_state
+from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
+from dpq.web.actions import DESTROYS, OF_STATES, Job, act
+from dpq.web.checks import Check
+from dpq.web.pages import filter_of
+from dpq.web.site import Call, read_number
+
+IDS_AT_ONCE = 1000
+"""Ids that one form or call may name; more go by a filter."""
+
+
+def value_of(action: str, priority: Any, reason: Any) -> Any:
+    """Read what an action needs beside its tasks: a new priority, or a reason.
+
+    Raises:
+        ConfigurationError: It is missing, or out of its bounds.
+    """
+    if action == "update":
+        if priority in (None, ""):
+            raise ConfigurationError("priority is missing: give a number")
+        return read_number(priority, "priority")
+    return str(reason or "buried by hand") if action == "bury" else None
+
+
+def act_on_ids(call: Call, action: str, ids: list[str], value: Any) -> tuple[int, int]:
+    """Do an action on some tasks of the queue in the path."""
+    if action not in OF_STATES:
+        raise ConfigurationError(f"action is {action!r}: it must be one of {', '.join(OF_STATES)}")
+    call.allow(action, f"ids={','.join(ids[:20])} count={len(ids)} value={value!r}")
+    if not 0 < len(ids) <= IDS_AT_ONCE:
+        raise ConfigurationError(
+            f"{len(ids)} tasks are named: name 1 to {IDS_AT_ONCE}, or act on all that match"
+        )
+    done = missed = 0
+    for start in range(0, len(ids), 200):
+        more = act(call.queue, action, ids[start : start + 200], value)
+        done, missed = done + more[0], missed + more[1]
+    return done, missed
+
+
+def begin_job(call: Call, action: str, chosen: Any, value: Any, rate: float | None) -> Job:
+    """Count what matches a filter, before an action on all of it."""
+    call.allow(action, f"filter={chosen!r} value={value!r} rate={rate!r}")
+    return call.site.jobs.begin(Job(call.queue, action, chosen, value, rate))
+
+
+def tasks(call: Call) -> Response:
+    """Act on the selected tasks, or begin an action on all that match."""
+    action, ids = call.field("action"), call.form.get("ids", [])
+    value = value_of(action, call.field("priority"), call.field("reason"))
+    back = call.field("back")
+    if call.field("all"):
+        rate = call.field("rate")
+        chosen = filter_of(call, {name[2:]: v for name, v in call.form.items() if name[:2] == "f."})
+        job = begin_job(
+            call, action, chosen, value, float(read_number(rate, "rate")) if rate else None
+        )
+        return call.go("actions", job.id)
+    if not ids:
+        raise ConfigurationError("no task is selected: tick some, or choose all that match")
+    if action in DESTROYS and not call.field("sure"):
+        if not call.may(action):
+            call.allow(action)  # raises
+        return call.render(
+            "confirm.html",
+            question=f"{ACTIONS[action].capitalize()}: {len(ids)} "
+            f"{'task' if len(ids) == 1 else 'tasks'} of {call.name!r}?",
+            action=action,
+            fields=[(name, each) for name, values in call.form.items() for each in values],
+            target=call.url("q", call.name, "tasks"),
+            back=back,
+        )
+    done, missed = act_on_ids(call, action, ids, value)
+    told = f"{action}: {done} done" + (f", {missed} had changed meanwhile" if missed else "")
+    return call.render("done.html", told=told, back=back or call.url("q", call.name, "tasks"))
+
+
+def job(call: Call) -> Response:
+    """Confirm or stop an action on all that match a filter."""
+    found = call.site.jobs.get(call.part("job"))
+    if found is None:
+        raise Refused(404, "there is no such action")
+    name = found.queue.queue_name
+    call.site.guard.allow(call.request, found.action, name, f"job={found.id}")
+    if call.field("stop"):
+        found.stop()
+    else:
+        if found.action in DESTROYS and call.field("name") != name:
+            raise ConfigurationError(f"type the name of the queue, {name!r}, to confirm")
+        found_count = call.field("expected")
+        call.site.jobs.confirm(found, int(read_number(found_count, "expected")))
+    return call.go("actions", found.id)
+
+
+def pause(call: Call) -> Response:
+    """Pause the queue, for some seconds or until it is resumed."""
+    seconds = call.field("seconds")
+    call.allow("pause", f"seconds={seconds or 'until resumed'}")
+    call.queue.pause(float(read_number(seconds, "seconds")) if seconds else None)
+    return call.go("q", call.name)
+
+
+def resume(call: Call) -> Response:
+    """Resume the queue."""
+    call.allow("resume")
+    call.queue.resume()
+    return call.go("q", call.name)
+
+
+def purge(call: Call) -> Response:
+    """Remove all tasks of a state, once the queue's name was typed."""
+    state = task_state(call.field("state"))
+    action = "purge" if state is TaskState.DEAD else "cancel"
+    job = begin_job(call, action, filter_of(call, {}, state.value), None, None)
+    return call.go("actions", job.id)
+
+
+def group(call: Call) -> Response:
+    """Open or close a group."""
+    name, verb = call.field("group"), call.field("verb")
+    if verb == "close":
+        seconds = read_number(call.field("seconds"), "seconds")
+        call.allow("close", f"group={name!r} seconds={seconds}")
+        call.queue.delay_group(name, seconds)
+    else:
+        call.allow("open", f"group={name!r}")
+        call.queue.delay_group(name, 0)
+    return call.go("q", call.name, "limits", q=name)
+
+
+def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit], int | None]:
+    """Read a limit from a form: rates with commas between, one burst, a concurrency.
+
+    Raises:
+        ConfigurationError: A value is out of its bounds.
+    """
+    bursts = [int(read_number(each, "burst")) for each in burst.split(",") if each.strip()]
+    found = []
+    for i, each in enumerate(part.strip() for part in text.split(",") if part.strip()):
+        window = read_rate(each)
+        own = bursts[min(i, len(bursts) - 1)] if bursts else 1
+        found.append(RateLimit(window.rate, window.per, own, unit=window.unit))
+    slots = int(read_number(concurrency, "concurrency")) if concurrency else None
+    return found, slots
+
+
+def limit(call: Call) -> Response:
+    """Set or clear the limit of the queue, of a group, or of every group."""
+    scope = call.field("group") or None
+    if call.field("verb") == "clear":
+        call.allow("limit", f"group={scope!r} clear")
+        call.queue.clear_limit(scope)
+    else:
+        texts = (call.field("rate"), call.field("burst"), call.field("concurrency"))
+        call.allow("limit", f"group={scope!r} rate={texts[0]} burst={texts[1]} at once={texts[2]}")
+        windows, slots = windows_of(*texts)
+        call.queue.set_limit(windows or None, group=scope, concurrency=slots)
+    shown = "" if scope in (None, EVERY_GROUP) else scope
+    return call.go("q", call.name, "limits", q=shown)
+
+
+def check(call: Call) -> Response:
+    """Check all that a queue stores, in a thread: it takes seconds for a million tasks."""
+    call.allow("check")
+    call.site.checks.begin(Check(call.queue))
+    return call.go("server")
+
+
+def login(call: Call) -> Response:
+    """Begin a session, if the token is right."""
+    guard = call.site.guard
+    if call.request.headers.get("sec-fetch-site") != "same-origin":
+        raise Refused(403, "log in on the page of the dashboard")
+    if not guard.is_token(call.field("token")):
+        return call.render("login.html", status=401, wrong=True)
+    answer = call.go()
+    answer.set_cookie(
+        COOKIE,
+        guard.new_session(),
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        samesite="strict",
+        secure=call.request.url.scheme == "https",
+        path=call.request.scope.get("root_path", "") or "/",
+    )
+    return answer

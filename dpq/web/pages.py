@@ -1,0 +1,292 @@
+"""The pages that show: each takes a `Call` and returns a response. They change nothing."""
+
+import base64
+import json
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+from starlette.responses import RedirectResponse, Response
+
+from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
+from dpq.model.diagnosis import explain
+from dpq.model.validation import task_state
+from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
+from dpq.queue.queue import inspect_server
+from dpq.web.access import Refused
+from dpq.web.actions import OF_STATES
+from dpq.web.site import Call, read_number
+
+PAGE = 50
+"""Rows of a page."""
+
+STATES = [state.value for state in TaskState]
+
+
+def overview(call: Call) -> Response:
+    """Show all queues, 50 on a page."""
+    names = [name for name in call.site.directory.names() if call.query.get("q", "") in name]
+    start = max(0, whole_of(call.query.get("start", "0")))
+    rows: list[tuple[str, Any, str]] = []
+    for name in names[start : start + PAGE]:
+        try:
+            rows.append((name, call.site.snapshot(name), ""))
+        except (DPQError, ResponseError) as error:
+            rows.append((name, None, str(error)))
+    return call.render(
+        "overview.html",
+        rows=rows,
+        total=len(names),
+        start=start,
+        following=start + PAGE if start + PAGE < len(names) else None,
+    )
+
+
+def queue(call: Call) -> Response:
+    """Show one queue: states, rates, sparklines, closed groups, workers."""
+    return call.render(
+        "queue.html", snapshot=call.site.snapshot(call.name), drain=call.site.drain(call.name)
+    )
+
+
+def coming(call: Call) -> Response:
+    """Show the next tasks that start, each with its moment, as limits stand."""
+    found = call.site.shared.get(("forecast", call.name), lambda: call.queue.forecast(PAGE))
+    return call.render(
+        "next.html",
+        found=found,
+        snapshot=call.site.snapshot(call.name),
+        payloads=_payloads(call),
+    )
+
+
+# Tasks
+
+
+def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
+    """Read a filter from a query, a form or JSON.
+
+    Raises:
+        ConfigurationError: A value is out of its bounds.
+    """
+
+    def text(name: str) -> str:
+        value = values.get(name, "")
+        return str(value[0] if isinstance(value, list) else value).strip()
+
+    least, fault = text("least"), values.get("fault")
+    if isinstance(fault, list):
+        fault = fault[0]
+    return Filter(
+        task_state(state or text("state") or "ready"),
+        group=text("group"),
+        least=None if least == "" else read_number(least, "priority"),
+        text=text("text"),
+        reason=text("reason"),
+        fault=None if fault is None else str(fault),
+        recurring=text("recurring") in ("1", "true", "True"),
+    )
+
+
+def query_of(chosen: Filter) -> dict[str, Any]:
+    """Write a filter as the query of a link, or the hidden fields of a form."""
+    named = {
+        "state": chosen.state.value,
+        "group": chosen.group,
+        "least": "" if chosen.least is None else str(chosen.least),
+        "text": chosen.text,
+        "reason": chosen.reason,
+        "recurring": "1" if chosen.recurring else "",
+    }
+    query = {name: value for name, value in named.items() if value}
+    return query if chosen.fault is None else query | {"fault": chosen.fault}
+
+
+def write_positions(positions: list[Position]) -> str:
+    """Write where the next page begins, for a URL."""
+    plain = [p and [p[0], base64.b64encode(p[1]).decode()] for p in positions]
+    return base64.urlsafe_b64encode(json.dumps(plain).encode()).decode()
+
+
+def read_positions(text: str) -> list[Position]:
+    """Read what `write_positions` has written.
+
+    Raises:
+        ConfigurationError: It is something else.
+    """
+    if not text:
+        return []
+    try:
+        plain = json.loads(base64.urlsafe_b64decode(text.encode()))
+        found = [p and (str(float(p[0])), base64.b64decode(p[1], validate=True)) for p in plain]
+    except (ValueError, TypeError, LookupError) as error:
+        raise ConfigurationError("after is no position of this list: start again") from error
+    return [(p[0].replace("nan", "0"), p[1]) if p else None for p in found]
+
+
+def tasks(call: Call) -> Response:
+    """Show tasks of one state that pass a filter; or go to the task of an id or a key."""
+    asked = call.query.get("id", "").strip()
+    if asked:
+        return _go_to(call, asked)
+    chosen = filter_of(call, call.query)
+    found = call.browse(
+        "search", chosen, read_positions(call.query.get("after", "")), PAGE, look_of(call)
+    )
+    return call.render(
+        "tasks.html",
+        snapshot=call.site.snapshot(call.name),
+        chosen=chosen,
+        found=found,
+        query=query_of(chosen),
+        after=write_positions(found.positions) if found.left else "",
+        begun=bool(call.query.get("after")),
+        states=STATES,
+        offered=[name for name, of in OF_STATES.items() if chosen.state in of and call.may(name)],
+        payloads=_payloads(call),
+    )
+
+
+def look_of(call: Call) -> int:
+    """Return how many tasks a request may look at: more than usual if it asks for it."""
+    asked = whole_of(call.query.get("look", ""))
+    return min(LOOK_MOST, asked) if asked else LOOK_A_PAGE
+
+
+def _payloads(call: Call) -> bool:
+    return call.site.guard.access.payloads and call.query.get("payload") != "0"
+
+
+def _go_to(call: Call, asked: str) -> Response:
+    try:
+        task = call.queue.get(asked) if asked.isascii() and len(asked) < 200 else None
+    except TaskNotFoundError:
+        task = None
+    if task is None:
+        try:
+            task = call.queue.get(key=asked)
+        except (TaskNotFoundError, ConfigurationError):
+            raise Refused(404, f"no task has the id or the key {asked!r}") from None
+    return RedirectResponse(call.url("q", call.name, "tasks", task.id), 303)
+
+
+def task(call: Call) -> Response:
+    """Show one task: its payload, why it does not run, its place, its errors."""
+    id_ = call.part("id")
+    found = call.queue.get(id_)
+    return call.render(
+        "task.html",
+        task=found,
+        why=call.browse("explained", id_),
+        offered=[name for name, of in OF_STATES.items() if found.state in of and call.may(name)],
+        payloads=_payloads(call),
+        running_since=_begun(found) if found.state is TaskState.INVISIBLE else None,
+    )
+
+
+def _begun(task: Any) -> float | None:
+    """Return when a delivery began, ms: its token is the server's clock in microseconds."""
+    return task.token / 1000 if task.token > 10**15 else None
+
+
+def dead(call: Call) -> Response:
+    """Show dead letters by reason and error."""
+    snapshot = call.site.snapshot(call.name)
+    kinds = call.shared("kinds", look_of(call)) if snapshot.stats.dead else None
+    return call.render("dead.html", snapshot=snapshot, kinds=kinds)
+
+
+def recurring(call: Call) -> Response:
+    """Show recurring tasks, those that are delayed first."""
+    state = call.query.get("state", "delayed")
+    chosen = Filter(task_state(state), recurring=True)
+    found = call.browse("search", chosen, read_positions(call.query.get("after", "")), PAGE)
+    return call.render(
+        "recurring.html",
+        chosen=chosen,
+        found=found,
+        after=write_positions(found.positions) if found.left else "",
+        states=[state for state in STATES if state != "dead"],
+        payloads=_payloads(call),
+    )
+
+
+# Workers, server
+
+
+def workers(call: Call) -> Response:
+    """Show the workers of a queue, and what is under a lease, the longest running first."""
+    snapshot = call.site.snapshot(call.name)
+    found = call.shared("search", Filter(TaskState.INVISIBLE), (), 200, 200)
+    leases = sorted(((_begun(task) or 0.0, task) for task in found.tasks), key=lambda p: p[0])
+    return call.render(
+        "workers.html", snapshot=snapshot, leases=leases[:PAGE], payloads=_payloads(call)
+    )
+
+
+def server(call: Call) -> Response:
+    """Show the server that holds the queues, and how it is set up."""
+    names = list(call.site.directory.names())
+    if not names:
+        return call.render("server.html", names=[], problems=[], missing=[], info=None, jobs=[])
+    queue = call.site.watch(names[0]).queue
+
+    def look() -> Any:
+        problems, missing = inspect_server(queue)
+        return [(each, *explain(each)) for each in problems], missing, _info(queue.redis)
+
+    problems, missing, info = call.site.shared.get(("server",), look)
+    return call.render(
+        "server.html",
+        names=names[:PAGE],
+        problems=problems,
+        missing=missing,
+        info=info,
+        jobs=call.site.checks,
+    )
+
+
+INFO = {
+    "redis_version": "version",
+    "valkey_version": "Valkey",
+    "uptime_in_seconds": "up for",
+    "used_memory_human": "memory used",
+    "maxmemory_human": "memory at most",
+    "maxmemory_policy": "when it is full",
+    "connected_clients": "clients",
+    "instantaneous_ops_per_sec": "commands in a second",
+    "aof_enabled": "AOF",
+    "rdb_last_bgsave_status": "last RDB",
+}
+"""The fields of INFO that the server page shows."""
+
+
+def _info(redis: Any) -> dict[str, str] | None:
+    """Read a few facts about the server; None if the user may not, or for a cluster."""
+    try:
+        info = redis.info()
+    except (RedisError, OSError):
+        return None
+    if not isinstance(info, dict) or "redis_version" not in info:
+        return None
+    shown = {words: str(info[name]) for name, words in INFO.items() if name in info}
+    if info.get("maxmemory") == 0:
+        shown["memory at most"] = "no bound"
+    return shown
+
+
+def job(call: Call) -> Response:
+    """Show an action on all that match a filter: what it counted, or how far it is."""
+    found = call.site.jobs.get(call.part("job"))
+    if found is None:
+        raise Refused(404, "there is no such action: it was done long ago, or by another process")
+    return call.render("job.html", job=found, query=query_of(found.chosen))
+
+
+def api(call: Call) -> Response:
+    """Show the document of the JSON API."""
+    return call.render("api.html", document=call.site.document)
+
+
+def whole_of(text: str) -> int:
+    """Read a number of a query; 0 for what is none."""
+    return int(text) if text.isdecimal() and len(text) < 12 else 0

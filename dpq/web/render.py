@@ -1,0 +1,247 @@
+"""Templates and what they call: numbers, times, payload trees, sparklines. All text is escaped."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+from urllib.parse import quote, unquote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from pydantic_core import to_jsonable_python
+
+from dpq.model.limits import LimitState, RateLimit
+from dpq.web.sampler import span
+
+NODES_SHOWN = 500
+"""Values of a payload that the tree shows: more would hold the browser up."""
+
+CHARACTERS_SHOWN = 4000
+"""Characters of one text of a payload."""
+
+CUT = 200
+"""Characters of a payload in a list."""
+
+SAFE_INT = 2**53
+"""Integers above it are damaged by JSON readers that know doubles only, as in browsers."""
+
+STATIC = {
+    name: resources.files("dpq.web").joinpath("static", name).read_bytes()
+    for name in ("dpq.css", "dpq.js", "icon.svg")
+}
+TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+def segment(name: str) -> str:
+    """Write a name as a part of a path: with `~` for `%`, which servers would decode too early."""
+    return quote(name, safe="").replace("~", "%7E").replace("%", "~")
+
+
+def from_segment(text: str) -> str:
+    """Read what `segment` has written."""
+    return unquote(text.replace("~", "%"))
+
+
+def number(value: float | None) -> str:
+    """Write a number with thin spaces between thousands."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    text = f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return text.replace(",", "\u202f")
+
+
+def rate(value: float | None) -> str:
+    """Write tasks per second; a dash before there are two samples."""
+    if value is None:
+        return "–"  # noqa: RUF001
+    return f"{value:.1f}" if value < 100 else number(round(value))
+
+
+def moment(value: datetime | float | None, clock: bool = False) -> Markup:
+    """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago".
+
+    With `clock`, it also shows when that is on the reader's clock.
+    """
+    if value is None:
+        return Markup("–")  # noqa: RUF001
+    if not isinstance(value, datetime):
+        try:
+            value = datetime.fromtimestamp(value / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            return Markup("a time that cannot be read")
+    at = value.strftime("%Y-%m-%d %H:%M:%S")
+    stamp = value.isoformat(timespec="milliseconds")
+    return Markup('<time datetime="{}" data-at="{}"{}>{} UTC</time>').format(
+        stamp, round(value.timestamp() * 1000), Markup(" data-clock") if clock else "", at
+    )
+
+
+def plain(payload: Any) -> Any:
+    """Return a payload as JSON values, whatever its type."""
+    return to_jsonable_python(payload, fallback=str, inf_nan_mode="constants")
+
+
+def one_line_of(payload: Any) -> str:
+    """Write a payload in a line of at most `CUT` characters."""
+    if isinstance(payload, str):
+        text = json.dumps(payload[: 2 * CUT], ensure_ascii=False)
+    else:
+        text = json.dumps(plain(payload), ensure_ascii=False)
+    return text if len(text) <= CUT else f"{text[:CUT]}…"
+
+
+def tree(payload: Any) -> Markup:
+    """Write a payload as a tree that opens and closes; a large one is cut, and says so."""
+    left = [NODES_SHOWN]
+    html = _node(plain(payload), left)
+    if left[0] <= 0:
+        html += Markup('<p class="note">Only the first {} values are shown.</p>').format(
+            NODES_SHOWN
+        )
+    return html
+
+
+def _node(value: Any, left: list[int], depth: int = 0) -> Markup:
+    left[0] -= 1
+    if left[0] <= 0 or depth > 50:
+        return Markup("…")
+    if isinstance(value, Mapping) or (isinstance(value, list) and value):
+        pairs = list(value.items() if isinstance(value, Mapping) else enumerate(value))
+        what = f"{{{len(pairs)}}}" if isinstance(value, Mapping) else f"[{len(pairs)}]"
+        rows = Markup("").join(
+            Markup("<li><b>{}</b> {}</li>").format(name, _node(each, left, depth + 1))
+            for name, each in pairs[: max(0, left[0]) + 1]
+        )
+        opened = Markup(" open") if depth < 2 else Markup("")
+        return Markup("<details{}><summary>{}</summary><ul>{}</ul></details>").format(
+            opened, what, rows
+        )
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) > CHARACTERS_SHOWN:
+        text = f"{text[:CHARACTERS_SHOWN]}… ({len(text)} characters)"
+    kind = "text" if isinstance(value, str) else "value"
+    return Markup('<code class="{}">{}</code>').format(kind, text)
+
+
+def spark(values: Sequence[float], label: str) -> Markup:
+    """Draw the last minutes of a number as a small line, from zero up."""
+    if len(values) < 2:
+        return Markup('<svg class="spark" viewBox="0 0 100 24" aria-hidden="true"></svg>')
+    most = max(max(values), 1e-9)
+    step = 100 / (len(values) - 1)
+    points = " ".join(f"{i * step:.1f},{22 - 20 * v / most:.1f}" for i, v in enumerate(values))
+    return Markup(
+        '<svg class="spark" viewBox="0 0 100 24" preserveAspectRatio="none" role="img" '
+        'aria-label="{}"><polygon points="0,24 {} 100,24"></polygon>'
+        '<polyline points="{}"></polyline></svg>'
+    ).format(label, points, points)
+
+
+def steps(samples: Sequence[Any], field: str) -> list[float]:
+    """Turn the totals of samples into tasks per second between them."""
+    return [
+        max(0.0, getattr(after, field) - getattr(before, field)) / max(after.at - before.at, 0.001)
+        for before, after in pairwise(samples)
+    ]
+
+
+def window_text(window: RateLimit) -> str:
+    """Write a window in words: `10 in 1 s`, `200 000 tokens in 1 m`."""
+    unit = f" {window.unit}" if window.unit else ""
+    units = int(window.rate) if float(window.rate).is_integer() else window.rate
+    shown = number(units) if isinstance(units, int) else f"{units:g}"
+    return f"{shown}{unit} in {span(window.per)}"
+
+
+def rate_text(window: RateLimit) -> str:
+    """Write a window as `read_rate` reads it: `tokens=200000/60s`."""
+    said = [
+        str(int(each)) if float(each).is_integer() else f"{each:.3f}"
+        for each in (window.rate, window.per)
+    ]
+    return f"{window.unit}{'=' if window.unit else ''}{said[0]}/{said[1]}s"
+
+
+def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
+    """Pair each state of a group with its label and its name, for the table of limits."""
+    return [(state, str(state.group), str(state.group)) for state in states]
+
+
+def promise(window: RateLimit) -> str:
+    """Say what a window promises."""
+    most = window.rate + window.burst - 1
+    whole = int(most) if float(most).is_integer() else int(most) + 1
+    unit = window.unit or "requests"
+    return f"never more than {number(whole)} {unit} in any {span(window.per)}"
+
+
+def gauges(state: LimitState) -> list[dict[str, Any]]:
+    """Describe the windows of a limit as gauges: all that a browser needs to count them on."""
+    found = []
+    for i, window in enumerate(state.windows):
+        learned = state.rate if i == 0 and state.rate else window.rate
+        slack = window.slack if window.slack is not None else state.slack
+        left = state.units_left[i] if i < len(state.units_left) else None
+        found.append(
+            {
+                "text": window_text(window),
+                "promise": promise(window),
+                "left": left,
+                "burst": window.burst,
+                "a_second": learned / (window.per + slack),
+                "unit": window.unit,
+            }
+        )
+    return found
+
+
+def drain_ms(state: LimitState, now_ms: float) -> float | None:
+    """Compute when the tasks of a scope that wait will have begun, if each costs one request.
+
+    The latest of its windows counts: opens + (waiting - units left) / rate. None without a rate.
+    """
+    times = []
+    for gauge in gauges(state):
+        if gauge["unit"] == "" and gauge["left"] is not None:
+            missing = max(0.0, state.waiting - max(0.0, gauge["left"]))
+            times.append(missing / gauge["a_second"] * 1000)
+    opens = state.opens_at.timestamp() * 1000 if state.opens_at else now_ms
+    return max(opens, now_ms) + max(times) if times and state.waiting else None
+
+
+def json_safe(value: Any) -> Any:
+    """Return JSON values in which integers beyond 2^53 are texts."""
+    if isinstance(value, bool) or not isinstance(value, int | list | dict):
+        return value
+    if isinstance(value, int):
+        return str(value) if abs(value) > SAFE_INT else value
+    if isinstance(value, list):
+        return [json_safe(each) for each in value]
+    return {name: json_safe(each) for name, each in value.items()}
+
+
+def environment() -> Environment:
+    """Make the environment of the templates: everything is escaped, a wrong name is an error."""
+    made = Environment(
+        loader=PackageLoader("dpq.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {
+        "number": number,
+        "rate": rate,
+        "moment": moment,
+        "span": span,
+        "segment": segment,
+        "one_line": one_line_of,
+        "tree": tree,
+        "window": window_text,
+        "rate_text": rate_text,
+        "named": named,
+    }
+    made.globals |= {"spark": spark, "steps": steps, "gauges": gauges, "drain_ms": drain_ms}
+    return made

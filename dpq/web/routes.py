@@ -1,0 +1,228 @@
+"""The ASGI application: routes, and the one way from a request to its answer."""
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from importlib import resources
+from typing import Any
+
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
+from dpq.model.validation import one_line
+from dpq.web import api, forms, limit_pages, pages
+from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
+from dpq.web.render import STATIC, TYPES
+from dpq.web.site import BODY_BYTES, Call, Directory, Named, Site, tagged
+
+log = logging.getLogger("dpq.web")
+
+View = Callable[[Call], Response]
+
+SAFE = ("GET", "HEAD")
+
+PAGES: list[tuple[str, str, View]] = [
+    ("GET", "/", pages.overview),
+    ("GET", "/q/{queue}", pages.queue),
+    ("GET", "/q/{queue}/tasks", pages.tasks),
+    ("POST", "/q/{queue}/tasks", forms.tasks),
+    ("GET", "/q/{queue}/tasks/{id}", pages.task),
+    ("GET", "/q/{queue}/next", pages.coming),
+    ("GET", "/q/{queue}/limits", limit_pages.limits),
+    ("POST", "/q/{queue}/limits", forms.limit),
+    ("GET", "/q/{queue}/limit", limit_pages.limit),
+    ("POST", "/q/{queue}/group", forms.group),
+    ("GET", "/q/{queue}/dead", pages.dead),
+    ("GET", "/q/{queue}/recurring", pages.recurring),
+    ("GET", "/q/{queue}/workers", pages.workers),
+    ("POST", "/q/{queue}/pause", forms.pause),
+    ("POST", "/q/{queue}/resume", forms.resume),
+    ("POST", "/q/{queue}/purge", forms.purge),
+    ("POST", "/q/{queue}/check", forms.check),
+    ("GET", "/actions/{job}", pages.job),
+    ("POST", "/actions/{job}", forms.job),
+    ("GET", "/server", pages.server),
+    ("GET", "/api", pages.api),
+]
+
+API: list[tuple[str, str, View]] = [
+    ("GET", "/api/openapi.json", api.document),
+    ("GET", "/api/token", api.token),
+    ("GET", "/api/queues", api.queues),
+    ("POST", "/api/queues/{queue}:pause", api.pause),
+    ("POST", "/api/queues/{queue}:resume", api.resume),
+    ("GET", "/api/queues/{queue}", api.queue),
+    ("GET", "/api/queues/{queue}/tasks", api.tasks),
+    ("POST", "/api/queues/{queue}/tasks:action", api.act),
+    ("GET", "/api/queues/{queue}/tasks/{id}", api.task),
+    ("GET", "/api/queues/{queue}/limits", api.limits),
+    ("POST", "/api/queues/{queue}/limits", api.limit),
+    ("DELETE", "/api/queues/{queue}/limits", api.limit),
+    ("POST", "/api/queues/{queue}/limits/{group}", api.limit),
+    ("DELETE", "/api/queues/{queue}/limits/{group}", api.limit),
+    ("POST", "/api/queues/{queue}/groups/{group}:open", api.group_open),
+    ("POST", "/api/queues/{queue}/groups/{group}:close", api.group_close),
+    ("GET", "/api/queues/{queue}/forecast", api.forecast),
+    ("GET", "/api/queues/{queue}/dead", api.dead),
+    ("POST", "/api/queues/{queue}/dead:replay", api.replay),
+    ("GET", "/api/queues/{queue}/workers", api.workers),
+    ("GET", "/api/actions/{job}", api.job),
+    ("POST", "/api/actions/{job}:run", api.job_run),
+    ("DELETE", "/api/actions/{job}", api.job_stop),
+]
+
+
+def app(
+    queues: DPQ[Any] | Sequence[DPQ[Any]] | Directory,
+    *,
+    access: Access | None = None,
+    badge: str = "",
+    server: str = "",
+) -> Starlette:
+    """Make the dashboard of some queues, as an ASGI application.
+
+    Args:
+        queues: A `DPQ`, several, or an object with `names()` and `get(name)`.
+        access: Who may see and do what; None: everybody who reaches it sees all, and changes
+            nothing, and only the names of this machine are taken as hosts.
+        badge: The name of the environment, shown at the top of each page: `production`.
+        server: The label of the server, without a password; None: that of the first queue.
+
+    Raises:
+        ConfigurationError: `queues` are no `DPQ`s.
+    """
+    if isinstance(queues, DPQ):
+        queues = [queues]
+    if isinstance(queues, Sequence):
+        for queue in queues:
+            if not isinstance(queue, DPQ):
+                raise ConfigurationError(
+                    f"a queue is {queue!r}: it must be a DPQ; beside an AsyncDPQ, make a DPQ of "
+                    "the same name for the dashboard"
+                )
+        server = server or (str(queues[0]._session.label) if queues else "")
+        queues = Named(queues)
+    site = Site(queues, access or Access(), badge, server)
+    site.document = json.loads(
+        resources.files("dpq.web").joinpath("static", "openapi.json").read_text(encoding="utf-8")
+    )
+    table = [Route("/static/{name}", _static, methods=["GET"])]
+    table += [
+        Route("/login", _endpoint(site, _login_page, public=True), methods=["GET"]),
+        Route("/login", _endpoint(site, forms.login, public=True), methods=["POST"]),
+    ]
+    table += [
+        Route(path, _endpoint(site, view), methods=[method])
+        for method, path, view in [*PAGES, *API]
+    ]
+    table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
+    return Starlette(routes=table)
+
+
+def _login_page(call: Call) -> Response:
+    return call.render("login.html", wrong=False)
+
+
+def _nothing(call: Call) -> Response:
+    raise Refused(404, "there is no such page")
+
+
+async def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return Response("there is no such file", 404, HEADERS)
+    answer = tagged(request, STATIC[name], TYPES[name.rpartition(".")[2]], 200)
+    answer.headers.update(HEADERS)
+    return answer
+
+
+def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Request], Any]:
+    """Make the endpoint of a view: it reads the body, and answers in a thread."""
+
+    async def endpoint(request: Request) -> Response:
+        body = b""
+        if request.method not in SAFE:
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES:
+                    return Response("the body is too long", 413, HEADERS)
+        return await run_in_threadpool(answered, site, view, request, body, public)
+
+    return endpoint
+
+
+def answered(site: Site, view: View, request: Request, body: bytes, public: bool) -> Response:
+    """Answer a request: check it, call its view, and make a page of each error."""
+    call: Call | None = None
+    try:
+        site.guard.admit(request, open_to_all=public)
+        call = Call(site, request, body)
+        if request.method not in SAFE and not public:
+            given = request.headers.get("x-dpq-token") or call.field("token")
+            site.guard.require_same_origin(request, given)
+            if view is not forms.check:  # it only reads
+                site.guard.require_write(request)
+        answer = view(call)
+        if request.method not in SAFE:
+            site.shared.forget()
+    except Exception as error:
+        answer = _of_error(site, request, call, error)
+    answer.headers.update(HEADERS)
+    if call and (not call.for_programs or call.path == "/api/token"):
+        _keep_session(site, call, request, answer)
+    return answer
+
+
+def _keep_session(site: Site, call: Call, request: Request, answer: Response) -> None:
+    """Give a browser its session, to which the tokens of its forms belong; no right comes of it."""
+    if site.guard.access.token is None and not site.guard.session_of(request):
+        answer.set_cookie(
+            COOKIE,
+            call.session,
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+            path=request.scope.get("root_path", "") or "/",
+        )
+
+
+def _of_error(site: Site, request: Request, call: Call | None, error: Exception) -> Response:
+    status, title, way_out = 500, "This is a fault of the dashboard", "Its log has the details."
+    if isinstance(error, Refused):
+        status, title, way_out = error.status, "Not possible", ""
+    elif isinstance(error, TaskNotFoundError):
+        status, title = 404, "This task is gone"
+        way_out = "It was finished, removed, or never there."
+    elif isinstance(error, ConfigurationError):
+        status, title, way_out = 400, "That does not fit", "Nothing was changed."
+    elif isinstance(error, AuthenticationError | NoPermissionError):
+        status, title = 503, "The server does not let the dashboard do that"
+        way_out = "docs/security.md has the rights of each role."
+    elif isinstance(error, RedisError | OSError):
+        status, title = 503, "The server does not answer"
+        way_out = "This page tries again by itself. Is the server running? Is its URL right?"
+    elif isinstance(error, DPQError):
+        way_out, title = "`dpq doctor` says more.", "The queue cannot be read"
+    else:
+        log.exception("a page failed: %s", request.scope["path"])
+    about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
+    full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
+    if full.startswith("/api/") or call is None:
+        if status == 401 and not full.startswith("/api/"):
+            root = request.scope.get("root_path", "")
+            return Response(status_code=303, headers={"location": f"{root}/login"})
+        return _plain_error(status, about)
+    return call.render(
+        "error.html", status=status, title=title, about=about, way_out=way_out, code=status
+    )
+
+
+def _plain_error(status: int, about: str) -> Response:
+    body = json.dumps({"error": {"status": status, "message": about}})
+    return Response(body, status, media_type="application/json")

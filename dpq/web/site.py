@@ -1,0 +1,284 @@
+"""The dashboard of one process, and one call to it, which every page and API route is given."""
+
+import hashlib
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlencode
+
+from pydantic_core import to_json
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from dpq import DPQ, ConfigurationError, known_queues
+from dpq.model.drain import Drain
+from dpq.web.access import Access, Guard, Refused
+from dpq.web.actions import Jobs
+from dpq.web.checks import Checks
+from dpq.web.render import environment, from_segment, json_safe, segment
+from dpq.web.sampler import Shared, Snapshot, Watch
+
+KNOWN_FOR = 5.0
+"""Seconds between two looks at the list of names."""
+
+OPEN_QUEUES = 200
+"""Queue objects that are kept for the queues of a server; they share one client."""
+
+EVERY_MS = 2000
+"""ms between two looks of a tab at its queue."""
+
+NOW = b"@@@@@@@@@@NOW"
+"""The place of the server's clock in a page: 13 digits of ms."""
+
+BODY_BYTES = 1024 * 1024
+"""Bytes of the largest form or JSON that is read."""
+
+
+class Directory(Protocol):
+    """Finds queues by name."""
+
+    def names(self) -> Sequence[str]:
+        """List the names."""
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return the queue of a name; None if there is none."""
+
+
+class Named:
+    """The queues that were given to `app`."""
+
+    def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
+        """Take the queues."""
+        self._queues = {queue.queue_name: queue for queue in queues}
+
+    def names(self) -> Sequence[str]:
+        """List the names, in the order given."""
+        return list(self._queues)
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return the queue of a name."""
+        return self._queues.get(name)
+
+
+class Known:
+    """All queues of a server."""
+
+    def __init__(self, client: Any) -> None:
+        """Take the client that all queues share."""
+        self._client = client
+        self._lock = threading.Lock()
+        self._names: list[str] = []
+        self._at = -KNOWN_FOR
+        self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
+
+    def names(self) -> Sequence[str]:
+        """List the names that the server knows, in alphabetical order."""
+        with self._lock:
+            if time.monotonic() - self._at >= KNOWN_FOR:
+                self._names = known_queues(self._client)
+                self._at = time.monotonic()
+            return self._names
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return a queue that the server knows."""
+        if name not in self.names():
+            return None
+        with self._lock:
+            if name not in self._queues:
+                self._queues[name] = DPQ(self._client, name)
+            self._queues.move_to_end(name)
+            while len(self._queues) > OPEN_QUEUES:
+                self._queues.popitem(last=False)[1].close()
+            return self._queues[name]
+
+
+class Site:
+    """The dashboard of one process: all that its requests share."""
+
+    def __init__(self, directory: Directory, access: Access, badge: str, server: str) -> None:
+        """Take the queues, the rights, the badge of the environment, and the server's label."""
+        self.directory = directory
+        self.guard = Guard(access)
+        self.badge, self.server = badge, server
+        self.shared = Shared()
+        self.ahead_ms = 0.0
+        self.jobs = Jobs()
+        self.checks = Checks()
+        self.document: dict[str, Any] = {}
+        self.templates = environment()
+        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def watch(self, name: str) -> Watch:
+        """Return the watch of a queue.
+
+        Raises:
+            Refused: 404, there is no such queue.
+        """
+        queue = self.directory.get(name)
+        if queue is None:
+            raise Refused(404, f"there is no queue {name!r}; a queue is known after its first push")
+        with self._lock:
+            watch = self._watches.get(name)
+            if watch is None or watch.queue is not queue:
+                watch = self._watches[name] = Watch(queue)
+            self._watches.move_to_end(name)
+            while len(self._watches) > OPEN_QUEUES:
+                self._watches.popitem(last=False)
+            return watch
+
+    def now_ms(self) -> int:
+        """Return the clock of the server of the queues, as far as it was seen."""
+        return round(time.time() * 1000 + self.ahead_ms)
+
+    def drain(self, name: str) -> Drain:
+        """Return when all that is due in a queue will have begun, at most a second old."""
+        watch = self.watch(name)
+        return self.shared.get(("drain", name), watch.drain)
+
+    def snapshot(self, name: str) -> Snapshot:
+        """Return what is known of a queue, at most a second old."""
+        watch = self.watch(name)
+        snapshot = self.shared.get(("queue", name), watch.read)
+        self.ahead_ms = watch.ahead_ms
+        return snapshot
+
+
+class Call:
+    """One request, with the site that it goes to."""
+
+    def __init__(self, site: Site, request: Request, body: bytes) -> None:
+        """Read the query, and the form or the JSON of the body.
+
+        Raises:
+            Refused: 400, the body cannot be read.
+        """
+        self.site, self.request = site, request
+        self.query: Mapping[str, str] = request.query_params
+        self.json: dict[str, Any] = {}
+        self.form: dict[str, list[str]] = {}
+        if body and request.headers.get("content-type", "").startswith("application/json"):
+            try:
+                read = json.loads(body)
+            except ValueError as error:
+                raise Refused(400, f"the body is no JSON: {error}") from None
+            if not isinstance(read, dict):
+                raise Refused(400, "the body must be a JSON object")
+            self.json = read
+        elif body:
+            self.form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+        self.session = site.guard.session_of(request) or site.guard.new_session()
+
+    @property
+    def for_programs(self) -> bool:
+        """Return True for a call of the JSON API."""
+        return self.path.startswith("/api/")
+
+    @property
+    def path(self) -> str:
+        """Return the path below the mount."""
+        full: str = self.request.scope["path"]
+        return full.removeprefix(self.request.scope.get("root_path", "")) or "/"
+
+    def url(self, *parts: str, **query: Any) -> str:
+        """Make a path of this dashboard, whatever it is mounted on."""
+        root = self.request.scope.get("root_path", "")
+        path = "/".join([root, *map(segment, parts)]) if parts else f"{root}/"
+        named = {name: value for name, value in query.items() if value not in (None, "", False)}
+        return f"{path}?{urlencode(named)}" if named else path
+
+    @property
+    def name(self) -> str:
+        """Return the name of the queue in the path."""
+        return from_segment(self.request.path_params["queue"])
+
+    @property
+    def queue(self) -> DPQ[Any]:
+        """Return the queue in the path."""
+        return self.site.watch(self.name).queue
+
+    def part(self, name: str) -> str:
+        """Return another name in the path."""
+        return from_segment(self.request.path_params[name])
+
+    def field(self, name: str, default: str = "") -> str:
+        """Return one field of the form, without blanks around it."""
+        return self.form.get(name, [default])[0].strip()
+
+    def browse(self, verb: str, *args: Any, **named: Any) -> Any:
+        """Run a read-only operation on the queue of the path; see `dpq.operations.browse`."""
+        watch = self.site.watch(self.name)
+        return watch.queue._session.run(getattr(watch.browser, verb), *args, **named)
+
+    def shared(self, verb: str, *args: Any) -> Any:
+        """Run such an operation at most once a second for all tabs."""
+        key = (verb, self.name, *map(repr, args))
+        return self.site.shared.get(key, lambda: self.browse(verb, *args))
+
+    def allow(self, action: str, about: str = "") -> None:
+        """Check an action on the queue of the path, and note it in the audit log."""
+        self.site.guard.allow(self.request, action, self.name, about)
+        self.site.shared.forget()
+
+    def may(self, action: str, queue: str | None = None) -> bool:
+        """Return True if an action is allowed: pages show no others."""
+        return self.site.guard.may(self.request, action, self.name if queue is None else queue)
+
+    def render(self, template: str, status: int = 200, **shown: Any) -> Response:
+        """Make a page."""
+        queue = self.request.path_params.get("queue")
+        html = self.site.templates.get_template(template).render(
+            call=self,
+            url=self.url,
+            may=self.may,
+            token=self.site.guard.form_token(self.session),
+            badge=self.site.badge,
+            every=EVERY_MS,
+            server=self.site.server,
+            access=self.site.guard.access,
+            here=self.path,
+            queue=None if queue is None else from_segment(queue),
+            **shown,
+        )
+        answer = tagged(self.request, html.encode(), "text/html; charset=utf-8", status)
+        now = str(self.site.now_ms())
+        answer.headers["x-dpq-now"] = now
+        if answer.body:  # after its tag was made: it is the same page at any time
+            answer.body = bytes(answer.body).replace(NOW, now.encode().ljust(len(NOW)), 1)
+        return answer
+
+    def answer(self, value: Any, status: int = 200) -> Response:
+        """Make an answer of the API."""
+        text = to_json(json_safe(value), inf_nan_mode="strings", fallback=str)
+        return tagged(self.request, text, "application/json", status)
+
+    def go(self, *parts: str, **query: Any) -> Response:
+        """Send the browser to another page, after an action."""
+        return RedirectResponse(self.url(*parts, **query), 303)
+
+
+def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
+    """Make an answer with an ETag, or 304 if the browser has it already."""
+    tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+    headers = {"etag": tag, "cache-control": "no-cache", "vary": "cookie"}
+    if status == 200 and request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    return Response(body, status, headers, kind)
+
+
+def read_number(text: Any, name: str) -> int | float:
+    """Read a number of a form, an int exactly.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    try:
+        return int(str(text))
+    except ValueError:
+        try:
+            return float(str(text))
+        except ValueError:
+            raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None

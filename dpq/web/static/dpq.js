@@ -1,0 +1,158 @@
+// The dashboard in the browser: times and units that count, parts that follow the queue, keys.
+// Without it every page works, and stands still.
+(() => {
+  "use strict";
+  const every = Number(document.body.dataset.every); // ms
+  let ahead = 0; // ms that the server's clock is ahead of this one
+  let tag = null;
+  let failures = 0;
+  let since = null;
+
+  const span = (ms) => {
+    const s = Math.abs(ms) / 1000;
+    if (s < 60) return s < 10 ? `${s.toFixed(1)} s` : `${Math.floor(s)} s`;
+    const units = [[86400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+    const first = units.findIndex(([size]) => s >= size);
+    let rest = Math.floor(s);
+    return units.slice(first, first + 2).map(([size, name]) => {
+      const count = Math.floor(rest / size);
+      rest -= count * size;
+      return count ? `${count} ${name}` : "";
+    }).filter(Boolean).join(" ");
+  };
+
+  const tick = () => {
+    const now = Date.now() + ahead;
+    for (const time of document.querySelectorAll("time[data-at]")) {
+      const at = Number(time.dataset.at);
+      if (!time.title) time.title = time.textContent;
+      const far = Math.abs(at - now) > 30 * 864e5;
+      if (far) continue;
+      const clock = "clock" in time.dataset && at - now > 9e4
+        ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })}` : "";
+      const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
+      time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
+    }
+    for (const gauge of document.querySelectorAll("[data-left]")) {
+      const { left, burst, rate, seen } = gauge.dataset;
+      const units = Math.min(Number(burst), Number(left) + (now - Number(seen)) / 1000 * Number(rate));
+      gauge.querySelector("meter").value = Math.max(0, units);
+      gauge.querySelector(".left").textContent = units < 100 ? units.toFixed(1) : Math.floor(units);
+    }
+  };
+
+  const clock = (answer) => {
+    const sent = Number(answer.headers.get("x-dpq-now"));
+    if (sent) ahead = sent - Date.now();
+  };
+
+  const away = (text) => {
+    const bar = document.getElementById("away");
+    since = since || new Date();
+    bar.textContent = `${text} Since ${since.toLocaleTimeString()}; trying again.`;
+    bar.hidden = false;
+    document.body.classList.add("away");
+  };
+
+  const back = () => {
+    if (!since) return;
+    since = null;
+    document.getElementById("away").hidden = true;
+    document.body.classList.remove("away");
+    if (document.body.dataset.failed) location.reload();
+  };
+
+  const swap = (html) => {
+    const page = new DOMParser().parseFromString(html, "text/html");
+    for (const old of document.querySelectorAll("[data-live]")) {
+      const fresh = page.getElementById(old.id);
+      if (!fresh || old.contains(document.activeElement) && old.querySelector(":focus:is(input, select)")) continue;
+      if (old.querySelector("details[open][data-keep]")) continue;
+      if (old.dataset.was !== fresh.innerHTML) {
+        const focus = document.activeElement && old.contains(document.activeElement)
+          ? document.activeElement.dataset.key : null;
+        old.dataset.was = fresh.innerHTML;
+        old.innerHTML = fresh.innerHTML;
+        if (focus) (old.querySelector(`[data-key="${CSS.escape(focus)}"]`) || old).focus();
+      }
+    }
+    tick();
+  };
+
+  const look = async () => {
+    if (!document.hidden && (document.querySelector("[data-live]") || since)) {
+      try {
+        const headers = tag ? { "If-None-Match": tag } : {};
+        const answer = await fetch(location.href, { headers, cache: "no-store", redirect: "manual" });
+        clock(answer);
+        if (answer.status === 200) {
+          tag = answer.headers.get("etag");
+          swap(await answer.text());
+        }
+        if (answer.status >= 500) away("The server of the queues does not answer.");
+        else if (answer.type === "opaqueredirect") location.reload();
+        else back();
+        failures = answer.status >= 500 ? failures + 1 : 0;
+      } catch {
+        failures += 1;
+        away("The dashboard does not answer.");
+      }
+    }
+    setTimeout(look, Math.min(every * 2 ** Math.min(failures, 2), 8000));
+  };
+
+  // Lists: select all, and how many are selected
+  const list = document.querySelector("form[data-list]");
+  if (list) {
+    const all = list.querySelector("input[data-all]");
+    const boxes = [...list.querySelectorAll("input[name=ids]")];
+    const said = list.querySelector("[data-count]");
+    const count = () => {
+      const n = boxes.filter((box) => box.checked).length;
+      if (said) said.textContent = n ? `${n} selected` : "";
+      if (all) { all.checked = n > 0 && n === boxes.length; all.indeterminate = n > 0 && n < boxes.length; }
+    };
+    if (all) all.addEventListener("change", () => { boxes.forEach((box) => { box.checked = all.checked; }); count(); });
+    list.addEventListener("change", count);
+    count();
+  }
+
+  // Keys
+  let prefix = false;
+  const goes = () => Object.fromEntries([...document.querySelectorAll("a[data-go]")].map((a) => [a.dataset.go, a]));
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.matches("input:not([type=checkbox]), select, textarea");
+    const help = document.getElementById("keys");
+    if (event.key === "Escape" && typing) event.target.blur();
+    if (typing) return;
+    const rows = [...document.querySelectorAll("[data-row]")];
+    const at = rows.findIndex((row) => row.closest("tr").contains(document.activeElement));
+    if (prefix) {
+      prefix = false;
+      const link = goes()[event.key];
+      if (link) { event.preventDefault(); link.click(); }
+    } else if (event.key === "g") {
+      prefix = true;
+      setTimeout(() => { prefix = false; }, 1500);
+    } else if (event.key === "/") {
+      const field = document.querySelector("[data-search]");
+      if (field) { event.preventDefault(); field.focus(); field.select(); }
+    } else if (event.key === "?") {
+      help.open ? help.close() : help.showModal();
+    } else if (event.key === "j" || event.key === "k") {
+      const next = rows[Math.max(0, Math.min(rows.length - 1, at + (event.key === "j" ? 1 : -1)))];
+      if (next) next.focus();
+    } else if (event.key === "x" && at >= 0) {
+      const box = rows[at].closest("tr").querySelector("input[name=ids]");
+      if (box) box.click();
+    }
+  });
+
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
+  ahead = Number(document.body.dataset.now) ? Number(document.body.dataset.now) - Date.now() : 0;
+  if (document.body.dataset.failed) { since = new Date(); }
+  tick();
+  setInterval(() => { if (!document.hidden) tick(); }, 250);
+  setTimeout(look, every);
+})();

@@ -1,0 +1,206 @@
+"""The scripts of the dashboard: search, find_groups, dead_kinds, survey. They change nothing."""
+
+from typing import Any
+
+import pytest
+
+from dpq import Push, TaskState
+
+
+def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:
+    """The head of the reply of search, and the ids that it found."""
+    names = ("score", "member", "most", "look", "max_bytes", "group", "least", "text")
+    names = (*names, "reason", "fault", "recurs")
+    given = {"score": "", "member": "", "most": 50, "look": 100, "max_bytes": 10**6, "group": ""}
+    given |= {"least": "", "text": "", "reason": "", "fault": "-", "recurs": 0} | said
+    reply = probe.call("search", state, *(given[name] for name in names))
+    assert len(reply[5:]) % 6 == 0
+    return reply[:5], [id_.decode() for id_ in reply[5::6]]
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_search_is_peek(q, probe, state):
+    """Without a filter it finds the same tasks in the same order as peek, a page after another."""
+    q.push_many([Push(n, n % 3, group="abc"[n % 3]) for n in range(20)])
+    q.push_many([Push(n, delay=n % 4 + 1) for n in range(20)])
+    q.push_many([Push(n, n % 3 + 9) for n in range(20)])
+    for n, task in enumerate(q.pop_many(12)):
+        if n % 2:
+            q.bury(task, "no")
+    q.push_many([Push(n, n % 3 + 9) for n in range(20)])
+    before = probe.stored()
+    wanted = [task.id for task in q.peek(100, state)]
+    found, head = [], [0, 0, 1, "", ""]
+    while head[2]:
+        head, ids = search(probe, state.value, score=head[3], member=head[4], most=3)
+        assert head[0] == head[1] == len(ids)
+        found += ids
+        assert head[2] == len(wanted) - len(found)
+    assert found == wanted
+    assert probe.stored() == before
+
+
+def test_search_goes_on_behind_a_task_that_is_gone(q, probe):
+    """The place of a page is a score and a member, whether or not somebody has taken it since."""
+    ids = [q.push(n) for n in range(9)]
+    head, _ = search(probe, most=4)
+    q.cancel(ids[3])
+    q.cancel(ids[4])
+    assert search(probe, score=head[3], member=head[4])[1] == ids[5:]
+    q.purge()
+    assert search(probe, score=head[3], member=head[4])[0][:3] == [0, 0, 0]
+
+
+def test_search_looks_at_so_many(q, probe):
+    """It ends after `look` tasks, and says how many are left behind them."""
+    q.push_many([Push(f"word {n}") for n in range(250)])
+    head, ids = search(probe, text="word 249", look=120)
+    assert (head[:3], ids) == ([0, 120, 130], [])
+    head, ids = search(probe, text="word 249", look=200, score=head[3], member=head[4])
+    assert head[:3] == [1, 130, 0]
+
+
+def test_search_counts(q, probe):
+    """With `most` 0 it names nothing, and counts what passes."""
+    q.push_many([Push(n, n) for n in range(30)])
+    assert search(probe, most=0, least=20) == ([10, 30, 0, *search(probe)[0][3:]], [])
+
+
+def test_search_stops_before_too_many_bytes(q, probe):
+    """Payloads of a page stay below the bound, but for the first; the next page begins there."""
+    ids = [q.push("x" * 300, -n) for n in range(4)]
+    head, found = search(probe, max_bytes=700)
+    assert (found, head[:3]) == (ids[:2], [2, 2, 2])
+    assert search(probe, max_bytes=1, score=head[3], member=head[4])[1] == ids[2:3]
+
+
+def test_search_by_group(q, probe):
+    """In waiting it looks at the tasks of the group only; names that begin alike are others."""
+    q.push_many([Push(n, group=g) for n in range(5) for g in ("a", "ab", "a.b", "b")])
+    head, ids = search(probe, "waiting", group="a")
+    assert head[:3] == [4, 4, 0]
+    assert {q.get(id_).group for id_ in ids} == {"a"}
+    head, _ = search(probe, "waiting", group="a", most=3)
+    assert head[2] == 1
+    assert len(search(probe, "waiting", group="a", score=head[3], member=head[4])[1]) == 1
+    assert search(probe, "waiting", group="none")[0][:3] == [0, 0, 0]
+    assert len(search(probe, group="ab")[1]) == 1
+
+
+def test_search_by_text(q, probe):
+    """It finds group, key, error and payload, in the record or apart; and no number before them."""
+    inline = q.push({"word": "needle"}, 7654321)
+    apart = q.push({"word": "needle", "long": "x" * 600})
+    keyed = q.push(1, key="needle key")
+    q.push(2)
+    grouped = q.push(3, group="needle")
+    failed = q.push(4, 10**9)
+    q.fail(q.pop().task, "needle in the hay", delay=0)
+    assert set(search(probe, text="needle")[1]) == {inline, apart, keyed, grouped, failed}
+    assert search(probe, text="7654321")[1] == []
+    assert search(probe, text="need.e")[1] == []
+
+
+def test_search_by_priority_and_schedule(q, probe):
+    """`least` is a number, of ints and floats; `recurs` finds schedules of both kinds."""
+    q.push(0, -1)
+    high, real = q.push(1, 2**62), q.push(2, 10.5)
+    pulse, cron = q.push(3, every=30), q.push(4, cron="* * * * *")
+    assert search(probe, least=10.5)[1] == [high, real]
+    assert search(probe, recurs=1)[1] == [pulse]
+    assert search(probe, "delayed", recurs=1)[1] == [cron]
+
+
+def test_search_by_reason_and_error(q, probe):
+    """Dead letters are found by what `dead_kinds` has called them, exactly."""
+    for n, error in enumerate(("HTTP 404", "HTTP 500", "timeout", None)):
+        q.push(n, max_attempts=1)
+        q.fail(q.pop().task, error)
+    q.push("x")
+    q.bury(q.pop().task, "page 7 is gone")
+    kinds = probe.call("dead_kinds", 0, 100)
+    assert kinds[:2] == [5, 0]
+    found = {}
+    for reason, fault, count in zip(kinds[2::5], kinds[3::5], kinds[4::5], strict=True):
+        found[reason, fault] = count
+        ids = search(probe, "dead", reason=reason, fault=fault)[1]
+        assert len(ids) == count
+    assert found == {
+        (b"attempts spent", b"HTTP #"): 2,
+        (b"attempts spent", b"timeout"): 1,
+        (b"attempts spent", b""): 1,
+        (b"page # is gone", b""): 1,
+    }
+
+
+def test_dead_kinds_page_by_page(q, probe, clock):
+    """It looks at so many from a rank on, and names the newest of each kind."""
+    ids = []
+    for n in range(7):
+        ids.append(q.push(n))
+        clock.advance(1)
+        q.bury(q.pop().task, "no")
+    looked, left, reason, _, count, newest, died = probe.call("dead_kinds", 2, 3)
+    assert (looked, left, reason, count, newest.decode()) == (3, 2, b"no", 3, ids[4])
+    assert float(died) == q.get(ids[4]).died_at.timestamp() * 1000
+    assert probe.call("dead_kinds", 7, 3) == [0, 0]
+
+
+@pytest.mark.damaged
+def test_damaged_records_hide_nothing(q, probe):
+    """A record that cannot be read is listed, and never stops a search."""
+    ids = [q.push(n, -n) for n in range(3)]
+    q.redis.hset(probe.key("meta"), ids[0], "no record")
+    assert search(probe)[1] == ids
+    assert search(probe, least=-5)[1] == ids[1:]
+    assert search(probe, text="x", reason="y", recurs=1)[1] == []
+
+
+def test_find_groups(q, probe):
+    """By name in byte order and behind a name; closed ones by opening; the largest all."""
+    q.push_many([Push(n, group=f"g{n % 12:02}") for n in range(48)])
+    q.push_many([Push(n, group="ä") for n in range(3)])
+    q.delay_group("g03", 60)
+    q.delay_group("g01", 90)
+
+    def named(*args: Any) -> list[Any]:
+        texts = [text.decode() for text in probe.call("find_groups", *args)]
+        return list(zip(texts[::2], map(int, texts[1::2]), strict=True))
+
+    assert named("name", "", "", 3) == [("g00", 3), ("g01", 4), ("g02", 3)]
+    assert named("name", "g1", "g10", 3) == [("g11", 3)]
+    assert named("name", "", "g11", 9) == [("ä", 2)]
+    assert named("name", "h", "", 9) == []
+    assert named("closed", 0, "", 9) == [("g03", 4), ("g01", 4)]
+    assert named("closed", 1, "", 9) == [("g01", 4)]
+    assert dict(named("largest", "", "", 50)) == dict(named("name", "", "", 50))
+
+
+def test_the_largest_groups_are_among_those_found(q, probe):
+    """Each group with more than a 200th of what waits is named, whatever stands between."""
+    q.push_many([Push(n, group=f"s{n}") for n in range(300) for _ in range(3)])
+    q.push_many([Push(n, group="s150 large") for n in range(9)])
+    texts = [text.decode() for text in probe.call("find_groups", "largest", "", "", 50)]
+    assert texts[texts.index("s150 large") + 1] == "8"
+    assert len(texts) <= 2 * 201
+
+
+def test_survey(q, probe, clock):
+    """It says the pause, closed groups, limits, and what comes next, and nothing of no queue."""
+    assert probe.call("survey", clock())[1:] == [
+        b"", b"0", b"", b"0", b"0", b"", b"fifo", b"none", b"1", b"",
+    ]  # fmt: skip
+    q.push("x", group="a")
+    q.push("x", delay=9)
+    q.delay_group("b", 60)
+    q.set_limit(1, 1, group="c")
+    q.pause(30)
+    now = clock()
+    texts = [text.decode() for text in probe.call("survey", now)]
+    assert texts[:7] == [
+        str(now), str(now + 30_000), "1", str(now + 60_000), "1", "1", str(now + 9000),
+    ]  # fmt: skip
+    assert texts[10] == "4"
+    assert probe.call("survey", now + 30_000)[1] == b""
+    q.pause()
+    assert probe.call("survey", now)[1] == b"inf"

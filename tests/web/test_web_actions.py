@@ -1,0 +1,262 @@
+"""The actions: on one task, on a selection, on all that match; on queues and groups."""
+
+import re
+import time
+from typing import Any
+
+import pytest
+from kit.web import Browser, furnish
+from support import wait_for
+
+from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
+from dpq.operations.browse import Filter
+from dpq.web.actions import Job, Jobs, act
+
+
+def test_priorities_of_a_selection(change: Browser, q: DPQ, path: str) -> None:
+    """The selected tasks get the priority exactly, others keep theirs."""
+    ids = [q.push(n, n) for n in range(3)]
+    change.submit(f"{path}/tasks", 200, action="update", ids=ids[:2], priority=str(2**60 + 1))
+    assert [q.get(id_).priority for id_ in ids] == [2**60 + 1, 2**60 + 1, 2]
+
+
+def test_a_removal_asks_first(change: Browser, q: DPQ, path: str) -> None:
+    """Nothing is removed before the second page is confirmed, and then what it named."""
+    ids = [q.push(n) for n in range(3)]
+    asked = change.submit(f"{path}/tasks", 200, action="cancel", ids=ids[:2])
+    assert "2 tasks" in asked.text
+    assert len(q) == 3
+    fields = dict(re.findall(r'name="(\w+)" value="([^"]*)"', asked.text))
+    assert set(re.findall(r'name="ids" value="([^"]*)"', asked.text)) == set(ids[:2])
+    done = change.submit(f"{path}/tasks", 200, **fields | {"ids": ids[:2]})
+    assert "2 done" in done.text
+    assert [task.id for task in q.peek()] == ids[2:]
+
+
+def test_run_now_replay_bury_and_remove(change: Browser, q: DPQ, path: str) -> None:
+    """Each action moves its task to the state that it names."""
+    ids = furnish(q)
+
+    def do(action: str, state: str) -> None:
+        change.submit(f"{path}/tasks", 200, action=action, ids=ids[state], sure=1, reason="enough")
+
+    do("run", "delayed")
+    assert q.get(ids["delayed"]).state is TaskState.READY
+    do("replay", "dead")
+    assert q.get(ids["dead"]).state is TaskState.READY
+    do("bury", "invisible")
+    buried = q.get(ids["invisible"])
+    assert buried.state is TaskState.DEAD
+    assert buried.reason == "enough"  # type: ignore[attr-defined]
+    do("purge", "invisible")
+    with pytest.raises(TaskNotFoundError):
+        q.get(ids["invisible"])
+    do("cancel", "waiting")
+    with pytest.raises(TaskNotFoundError):
+        q.get(ids["waiting"])
+
+
+def test_what_has_changed_meanwhile_is_counted_and_left(q: DPQ) -> None:
+    """A task that is gone, or in another state, is missed; the others are done."""
+    ids = furnish(q)
+    gone = q.push("gone")
+    q.cancel(gone)
+    assert act(q, "cancel", [gone, ids["ready"]]) == (1, 1)
+    assert act(q, "run", [ids["invisible"], ids["delayed"]]) == (1, 1)
+    assert act(q, "bury", [ids["waiting"], gone]) == (0, 2)
+    assert act(q, "replay", [ids["waiting"], ids["dead"]]) == (1, 1)
+
+
+def ended(q: DPQ, *job: Any, **more: Any) -> Job:
+    """A job that was counted, confirmed and has ended."""
+    jobs, made = Jobs(), Job(q, *job, **more)
+    jobs.begin(made)
+    wait_for(lambda: made.state == "counted", lambda: made.state)
+    jobs.confirm(made, made.count)
+    wait_for(lambda: made.ended, lambda: made.state)
+    assert made.state == "done", made.error
+    return made
+
+
+@pytest.mark.parametrize(
+    ("action", "chosen", "count"),
+    [
+        ("cancel", Filter(TaskState.READY), 450),
+        ("cancel", Filter(TaskState.READY, text="odd"), 225),
+        ("update", Filter(TaskState.READY, least=100), 350),
+        ("cancel", Filter(TaskState.WAITING, group="a"), 29),
+        ("run", Filter(TaskState.DELAYED), 20),
+    ],
+)
+def test_all_that_match_and_nothing_else(q: DPQ, action: str, chosen: Filter, count: int) -> None:
+    """An action on a filter reaches each task that matches, in steps, and no other."""
+    q.push_many([Push(["even", "odd"][n % 2], n) for n in range(449)])
+    q.push_many([Push("odd", -1)])
+    q.push_many([Push(n, -9, group="a") for n in range(30)])
+    q.push_many([Push(n, delay=60) for n in range(20)])
+    q.cancel(q.peek(500)[-1].id)  # the head of the group: another follows
+    q.push("head again", 99, group="a")
+    before = {task.id: task for state in TaskState for task in q.peek(1000, state)}
+    job = ended(q, action, chosen, 7 if action == "update" else None)
+    extra = 1 if chosen.everything and chosen.state is TaskState.READY else 0
+    if action == "update":
+        count = sum(t.priority >= 100 for t in before.values())
+    assert (job.count, job.done, job.missed) == (count + extra, count + extra, 0)
+    after = {task.id: task for state in TaskState for task in q.peek(1000, state)}
+    changed = [id_ for id_, task in before.items() if after.get(id_) != task]
+    if action == "update":
+        assert all(after[id_].priority == 7 for id_ in changed)
+        assert not [task for task in after.values() if task.priority >= 100]
+    else:
+        assert len(changed) - job.done in (0, 1)  # the next head of the group
+    assert q.check() == []
+
+
+def test_dead_letters_of_one_kind_are_replayed_at_a_rate(q: DPQ) -> None:
+    """A filter by error replays that kind alone."""
+    for n in range(6):
+        q.push(n, max_attempts=1)
+        q.fail(q.pop().task, "odd 1" if n % 2 else f"even {n}")
+    job = ended(q, "replay", Filter(TaskState.DEAD, fault="even #"), rate=10_000.0)
+    assert job.done == 3
+    assert [task.last_error for task in q.dead.list()] == ["odd 1"] * 3
+
+
+def test_a_job_acts_on_no_more_than_was_counted(q: DPQ) -> None:
+    """What is pushed between the count and the confirmation stays."""
+    q.push_many([Push(n, 5) for n in range(3)])
+    jobs, job = Jobs(), Job(q, "cancel", Filter(TaskState.READY, text="0"))
+    job = Job(q, "cancel", Filter(TaskState.READY, least=5))
+    jobs.begin(job)
+    wait_for(lambda: job.state == "counted", lambda: job.state)
+    q.push_many([Push(n, 5) for n in range(4)])
+    with pytest.raises(ConfigurationError, match="3 match"):
+        jobs.confirm(job, 7)
+    jobs.confirm(job, 3)
+    wait_for(lambda: job.ended, lambda: job.state)
+    assert (job.done, len(q)) == (3, 4)
+    with pytest.raises(ConfigurationError, match="done"):
+        jobs.confirm(job, 3)
+
+
+def test_a_job_can_be_stopped(q: DPQ) -> None:
+    """After a stop no further step begins."""
+    q.push_many([Push(n) for n in range(6)])
+    for _ in range(6):
+        q.bury(q.pop().task, "no")
+    jobs, job = Jobs(), Job(q, "replay", Filter(TaskState.DEAD), rate=1.0)
+    jobs.begin(job)
+    wait_for(lambda: job.state == "counted", lambda: job.state)
+    jobs.confirm(job, 6)
+    wait_for(lambda: job.done == 1, lambda: job.state)
+    job.stop()
+    wait_for(lambda: job.ended, lambda: job.state)
+    assert (job.state, job.done) == ("stopped", 1)
+    assert q.stats().dead == 5
+
+
+def test_too_many_jobs_and_wrong_ones_are_refused(q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few jobs run at once; an action that does not fit its state or value is refused at once."""
+    with pytest.raises(ConfigurationError, match="takes no tasks"):
+        Job(q, "bury", Filter(TaskState.READY))
+    with pytest.raises(ConfigurationError, match="priority"):
+        Job(q, "update", Filter(TaskState.READY), float("nan"))
+    monkeypatch.setattr(Job, "count_all", lambda self: time.sleep(0.05))
+    jobs = Jobs()
+    for _ in range(4):
+        jobs.begin(Job(q, "cancel", Filter()))
+    with pytest.raises(ConfigurationError, match="4 actions are running"):
+        jobs.begin(Job(q, "cancel", Filter()))
+    for job in jobs:
+        wait_for(lambda job=job: job.state == "counting", lambda: "?")
+        job.state = "done"
+
+
+def test_a_failed_job_says_why(q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that goes away ends a job with its error, not with silence."""
+    job, jobs = Job(q, "cancel", Filter()), Jobs()
+
+    def fail(self: Job) -> None:
+        raise ConnectionError("gone away")
+
+    monkeypatch.setattr(Job, "count_all", fail)
+    jobs.begin(job)
+    wait_for(lambda: job.ended, lambda: job.state)
+    assert job.state == "failed"
+    assert "gone away" in job.error
+
+
+def test_all_that_match_by_the_pages(change: Browser, q: DPQ, path: str) -> None:
+    """The form counts, shows the number, wants the queue's name, then removes exactly those."""
+    q.push_many([Push({"n": n}, n) for n in range(60)])
+    fields = {"action": "cancel", "all": 1, "f.state": "ready", "f.least": "50", "f.text": ""}
+    where = change.submit(f"{path}/tasks", **fields).headers["location"]
+    wait_for(lambda: "10 tasks match" in change.page(where), lambda: change.page(where))
+    assert len(q) == 60
+    change.submit(where, 400, expected=10, name="another")
+    assert len(q) == 60
+    change.submit(where, expected=10, name=q.queue_name)
+    wait_for(lambda: "Done: 10 of 10" in change.page(where), lambda: change.page(where))
+    assert len(q) == 50
+
+
+def test_remove_all_of_a_state(change: Browser, q: DPQ, path: str) -> None:
+    """It counts first; “do nothing” does nothing."""
+    q.push_many([Push(n, delay=60) for n in range(5)])
+    where = change.submit(f"{path}/purge", state="delayed").headers["location"]
+    wait_for(lambda: "5 tasks match" in change.page(where), lambda: change.page(where))
+    change.submit(where, stop=1)
+    assert "Stopped" in change.page(where)
+    assert len(q) == 5
+
+
+def test_pause_and_resume(change: Browser, q: DPQ, path: str) -> None:
+    """A paused queue hands out nothing; the pages say so until it is resumed."""
+    q.push("x")
+    change.submit(f"{path}/pause")
+    assert q.pop().task is None
+    assert "is paused" in change.page(path)
+    change.submit(f"{path}/resume")
+    assert "is paused" not in change.page(path)
+    change.submit(f"{path}/pause", seconds="60")
+    assert "it goes on" in change.page(path)
+    change.submit(f"{path}/pause", 400, seconds="soon")
+
+
+def test_groups_open_and_close(change: Browser, q: DPQ, path: str) -> None:
+    """A group that is closed for a minute hands out nothing until it is opened."""
+    q.push("x", group="a")
+    change.submit(f"{path}/group", verb="close", group="a", seconds="60")
+    assert q.pop().task is None
+    assert q.group("a").reason == "closed by hand"
+    change.submit(f"{path}/group", verb="open", group="a")
+    assert q.pop().task
+
+
+@pytest.mark.parametrize("group", [None, "*", "a"])
+def test_limits_are_set_and_removed(change: Browser, q: DPQ, path: str, group: str | None) -> None:
+    """The form sets all that it shows: rates with units, bursts, a concurrency."""
+    said = {"rate": "10/s, tokens=5000/m", "burst": "3, 400", "concurrency": "7"}
+    change.submit(f"{path}/limits", group=group or "", verb="set", **said)
+    [state] = [each for each in q.limits() if each.group == group]
+    shown = [(w.rate, w.per, w.burst, w.unit) for w in state.windows]
+    assert shown == [(10, 1, 3, ""), (5000, 60, 400, "tokens")]
+    assert state.concurrency == 7
+    html = change.page(f"{path}/limit?group={group or ''}")
+    assert 'value="10/1s, tokens=5000/60s"' in html
+    change.submit(f"{path}/limits", 400, group=group or "", rate="10 a second")
+    change.submit(f"{path}/limits", group=group or "", verb="clear")
+    assert not [each for each in q.limits() if each.windows]
+
+
+def test_the_doctor_runs_from_the_page(change: Browser, q: DPQ, path: str) -> None:
+    """A check shows that nothing is wrong, or what is, with the way out."""
+    furnish(q)
+    change.submit(f"{path}/check")
+    wait_for(lambda: "no problems" in change.page("/server"), lambda: change.page("/server"))
+    q.redis.hset(f"dpq:{{{q.queue_name}}}:limits", "group:\t", "stray")
+    change.submit(f"{path}/check")
+    wait_for(
+        lambda: "dpq doctor --repair" in change.page("/server"), lambda: change.page("/server")
+    )
+    q.redis.hdel(f"dpq:{{{q.queue_name}}}:limits", "group:\t")

@@ -1,0 +1,144 @@
+"""The JSON API: what it answers, exact numbers, actions, and that its document is true."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from kit.web import Browser, furnish
+from support import wait_for
+
+from dpq import DPQ, Push
+from dpq.web.routes import API
+
+
+def test_the_document_has_each_route_and_no_other(look: Browser) -> None:
+    """Paths and methods of the OpenAPI document are those of the routes, with their parameters."""
+    document = look.api("/openapi.json")
+    said = {(verb.upper(), path) for path, verbs in document["paths"].items() for verb in verbs}
+    assert said == {(method, path) for method, path, _ in API}
+    for path, verbs in document["paths"].items():
+        for verb, about in verbs.items():
+            named = {each["name"] for each in about.get("parameters", []) if each["in"] == "path"}
+            assert named == set(re.findall(r"{(\w+)}", path)), (verb, path)
+            assert about["summary"]
+    assert "/api/queues/{queue}" in look.page("/api")
+
+
+def test_each_get_answers(look: Browser, q: DPQ) -> None:
+    """Each route that reads answers with JSON, on a queue with something of everything."""
+    ids = furnish(q)
+    for method, path, _ in API:
+        if method == "GET" and "{job}" not in path:
+            answer = look.get(path.format(queue=q.queue_name, id=ids["ready"]))
+            assert answer.status_code == 200, path
+            assert json.loads(answer.text)
+    assert look.get("/api/actions/x").status_code == 404
+    assert look.get("/api/queues/nobody").json()["error"]["status"] == 404
+
+
+def test_64_bit_integers_are_texts(look: Browser, q: DPQ) -> None:
+    """Priorities, tokens and large integers in payloads come out exactly."""
+    large = 2**63 - 1
+    q.push({"n": large, "list": [-large, 2**53, True, 1.5]}, large)
+    task = q.pop().task
+    assert task
+    q.extend(task, 60)
+    said = look.api(f"/queues/{q.queue_name}/tasks/{task.id}")
+    assert said["priority"] == str(large)
+    assert said["token"] == str(task.token)
+    assert said["payload"] == {"n": str(large), "list": [str(-large), 2**53, True, 1.5]}
+
+
+def test_pages_of_tasks(look: Browser, q: DPQ) -> None:
+    """`after` goes on; n is bounded; `payload=0` leaves payloads out."""
+    q.push_many([Push(n, -n) for n in range(25)])
+    path, seen, after = f"/queues/{q.queue_name}/tasks?n=10", [], ""
+    while after is not None:
+        said = look.api(f"{path}&after={after}")
+        seen += [task["payload"] for task in said["tasks"]]
+        after = said["after"]
+    assert seen == list(range(25))
+    assert "payload" not in look.api(f"{path}&payload=0")["tasks"][0]
+    for wrong in ("n=0", "n=201", "n=x", "state=odd", "least=high", "after=???", "after=bnVsbA=="):
+        assert look.get(f"/api{path}&{wrong}").status_code == 400, wrong
+
+
+def test_actions_by_ids(change: Browser, q: DPQ) -> None:
+    """An action on ids answers how many were done and missed."""
+    ids = furnish(q)
+    path = f"/queues/{q.queue_name}/tasks:action"
+    said = change.call(path, {"action": "run", "ids": [ids["delayed"], "nobody"]})
+    assert said == {"done": 1, "missed": 1}
+    change.call(path, {"action": "update", "ids": [ids["ready"]], "priority": str(2**62 + 1)})
+    assert q.get(ids["ready"]).priority == 2**62 + 1
+    for wrong in (
+        {"action": "odd", "ids": ["x"]},
+        {"action": "update", "ids": ["x"]},
+        {"action": "cancel", "ids": "x"},
+        {"action": "cancel", "ids": []},
+        {"action": "cancel", "ids": ["x"] * 1001},
+        {"action": "cancel"},
+    ):
+        assert "message" in change.call(path, wrong, 400)["error"], wrong
+
+
+def test_an_action_on_a_filter_is_counted_then_confirmed(change: Browser, q: DPQ) -> None:
+    """It answers with an action to confirm by the number that was counted."""
+    q.push_many([Push(n, n) for n in range(30)])
+    path = f"/queues/{q.queue_name}/tasks:action"
+    chosen = {"state": "ready", "least": 20}
+    job = change.call(path, {"action": "cancel", "filter": chosen}, 202)
+
+    def now() -> Any:
+        return change.api(f"/actions/{job['id']}")
+
+    wait_for(lambda: now()["state"] == "counted", now)
+    assert now()["count"] == 10
+    change.call(f"/actions/{job['id']}:run", {"expected": 9}, 400)
+    change.call(f"/actions/{job['id']}:run", {"expected": True}, 400)
+    assert len(q) == 30
+    change.call(f"/actions/{job['id']}:run", {"expected": 10}, 202)
+    wait_for(lambda: now()["state"] == "done", now)
+    assert (now()["done"], len(q)) == (10, 20)
+    other = change.call(path, {"action": "cancel", "filter": chosen}, 202)
+    assert change.call(f"/actions/{other['id']}", method="DELETE")["id"] == other["id"]
+
+
+def test_replay(change: Browser, q: DPQ) -> None:
+    """Dead letters are replayed by their ids, or counted by a filter."""
+    ids = furnish(q)
+    path = f"/queues/{q.queue_name}/dead:replay"
+    assert change.call(path, {"filter": {"reason": "no"}}, 202)["filter"]["state"] == "dead"
+    assert change.call(path, {"ids": [ids["dead"]]}) == {"done": 1, "missed": 0}
+
+
+def test_queue_groups_and_limits(change: Browser, q: DPQ) -> None:
+    """Pause, resume, close, open, set and clear do what the queue's own verbs do."""
+    q.push("x", group="a/b")
+    base = f"/queues/{q.queue_name}"
+    assert change.call(f"{base}:pause", {"seconds": 60}) == {"paused": True}
+    assert change.api(base)["paused_until_ms"]
+    assert change.call(f"{base}:resume") == {"paused": False}
+    change.call(f"{base}/groups/a~2Fb:close", {"seconds": 60})
+    assert not q.group("a/b").open
+    change.call(f"{base}/groups/a~2Fb:open")
+    assert q.group("a/b").open
+    change.call(f"{base}/groups/a~2Fb:close", {"seconds": "soon"}, 400)
+    windows = ["10/s", {"rate": 5000, "per": 3600, "burst": 9, "unit": "tokens"}]
+    for scope, group in (("", None), ("/~2A", "*"), ("/a~2Fb", "a/b")):
+        url = f"{base}/limits{scope}"
+        said = change.call(url, {"windows": windows, "concurrency": 3})
+        assert said["group"] == group
+        assert [each["rate"] for each in said["windows"]] == [10, 5000]
+        assert [s.concurrency for s in q.limits() if s.group == group] == [3]
+        change.call(url, method="DELETE")
+        assert not [s for s in q.limits() if s.group == group and s.windows]
+    for wrong in ([], ["often"], [{"rate": 1}], [{"rate": 1, "per": 1, "odd": 2}], [7]):
+        change.call(f"{base}/limits", {"windows": wrong}, 400)
+
+
+@pytest.mark.parametrize("start", ["-1", "7"])
+def test_a_list_that_begins_elsewhere(look: Browser, start: str) -> None:
+    """A page of queues behind the last is empty."""
+    assert look.api(f"/queues?start={start}")["queues"] == []

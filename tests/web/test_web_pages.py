@@ -1,0 +1,375 @@
+"""The pages that show: what they say, how they page, and what they share."""
+
+import re
+from typing import Any
+
+import pytest
+from kit.web import Browser, Open, furnish, rows
+
+from dpq import DPQ, Push, TaskState
+from dpq.web.sampler import Sample, Shared, Watch, rates_of, span
+
+PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers")
+
+
+def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path: str) -> None:
+    """Each page answers, for a queue without anything and for one with something of everything."""
+    for full in (False, True):
+        if full:
+            furnish(q)
+        for page in ("/", "/server", "/api", "/login", *(f"{path}{each}" for each in PAGES)):
+            html = look.page(page)
+            assert "<!doctype html>" in html, page
+            assert not re.search(r'\sstyle="|<script>|\son\w+="', html), page
+
+
+@pytest.mark.parametrize("state", list(TaskState))
+def test_a_list_has_the_tasks_of_its_state(look: Browser, q: DPQ, path: str, state: Any) -> None:
+    """The list of each state has its tasks, and leads to them."""
+    ids = furnish(q)
+    html = look.page(f"{path}/tasks?state={state}")
+    assert ids[state] in rows(html)
+    task = look.page(f"{path}/tasks/{ids[state]}")
+    assert ids[state] in task
+    assert {"ready": "needle", "dead": "HTTP 404 for page 17"}.get(state, "") in task
+
+
+def test_pages_of_50_go_on_behind_the_last_task(look: Browser, q: DPQ, path: str) -> None:
+    """Following `next` shows each task once, best first, though the last one shown has gone."""
+    q.push_many([Push(n, n % 7) for n in range(120)])
+    wanted = [task.id for task in q.peek(200)]
+    seen: list[str] = []
+    link = f"{path}/tasks"
+    while link:
+        html = look.page(link)
+        seen += rows(html)
+        if seen[-1] in wanted:
+            q.cancel(seen[-1])
+        found = re.search(r'href="([^"]*after=[^"]*)"', html)
+        link = found[1].replace("&amp;", "&") if found else ""
+    assert seen == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        ("state=waiting&group=a", 4),
+        ("state=waiting&group=none", 0),
+        ("state=waiting&text=a.example/1", 1),
+        ("state=ready&text=needle", 1),
+        ("state=ready&text=key/1", 1),
+        ("state=ready&least=100", 1),
+        ("state=dead&reason=HTTP %23 for page %23&fault=", 1),
+        ("state=dead&reason=HTTP 404", 0),
+    ],
+)
+def test_a_search_finds_what_it_names(
+    look: Browser, q: DPQ, path: str, query: str, count: int
+) -> None:
+    """Group, text, priority, reason and error each narrow a list."""
+    furnish(q)
+    assert len(rows(look.page(f"{path}/tasks?{query}"))) == count
+
+
+def test_a_search_says_how_much_it_has_searched(look: Browser, q: DPQ, path: str) -> None:
+    """A search ends after a bounded number of tasks, says so, and goes on from there."""
+    q.push_many([Push({"n": n}, -n) for n in range(40)])
+    html = look.page(f'{path}/tasks?text="n":35&look=10')
+    assert "10 of 40 tasks searched" in html
+    assert "Nothing among the 10 that were searched" in html
+    link = re.search(r'href="([^"]*after=[^"]*)"', html)
+    assert link
+    html = look.page(link[1].replace("&amp;", "&"))
+    assert len(rows(html)) == 1
+    assert "All 30 searched" in html
+
+
+def test_an_id_or_a_key_leads_to_its_task(look: Browser, q: DPQ, path: str) -> None:
+    """The field for an id takes keys too; what is not there is said so."""
+    ids = furnish(q)
+    for name in (ids["ready"], "key/1"):
+        answer = look.get(f"{path}/tasks", params={"id": name}, follow_redirects=False)
+        assert answer.headers["location"] == f"{path}/tasks/{ids['ready']}"
+    assert "no task has" in look.page(f"{path}/tasks?id=nobody", 404).lower()
+    assert "gone" in look.page(f"{path}/tasks/nobody", 404)
+
+
+def test_a_task_says_why_it_waits_and_until_when(look: Browser, q: DPQ, path: str) -> None:
+    """A closed group is named, with the moment when it opens as a countdown."""
+    ids = furnish(q)
+    html = look.page(f"{path}/tasks/{ids['waiting']}")
+    assert "is closed (by hand)" in html
+    until = look.api(f"/queues/{q.queue_name}/tasks/{ids['waiting']}")["why"]["until_ms"]
+    assert f'data-at="{round(until)}"' in html
+    group = q.group("b")
+    assert group.opens_at
+    assert abs(until - group.opens_at.timestamp() * 1000) < 2
+
+
+def test_limits_show_each_scope(look: Browser, q: DPQ, path: str) -> None:
+    """Open and closed groups stand with their windows, units left, and what waits."""
+    furnish(q)
+    html = look.page(f"{path}/limits")
+    assert "closed by hand" in html
+    assert 'data-burst="5"' in html
+    assert "10 in 1 s" in html
+    for way, group in (("closed", "b"), ("own", "a"), ("name", "a")):
+        assert f'data-key="{group}"' in look.page(f"{path}/limits?way={way}")
+    assert 'data-key="nobody"' in look.page(f"{path}/limits?q=nobody")
+
+
+def test_groups_by_name_go_on_behind_the_last(look: Browser, q: DPQ, path: str) -> None:
+    """The list by name shows each group of a page of 50 once."""
+    q.push_many([Push(n, group=f"g{n // 2:03}") for n in range(240)])
+    names = re.findall(r'data-key="(g\d+)"', look.page(f"{path}/limits?way=name"))
+    assert names == [f"g{n:03}" for n in range(50)]
+    following = look.api(f"/queues/{q.queue_name}/limits?way=name")["next"]
+    more = look.api(f"/queues/{q.queue_name}/limits?way=name&behind={following['behind']}")
+    assert [each["group"] for each in more["limits"][2:]] == [f"g{n:03}" for n in range(50, 100)]
+
+
+def test_the_largest_groups_come_first(look: Browser, q: DPQ, path: str) -> None:
+    """No group with more than a 200th of what waits is overlooked."""
+    q.push_many([Push(n, group=f"small {n % 300}") for n in range(900)])
+    q.push_many(
+        [Push(n, group="big") for n in range(40)] + [Push(n, group="bigger") for n in range(60)]
+    )
+    found = look.api(f"/queues/{q.queue_name}/limits")["limits"][2:]
+    assert [(each["group"], each["waiting"]) for each in found[:2]] == [("bigger", 60), ("big", 40)]
+
+
+def test_a_dry_run_says_when_it_drains(look: Browser, q: DPQ, path: str) -> None:
+    """20 a second start 400 waiting tasks in 20 s; nothing is changed."""
+    q.set_limit(1, 1, group="a")
+    q.push_many([Push(n, group="a") for n in range(401)])
+    before = q.limits()
+    html = look.page(f"{path}/limit?group=a&scope=a&rate=20/s")
+    shown = [int(at) for at in re.findall(r'data-at="(\d+)" data-clock', html)]
+    then, now = shown
+    base = look.api(f"/queues/{q.queue_name}/limits?q=a")["now_ms"]
+    assert then - base == pytest.approx(20_000, abs=100)
+    assert now - base == pytest.approx(400_000, abs=1100)
+    assert "Never more than 20 requests in any 1 s" in html
+    assert "write a rate as" in look.page(f"{path}/limit?group=a&scope=a&rate=fast")
+    assert q.limits() == before
+
+
+def test_the_next_tasks_stand_with_their_moments(
+    look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page shows what `forecast` foresees, in its order, and when all will have begun."""
+    q.set_limit(1, 10, group="a")
+    q.push_many([Push(n, group="a") for n in range(4)])
+    q.push("later", delay=7)
+    wanted = [task.id for task in q.forecast(50)]
+    html = look.page(f"{path}/next")
+    assert rows(html) == wanted
+    assert "group &#39;a&#39;: 1/10s" in html
+    said = look.api(f"/queues/{q.queue_name}/forecast")
+    assert [each["id"] for each in said["tasks"]] == wanted
+    assert said["drain"]["state"] == "clears"
+    assert "all begun in" in look.page(path)
+    q.purge()
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    assert "Nothing is to start" in look.page(f"{path}/next")
+
+
+def test_dead_letters_stand_by_reason_and_error(look: Browser, q: DPQ, path: str) -> None:
+    """Errors that differ by numbers only are one kind; its link finds exactly those."""
+    for n in range(3):
+        q.push(n, max_attempts=1)
+        q.fail(q.pop().task, f"HTTP 404 for /{n}")
+    q.push("x")
+    q.bury(q.pop().task, "no")
+    html = look.page(f"{path}/dead")
+    assert "HTTP # for /#" in html
+    kinds = look.api(f"/queues/{q.queue_name}/dead")["kinds"]
+    assert [(kind["reason"], kind["number"]) for kind in kinds] == [
+        ("attempts spent", 3),
+        ("no", 1),
+    ]
+    link = re.search(r'href="([^"]*fault=HTTP[^"]*)"', html)
+    assert link
+    assert len(rows(look.page(link[1].replace("&amp;", "&")))) == 3
+
+
+def test_a_queue_that_cannot_be_read_hides_no_other(
+    dashboard: Open, q: DPQ, redis: Any, queue_name: str
+) -> None:
+    """On the overview each queue has its row; one that is damaged says so."""
+    with DPQ(redis, f"{queue_name}-2") as other:
+        other.push("x")
+        redis.set(f"dpq:{{{queue_name}-2}}:stats", "text")
+        html = dashboard(q, other).page("/")
+        assert "cannot be read" in html
+        assert f'data-key="{queue_name}"' in html
+        redis.delete(f"dpq:{{{queue_name}-2}}:stats")
+        other.drop()
+
+
+def test_recurring_tasks_have_their_schedule(look: Browser, q: DPQ, path: str) -> None:
+    """Only recurring tasks are listed, with their schedule and their next time."""
+    furnish(q)
+    q.push("report", cron="0 6 * * *", timezone="Europe/Berlin", key="report")
+    html = look.page(f"{path}/recurring")
+    assert "every 30 s" in html
+    assert "0 6 * * * Europe/Berlin" in html
+    assert len(rows(html)) == 2
+
+
+def test_workers_and_what_is_leased(
+    look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker is shown with its handlers, a lease with when it began."""
+    ids = furnish(q)
+    assert "No worker reports" in look.page(f"{path}/workers")
+    q._session.run(q._operations.beat, "w", "crawler", "host7", 11, 2, 3, 4.0)
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    html = look.page(f"{path}/workers")
+    assert ids["invisible"] in html
+    assert "crawler" in html
+    assert "2 of 3" in html
+
+
+def test_remote_text_is_shown_and_not_run(look: Browser, q: DPQ, path: str) -> None:
+    """Payloads, groups, keys, errors and names stand escaped on every page."""
+    evil = '"><script>alert(1)</script>'
+    q.push({evil: [evil]}, group=evil, key=evil)
+    q.push({evil: evil}, group=evil)
+    task = q.pop().task
+    assert task
+    q.fail(task, evil, delay=60)
+    q.push(evil, 99)
+    q.bury(q.pop().task, evil)
+    q.set_limit(1, 1, group=evil)
+    q._session.run(q._operations.beat, evil, evil, evil, 1, 2, 3, 4.0)
+    pages = [f"{path}{each}" for each in PAGES] + [f"{path}/tasks/{task.id}"]
+    pages += [f"{path}/tasks?state={state}&text=alert" for state in TaskState]
+    for page in pages:
+        html = look.page(page)
+        assert "<script>alert" not in html, page
+    assert "&lt;script&gt;" in look.page(f"{path}/tasks/{task.id}")
+
+
+def test_payloads_can_be_left_out(dashboard: Open, q: DPQ, path: str) -> None:
+    """Neither with `?payload=0` nor without the right is a payload sent."""
+    ids = furnish(q)
+    hidden = dashboard(payloads=False)
+    for browser, more in ((dashboard(), "payload=0"), (hidden, "")):
+        for page in (f"{path}/tasks?{more}", f"{path}/tasks/{ids['ready']}?{more}"):
+            assert "needle" not in browser.page(page)
+    assert "needle" not in hidden.get(f"/api/queues/{q.queue_name}/tasks").text
+    assert "needle" not in hidden.get(f"/api/queues/{q.queue_name}/tasks/{ids['ready']}").text
+
+
+def test_a_huge_payload_is_cut(look: Browser, q: DPQ, path: str) -> None:
+    """A payload of a megabyte makes a small page, which says that it was cut."""
+    task = q.push({"rows": [{"n": n, "text": "x" * 50} for n in range(12_000)]})
+    html = look.page(f"{path}/tasks/{task}")
+    assert "Only the first 500 values" in html
+    assert len(html) < 200_000
+    assert len(look.page(f"{path}/tasks")) < 20_000
+
+
+def test_a_partitioned_queue_is_one_queue(dashboard: Open, redis: Any, queue_name: str) -> None:
+    """Lists, groups, counts and dead letters go over all partitions, in the order of the queue."""
+    with DPQ(redis, queue_name, partitions=4) as q:
+        q.push_many([Push(n, n, group=f"g{n % 9}" if n % 2 else None) for n in range(150)])
+        look = dashboard(q)
+        path = f"/q/{queue_name}"
+        seen: list[str] = []
+        link = f"{path}/tasks"
+        while link:
+            html = look.page(link)
+            seen += rows(html)
+            found = re.search(r'href="([^"]*after=[^"]*)"', html)
+            link = found[1].replace("&amp;", "&") if found else ""
+        assert seen == [task.id for task in q.peek(500)]
+        names = [each["group"] for each in look.api(f"/queues/{queue_name}/limits")["limits"][2:]]
+        assert sorted(names) == [f"g{n}" for n in range(9)]
+        assert "<dt>partitions</dt><dd>4</dd>" in look.page(path)
+        q.drop()
+
+
+# What tabs share
+
+
+def test_a_hundred_tabs_cost_one_read_a_second(q: DPQ) -> None:
+    """Within a second all requests get one reading; without a request nothing is read."""
+    now = [0.0]
+    shared, reads = Shared(lambda: now[0]), []
+    for second in range(3):
+        now[0] = float(second)
+        for _ in range(100):
+            shared.get("queue", lambda: reads.append(now[0]))
+    assert reads == [0.0, 1.0, 2.0]
+
+
+def test_a_failed_read_is_shared_too() -> None:
+    """A server that does not answer is asked once a second, and again after that."""
+    now, asked = [0.0], []
+    shared = Shared(lambda: now[0])
+
+    def fail() -> None:
+        asked.append(now[0])
+        if now[0] < 1:
+            raise ConnectionError("refused")
+
+    for _ in range(5):
+        with pytest.raises(ConnectionError):
+            shared.get("queue", fail)
+    now[0] = 1.0
+    shared.get("queue", fail)
+    assert asked == [0.0, 1.0]
+
+
+def test_a_page_that_is_the_same_is_not_sent_again(
+    look: Browser, q: DPQ, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tab that asks again with the ETag gets 304, until something has changed."""
+    first = look.get(path)
+    tag = {"if-none-match": first.headers["etag"]}
+    again = look.get(path, headers=tag)
+    assert (again.status_code, again.content) == (304, b"")
+    assert look.get("/static/dpq.css", headers=tag).status_code == 200
+    furnish(q)
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    assert look.get(path, headers=tag).status_code == 200
+
+
+def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
+    """What was done between two looks is a rate, and the rest of the backlog a duration."""
+    now = [100.0]
+    watch = Watch(q, lambda: now[0])
+    q.push_many([Push(n) for n in range(50)])
+    assert watch.read().drain() == "counting"
+    q.ack_many(q.pop_many(10))
+    now[0] += 2
+    snapshot = watch.read()
+    assert snapshot.rates.done == 5.0
+    assert snapshot.drain() == "clears in 8 s"
+    now[0] += 5
+    q.push_many([Push(n) for n in range(100)])
+    assert watch.read().drain().startswith("growing by ")
+    now[0] += 400
+    assert len(watch.read().samples) == 1
+    now[0] += 5
+    assert watch.read().drain() == "stalled"
+    q.pause()
+    assert watch.read().drain() == "paused"
+    q.resume()
+    q.purge()
+    assert watch.read().drain() == "nothing waits"
+
+
+def test_spans() -> None:
+    """A duration has its two largest units."""
+    shown = [span(s) for s in (0.25, 59, 60, 3700, 90_000)]
+    assert shown == ["250 ms", "59 s", "1 m", "1 h 1 m", "1 d 1 h"]
+
+
+def test_rates_after_a_tab_was_hidden() -> None:
+    """After a gap the two last samples count, not none."""
+    samples = [Sample(0, 0, 0, 0, 0, 0), Sample(100, 0, 0, 50, 0, 0)]
+    assert rates_of(samples).done == 0.5
+    assert rates_of(samples[:1]).done is None

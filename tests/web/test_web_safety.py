@@ -1,0 +1,318 @@
+"""The safety: hosts, tokens, origins, rights, headers, the audit log, and Redis users."""
+
+import logging
+from typing import Any
+
+import pytest
+from kit.web import Browser, Open, furnish
+from redis.asyncio import Redis as AsyncRedis
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from dpq import DPQ, AsyncDPQ, ConfigurationError, TaskState
+from dpq.web import Access, app
+from dpq.web.access import ACTIONS, HEADERS, Guard
+from dpq.web.routes import API, PAGES
+
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
+POSTS = [(method, path) for method, path, _ in [*PAGES, *API] if method != "GET"]
+
+
+def filled(path: str, q: DPQ) -> str:
+    """A path with a queue, a task, a group and a job in it."""
+    named = {"queue": q.queue_name, "id": "x", "group": "a", "job": "x"}
+    return path.format(**named)
+
+
+@pytest.mark.parametrize(("method", "path"), POSTS, ids=" ".join)
+def test_nothing_unsafe_without_same_origin_and_token(
+    change: Browser, q: DPQ, method: str, path: str
+) -> None:
+    """Each unsafe route refuses another site, a missing header, a missing and a foreign token."""
+    url, token = filled(path, q), change.token
+    foreign = Guard(Access()).form_token("x")
+    for headers in (
+        {},
+        {"x-dpq-token": token},
+        {"x-dpq-token": token, "sec-fetch-site": "cross-site"},
+        {"x-dpq-token": token, "sec-fetch-site": "same-site"},
+        {"x-dpq-token": token, "sec-fetch-site": "none"},
+        {"x-dpq-token": token, "sec-fetch-site": "same-origin", "origin": "http://evil.example"},
+        {"sec-fetch-site": "same-origin"},
+        {"x-dpq-token": foreign, "sec-fetch-site": "same-origin"},
+    ):
+        assert change.request(method, url, headers=headers).status_code == 403, headers
+    allowed = {"x-dpq-token": token, "sec-fetch-site": "same-origin"}
+    assert change.request(method, url, headers=allowed).status_code != 403
+
+
+@pytest.mark.parametrize(("method", "path"), POSTS, ids=" ".join)
+def test_a_dashboard_that_only_shows_changes_nothing(
+    look: Browser, q: DPQ, method: str, path: str
+) -> None:
+    """Without `write` each route that changes something is refused, whatever the form says."""
+    ids = furnish(q)
+    before = {s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.limits()
+    url = filled(path, q).replace("/x", f"/{ids['ready']}")
+    if url.endswith("/check"):
+        return
+    bodies: list[dict[str, Any]] = [
+        {
+            "data": {
+                "token": look.token,
+                "action": "cancel",
+                "ids": ids["ready"],
+                "sure": 1,
+                "state": "ready",
+                "group": "a",
+                "verb": "close",
+                "seconds": "9",
+                "rate": "1/s",
+            }
+        },
+        {
+            "json": {
+                "action": "cancel",
+                "ids": [ids["ready"]],
+                "seconds": 9,
+                "windows": ["1/s"],
+                "expected": 1,
+            }
+        },
+    ]
+    for body in bodies:
+        headers = {"sec-fetch-site": "same-origin", "x-dpq-token": look.token}
+        if method == "DELETE":
+            body = {}
+        answer = look.request(method, url, headers=headers, **body)
+        assert answer.status_code == 403, answer.text
+    assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.limits()) == before
+
+
+def test_pages_offer_only_what_is_allowed(dashboard: Open, q: DPQ, path: str) -> None:
+    """No page of a dashboard that only shows has a form that changes something."""
+    ids = furnish(q)
+    pages = ["", "/tasks", "/limits", "/limit?group=a", "/dead", f"/tasks/{ids['ready']}"]
+    look, change = dashboard(), dashboard(write=True)
+    for page in pages:
+        assert "<button name" not in look.page(path + page)
+        assert "read only" in look.page(path + page)
+        assert look.page(path + page) != change.page(path + page)
+    for page in ("", "/limit?group=a", "/dead"):
+        assert 'method="post"' not in look.page(path + page)
+        assert 'method="post"' in change.page(path + page)
+
+
+def test_rights_of_an_application(dashboard: Open, q: DPQ, path: str) -> None:
+    """`allow` is asked for each action, with its name and its queue."""
+    asked: list[tuple[str, str]] = []
+
+    def allow(request: Any, action: str, queue: str) -> bool:
+        asked.append((action, queue))
+        return action == "pause"
+
+    site = dashboard(write=True, allow=allow)
+    site.submit(f"{path}/pause")
+    site.submit(f"{path}/group", 403, verb="open", group="a")
+    assert ("pause", q.queue_name) in asked
+    assert ("open", q.queue_name) in asked
+    html = site.page(path)
+    assert f'action="{path}/pause"' in html
+    assert f'action="{path}/purge"' not in html
+
+
+def test_each_action_writes_a_line(
+    change: Browser, look: Browser, q: DPQ, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The audit log says the action, the queue, and from where; a refused one too, in one line."""
+    ids = furnish(q)
+    with caplog.at_level(logging.INFO, "dpq.web.audit"):
+        change.submit(f"{path}/tasks", 200, action="run", ids=ids["delayed"])
+        change.submit(
+            f"{path}/group", verb="close", group="a\nforged line", seconds="1", status=400
+        )
+        look.submit(f"{path}/pause", 403)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0].startswith(f"run queue={q.queue_name!r} ids={ids['delayed']} count=1")
+    assert "from=testclient" in lines[0]
+    assert "\n" not in lines[1]
+    assert lines[-1].startswith("refused: POST ")
+
+
+def test_headers_of_every_answer(look: Browser, path: str) -> None:
+    """Pages, files, errors and the API have the content-security policy, exactly."""
+    policy = (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    )
+    assert HEADERS["content-security-policy"] == policy
+    for url in ("/", path, "/static/dpq.js", "/nothing", "/api/queues", "/api/nothing", "/login"):
+        answer = look.get(url)
+        assert answer.headers["content-security-policy"] == policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert look.get("/", headers={"host": "evil.example"}).headers["content-security-policy"]
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1", 200),
+        ("localhost:9000", 200),
+        ("[::1]:8321", 200),
+        ("LOCALHOST", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("127.0.0.1@evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_other_hosts_are_refused(look: Browser, host: str, status: int) -> None:
+    """A name that somebody else has pointed at this machine gets nothing (DNS rebinding)."""
+    assert look.get("/", headers={"host": host}).status_code == status
+
+
+def test_a_token_is_asked_for(dashboard: Open, q: DPQ, path: str) -> None:
+    """Without it there is only the page to log in; a wrong one does not help; a session ends."""
+    site = dashboard(write=True, token=TOKEN)
+    answer = site.get(path, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    assert site.get("/api/queues").status_code == 401
+    same = {"sec-fetch-site": "same-origin"}
+    assert site.post("/login", data={"token": TOKEN}).status_code == 403
+    assert site.post("/login", data={"token": "x" * 32}, headers=same).status_code == 401
+    assert site.get(path, follow_redirects=False).status_code == 303
+    logged = site.post("/login", data={"token": TOKEN}, headers=same, follow_redirects=False)
+    cookie = logged.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert site.page(path)
+    site.submit(f"{path}/pause")
+    forged = site.cookies["dpq_session"].replace(".", ".9", 1)
+    site.cookies.clear()
+    answer = site.get("/api/queues", headers={"cookie": f"dpq_session={forged}"})
+    assert answer.status_code == 401
+
+
+def test_a_program_gives_the_token_itself(dashboard: Open, q: DPQ) -> None:
+    """With `Authorization: Bearer` a program needs neither session nor origin."""
+    site = dashboard(write=True, token=TOKEN)
+    url = f"/api/queues/{q.queue_name}:pause"
+    right, wrong = ({"authorization": f"Bearer {each}"} for each in (TOKEN, "x" * 32))
+    assert site.post(url, json={}, headers=wrong).status_code == 401
+    assert site.post(url, json={}, headers=right).json() == {"paused": True}
+
+
+def test_sessions_end(q: DPQ) -> None:
+    """A session is good for 12 hours, and no other process or token makes one."""
+    now = [1000.0]
+    guard = Guard(Access(token=TOKEN), lambda: now[0])
+
+    class Request:
+        cookies = {"dpq_session": guard.new_session()}  # noqa: RUF012
+
+    assert guard.session_of(Request)  # type: ignore[arg-type]
+    assert not Guard(Access()).session_of(Request)  # type: ignore[arg-type]
+    now[0] += 12 * 3600 + 1
+    assert not guard.session_of(Request)  # type: ignore[arg-type]
+
+
+def test_bad_arguments() -> None:
+    """A short token and what is no queue are refused at the start."""
+    with pytest.raises(ConfigurationError, match="at least 32"):
+        Access(token="short")  # noqa: S106
+    for wrong in ("emails", [AsyncDPQ(AsyncRedis(), "x")], ["x"]):
+        with pytest.raises(ConfigurationError, match="must be a DPQ"):
+            app(wrong)  # type: ignore[arg-type]
+
+
+def test_long_bodies_and_broken_ones(change: Browser, q: DPQ) -> None:
+    """A body over a megabyte and broken JSON are refused."""
+    url = f"/api/queues/{q.queue_name}:pause"
+    headers = {"content-type": "application/json"}
+    assert change.post(url, content=b" " * 2_000_000, headers=headers).status_code == 413
+    for body in (b"{", b"[1]"):
+        assert change.post(url, content=body, headers=headers).status_code == 400
+
+
+def test_mounted_below_a_path(q: DPQ) -> None:
+    """All links, forms, files and cookies stay below the path of the mount."""
+    q.push("x")
+    site = Starlette(routes=[Mount("/ops/queues", app(q, access=Access(write=True)))])
+    browser = Browser(site, base_url="http://127.0.0.1/ops/queues")
+    html = browser.page(f"/q/{q.queue_name}/tasks")
+    links = [part.split('"')[0] for part in html.split('href="')[1:] + html.split('action="')[1:]]
+    assert all(link.startswith(("/ops/queues/", "#")) for link in links if link)
+    browser.submit(f"/q/{q.queue_name}/pause")
+    assert q.pop().task is None
+
+
+def test_names_that_a_path_cannot_have(dashboard: Open, redis: Any, queue_name: str) -> None:
+    """Queues and groups with slashes, signs and other letters have pages and actions."""
+    name = f"{queue_name}-a/b ~%?ü"
+    with DPQ(redis, name) as q:
+        q.push("x", group="http://a/b?c=d&e=f#g")
+        site = dashboard(q, write=True)
+        link = site.page("/").split('<td class="name"><a href="')[1].split('"')[0]
+        assert "Now" in site.page(link)
+        state = site.api(f"{link.replace('/q/', '/queues/')}/limits?q=http://a/b?c=d%26e=f%23g")[
+            "limits"
+        ]
+        assert state[2]["group"] == "http://a/b?c=d&e=f#g"
+        site.submit(f"{link}/pause")
+        q.drop()
+
+
+def test_a_queue_that_is_not_there(look: Browser) -> None:
+    """A page of an unknown queue says so."""
+    assert "there is no queue" in look.page("/q/nobody", 404).lower()
+
+
+def test_a_server_that_does_not_answer(look: Browser, q: DPQ, path: str, monkeypatch: Any) -> None:
+    """Pages and API say 503 and what to do; with the server back they are there again."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0)
+    with monkeypatch.context() as gone:
+        gone.setattr(q._session, "run", refuse)
+        assert "does not answer" in look.page(path, 503)
+        answer = look.get(f"/api/queues/{q.queue_name}")
+        assert answer.status_code == 503
+        assert answer.json()["error"]["status"] == 503
+    assert look.page(path)
+
+
+def test_a_fault_of_its_own_tells_nothing(
+    look: Browser, q: DPQ, path: str, monkeypatch: Any, caplog: Any
+) -> None:
+    """An error that nobody expected is logged, and its text is not shown."""
+
+    def fault(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr(q._session, "run", fault)
+    with caplog.at_level(logging.ERROR):
+        assert "secret detail" not in look.page(path, 500)
+    assert "a page failed" in caplog.text
+
+
+def test_the_badge_and_the_masked_server(dashboard: Open, q: DPQ) -> None:
+    """The environment stands on each page; a password of the server's URL on none."""
+    from dpq.web.routes import app as make
+    from dpq.web.site import Named
+
+    site = Browser(
+        make(Named([q]), badge="production <1>", server="redis://user:***@host"),
+        base_url="http://127.0.0.1",
+    )
+    for page in ("/", "/server", f"/q/{q.queue_name}"):
+        assert "production &lt;1&gt;" in site.page(page)
+    with DPQ.from_url("redis://:hunter2hunter2@localhost:1/0", "x") as other:
+        assert "hunter2" not in dashboard(other).page("/server", 503)
+        assert "hunter2" not in dashboard(other).page("/q/x", 503)
+
+
+def test_every_action_has_its_words() -> None:
+    """Each action that a route may ask for is known to the guard."""
+    assert set(ACTIONS) >= {"pause", "cancel", "update", "run", "bury", "replay", "purge", "limit"}
