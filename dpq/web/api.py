@@ -12,7 +12,7 @@ from dpq import ConfigurationError, RateLimit
 from dpq.model.limits import EVERY_GROUP, read_rate
 from dpq.web.access import Refused
 from dpq.web.actions import Job
-from dpq.web.forms import act_on_ids, begin_job, value_of
+from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
 from dpq.web.limit_pages import group_names
 from dpq.web.pages import (
     PAGE,
@@ -235,6 +235,7 @@ def limit(call: Call) -> Response:
         return call.answer({"group": group, "windows": []})
     call.allow("limit", f"group={group!r} {call.json!r}")
     windows = [_window(each) for each in call.json.get("windows", [])]
+    require_plain(call, group)
     call.queue.set_limit(windows or None, group=group, concurrency=call.json.get("concurrency"))
     named = [group] if group not in (None, EVERY_GROUP) else []
     states = call.browse("states", named)[0]

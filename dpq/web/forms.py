@@ -152,6 +152,23 @@ def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit]
     return found, slots
 
 
+def require_plain(call: Call, scope: str | None) -> None:
+    """Refuse to replace a limit by one that says less than it.
+
+    Raises:
+        Refused: It has quotas, members, a weight or an estimate.
+    """
+    found = [state for state in call.queue.limits() if state.group == scope and not state.default]
+    for state in found:
+        estimates = any(window.estimate for window in state.windows)
+        if state.quotas or state.members or state.weight != 1 or estimates:
+            raise Refused(
+                409,
+                "this limit has quotas, members, a weight or an estimate, which would be lost: "
+                "change it with `dpq limit set`, or remove it first",
+            )
+
+
 def limit(call: Call) -> Response:
     """Set or clear the limit of the queue, of a group, or of every group."""
     scope = call.field("group") or None
@@ -162,6 +179,7 @@ def limit(call: Call) -> Response:
         texts = (call.field("rate"), call.field("burst"), call.field("concurrency"))
         call.allow("limit", f"group={scope!r} rate={texts[0]} burst={texts[1]} at once={texts[2]}")
         windows, slots = windows_of(*texts)
+        require_plain(call, scope)
         call.queue.set_limit(windows or None, group=scope, concurrency=slots)
     shown = "" if scope in (None, EVERY_GROUP) else scope
     return call.go("q", call.name, "limits", q=shown)

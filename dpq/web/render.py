@@ -13,6 +13,7 @@ from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from dpq.model.limits import LimitState, RateLimit
+from dpq.model.quota import quota_text
 from dpq.web.sampler import span
 
 NODES_SHOWN = 500
@@ -241,6 +242,7 @@ def environment() -> Environment:
         "tree": tree,
         "window": window_text,
         "rate_text": rate_text,
+        "quota": quota_text,
         "named": named,
     }
     made.globals |= {"spark": spark, "steps": steps, "gauges": gauges, "drain_ms": drain_ms}

@@ -8,7 +8,7 @@ import pytest
 from kit.web import Browser, furnish
 from support import wait_for
 
-from dpq import DPQ, ConfigurationError, Push, TaskNotFoundError, TaskState
+from dpq import DPQ, ConfigurationError, Push, Quota, RateLimit, TaskNotFoundError, TaskState
 from dpq.operations.browse import Filter
 from dpq.web.actions import Job, Jobs, act
 
@@ -247,6 +247,23 @@ def test_limits_are_set_and_removed(change: Browser, q: DPQ, path: str, group: s
     change.submit(f"{path}/limits", 400, group=group or "", rate="10 a second")
     change.submit(f"{path}/limits", group=group or "", verb="clear")
     assert not [each for each in q.limits() if each.windows]
+
+
+def test_a_form_drops_no_quota(change: Browser, q: DPQ, path: str) -> None:
+    """A limit that a form cannot say stays as it is, and the refusal names the way out."""
+    q.set_limit([RateLimit(10, 1), Quota(500, "day")], group="a")
+    q.set_limit(10, 1, group="b", members=["key-a", "key-b"])
+    for group in ("a", "b"):
+        said = change.submit(f"{path}/limits", 409, group=group, rate="5/s")
+        assert "dpq limit set" in said.text
+    assert q.group("a").quotas
+    assert len(q.group("b").members) == 2
+    html = change.page(f"{path}/limits?way=own")
+    assert "500 left of 500/day@UTC" in html
+    assert "each of 2 members: 2 open" in html
+    assert "key-b" in change.page(f"{path}/limit?group=b")
+    change.submit(f"{path}/limits", group="a", verb="clear")
+    change.submit(f"{path}/limits", group="a", rate="5/s")
 
 
 def test_the_doctor_runs_from_the_page(change: Browser, q: DPQ, path: str) -> None:
