@@ -12,7 +12,19 @@ from typing import Annotated
 import typer
 
 import dpq
-from dpq.cli import change, consume, daemon, dead, demo, doctor, limits, look, produce, worker
+from dpq.cli import (
+    change,
+    consume,
+    daemon,
+    dead,
+    demo,
+    doctor,
+    leases,
+    limits,
+    look,
+    produce,
+    worker,
+)
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
 from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
@@ -94,6 +106,7 @@ for _command in (look.get, look.why):
 _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)
+_add()(leases.leases)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

@@ -157,8 +157,9 @@ def workers(
 ) -> None:
     """List the workers of all known queues, or of the named ones.
 
-    A worker reports every 10 seconds. One that died is listed for up to a minute. If a queue cannot
-    be read, its error is shown, and the exit code is 1.
+    A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
+    handler that had run longest at the last report, and its task: one that hangs shows there. If a
+    queue cannot be read, its error is shown, and the exit code is 1.
     """
     opened = open_url(url)
     with closing(opened):
@@ -192,9 +193,13 @@ def _show(found: Sequence[Any], json: bool) -> None:
 
 def _merged(infos: Sequence[Any]) -> dict[str, Any]:
     last = max(infos, key=lambda each: each.seen)
+    longest = max(infos, key=lambda each: each.longest_seconds or 0)
     return {
         **last.model_dump(exclude={"queue"}),
         "queues": [each.queue for each in infos],
         "running": sum(each.running for each in infos),
         "since": min(each.since for each in infos),
+        "holds": sum(each.holds for each in infos),
+        "longest_seconds": longest.longest_seconds,
+        "longest_task": longest.longest_task,
     }

@@ -168,7 +168,8 @@ def read_look(reply: list[Any]) -> Look:
     return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
-def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Divide a flat reply into groups of three values."""
     return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
 
 
@@ -403,5 +404,5 @@ def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
-    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
+    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in in_threes(texts[1:])]
     return texts[0], found

@@ -25,7 +25,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, task_state
@@ -528,6 +528,16 @@ class AsyncDPQ(QueueBase[P]):
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""
         return await self._session.run(self._operations.workers)
+
+    async def held(
+        self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
+    ) -> list[LeaseInfo]:
+        """Async `DPQ.held`."""
+        return await self._session.run(self._operations.held, n, worker, older_than)
+
+    async def release_held(self, leases: Iterable[LeaseInfo]) -> int:
+        """Async `DPQ.release_held`."""
+        return await self._session.run(self._operations.release_held, leases)
 
     async def promote(self) -> int:
         """Async `DPQ.promote`."""

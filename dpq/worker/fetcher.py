@@ -22,6 +22,7 @@ from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done, GivenBack, hits_limit
 from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS
 from dpq.worker.wakeups import WakeUps
@@ -231,6 +232,15 @@ class Fetcher:
             with self._lock:
                 if not (self._state.stopping or (self.ends and answered)):
                     self._end_added.wait(left)
+
+    # What is held
+
+    @property
+    def held(self) -> list[Holding]:
+        """The tasks that no handler has begun, and those whose end is to be sent."""
+        with self._lock:
+            taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
+            return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
     # Ends of deliveries
 

@@ -24,6 +24,7 @@ from dpq.model.signals import RateLimited
 from dpq.protocol.command import Steps
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done, hits_limit
 from dpq.worker.run_state import LATEST_ACK_SECONDS
 from dpq.worker.wakeups_async import AsyncWakeUps
@@ -202,6 +203,14 @@ class AsyncFetcher:
                     answered = await self.send_ends()
                 continue
             await self.change.wait(left)
+
+    # What is held
+
+    @property
+    def held(self) -> list[Holding]:
+        """The tasks that no handler has begun, and those whose end is to be sent."""
+        taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
+        return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
     # Ends of deliveries
 

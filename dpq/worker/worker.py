@@ -245,7 +245,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            self._send_beat(self._heartbeats.beat(self._runner.running))
+            self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
             self._gone.wait(BEAT_SECONDS)
         self._send_beat(self._heartbeats.leave())
 

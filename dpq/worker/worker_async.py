@@ -170,7 +170,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            await self._send_beat(self._heartbeats.beat(self._runner.running))
+            await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
         await self._send_beat(self._heartbeats.leave())
