@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
-    from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -65,6 +65,7 @@ __all__ = [
     "DeadTask",
     "DuplicateTaskError",
     "Fairness",
+    "Health",
     "LeaseInfo",
     "LeaseLostError",
     "LimitState",
@@ -111,7 +112,7 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.limits": ("Adaptive", "LimitState", "RateLimit", "Reserve"),
-    "model.reports": ("LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq.cli._drain import metered, metered_async
+from dpq.cli._log import LogStyle
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED
 from dpq.model.errors import ConfigurationError
+from dpq.model.log_fields import fields
 from dpq.transport.connect import open_url
 from dpq.transport.connect_async import open_url_async
 from dpq.worker.base import WorkerBase
@@ -38,6 +40,7 @@ class Job(NamedTuple):
     drain: bool
     quiet: bool
     on_beat: Callable[[], None] | None = None
+    log: LogStyle = "text"
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
@@ -47,6 +50,7 @@ class Job(NamedTuple):
         for name, value in self.settings.items():
             if value is not None:
                 words.append(f"--{name.replace('_', '-')}={value}")
+        words += [f"--log={self.log}"]
         return words + ["--drain"] * self.drain + ["--quiet"] * quiet
 
 
@@ -131,4 +135,8 @@ def _begin(made: WorkerBase[Any], job: Job) -> None:
     made._on_beat = job.on_beat
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__
-    log.info("%s: %s of %s on %s, %d at once", made.name, kind, job.target, names, made.concurrency)
+    log.info(
+        "%s: %s of %s on %s, %d at once",
+        *(made.name, kind, job.target, names, made.concurrency),
+        extra=fields("worker_begins", worker=made.name, count=made.concurrency),
+    )

@@ -162,13 +162,13 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
     numbers = ("pid", "running", "of", "holds")
     columns = ("worker", "host", "pid", "queues", "running", "of", "holds", "longest")
-    columns += ("since (UTC)", "last seen")
-    made = _table("workers", *columns, numbers=numbers, wraps=("worker", "host", "queues"))
+    times = ("since (UTC)", "last seen")
+    made = _table("workers", *columns, *times, numbers=numbers, wraps=("worker", "host", "queues"))
     for row in workers:
         ago = max(0.0, (datetime.now(UTC) - row["seen"]).total_seconds())
         longest, task = row["longest_seconds"], row["longest_task"]
-        counts = (row["running"], row["concurrency"], row["holds"])
-        counts += (None if longest is None else f"{longest:.0f} s {task}",)
+        hangs = None if longest is None else f"{longest:.0f} s {task}"
+        counts = (row["running"], row["concurrency"], row["holds"], hangs)
         texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
         made.add_row(*_cells([*texts, row["since"], f"{ago:.0f} s ago"]))
     return made

@@ -36,6 +36,9 @@ LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 on_failure: Callable[[str], None] | None = None
 """A function that is also called with the text of an error that ends the program."""
 
+on_talk: Callable[[str], object] | None = None
+"""A function that writes the messages of `talk` instead, as `--log json` does."""
+
 errors = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 
@@ -50,7 +53,10 @@ def at_terminal() -> bool:
 
 def talk(text: str) -> None:
     """Write a message to stderr."""
-    errors.print(shown(text, lines=True))
+    if on_talk:
+        on_talk(text)
+    else:
+        errors.print(shown(text, lines=True))
 
 
 def say(*texts: object) -> None:
@@ -89,6 +95,7 @@ def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     before = logger.level
     logger.setLevel(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
     logger.addHandler(handler)
+    ctx.meta["dpq.log"] = handler
     ctx.call_on_close(lambda: logger.removeHandler(handler))
     ctx.call_on_close(lambda: logger.setLevel(before))
 

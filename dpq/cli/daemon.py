@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given
 from dpq.scheduler import run_daemon
 
@@ -20,6 +21,7 @@ def scheduler(
             rich_help_panel="Where",
         ),
     ] = None,
+    log: Log = "text",
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.

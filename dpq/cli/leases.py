@@ -74,9 +74,7 @@ def release_all(q: DPQ[Any], worker: str | None, older_than: float | None, yes: 
         talk(f"gave back {done}; {len(found) - done} had ended meanwhile")
         print(done)
     if more:
-        talk(
-            f"it holds {more} more than its last heartbeat names ({MOST_NAMED}): do it again in 10 s"
-        )
+        talk(f"it holds {more} more: a heartbeat names {MOST_NAMED}. Do it again in 10 s")
 
 
 def _unnamed(q: DPQ[Any], worker: str) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq.cli._job import Job, work
+from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
@@ -94,7 +95,8 @@ def worker(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
     ] = False,
-    child_of: Annotated[int | None, typer.Option(hidden=True)] = None,
+    log: Log = "text",
+    child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -117,7 +119,9 @@ def worker(
     }
     names = _named_queues(ctx, queue)
     on_beat = None if report_to is None else report_through(report_to)
-    job = Job(target, url if named(ctx, "url") else None, names, settings, drain, quiet, on_beat)
+    job = Job(
+        target, url if named(ctx, "url") else None, names, settings, drain, quiet, on_beat, log
+    )
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
+__all__ = ["Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
 class QueueStats(BaseModel):
@@ -47,6 +47,22 @@ class QueueStats(BaseModel):
     replayed: int = 0
     dropped: int = 0
     oldest_ready_seconds: float | None = None
+
+
+class Health(BaseModel):
+    """The health of a worker or a scheduler, as it sees itself; no call to a server is made.
+
+    Attributes:
+        live: Its loops move. If not, only a restart helps.
+        ready: It works: the server has answered its last calls, and it is not told to stop.
+        reasons: What is wrong, a short line for each; empty if it is live and ready.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    live: bool
+    ready: bool
+    reasons: tuple[str, ...] = ()
 
 
 class Problem(BaseModel):

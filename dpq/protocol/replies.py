@@ -56,6 +56,7 @@ class Batch(NamedTuple, Generic[P]):
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
         now_ms: The server's clock, if no task was ready.
+        buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
         looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
             that this waiter begins or stops to watch.
@@ -75,6 +76,7 @@ class Batch(NamedTuple, Generic[P]):
     failed: Exception | None = None
     lost: bool = False
     recheck_ms: float | None = None
+    buried: Sequence[tuple[str, str]] = ()
 
 
 class Look(NamedTuple):

@@ -21,6 +21,7 @@ from redis.exceptions import ResponseError
 from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.log_fields import fields
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -78,7 +79,7 @@ class DPQ(QueueBase[P]):
             queue_name=self.queue_name,
             agreed=self._watch_all,
         )
-        self._leases = Keeper(self._extend_many)
+        self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters = Waiters(connections.nodes, self._operations.markers)
         if self._described.named:
             self._session.open()
@@ -382,10 +383,13 @@ class DPQ(QueueBase[P]):
                 self._session.run(self._operations.finish, task, error)
             except LeaseLostError:
                 log.warning(
-                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                    "%s: lease of task %s lost before its work was done",
+                    *(self.queue_name, task.id),
+                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
                 )
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
-                log.warning("%s: %s", self.queue_name, unconfirmed)
+                about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
+                log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.

@@ -25,6 +25,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.log_fields import fields
 from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
@@ -79,7 +80,7 @@ class AsyncDPQ(QueueBase[P]):
             queue_name=self.queue_name,
             agreed=self._watch_all,
         )
-        self._leases = AsyncKeeper(self._extend_many)
+        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
         self._waiters = AsyncWaiters(connections, self._operations.markers)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -339,10 +340,13 @@ class AsyncDPQ(QueueBase[P]):
                 await self._finish(self._end_delivery(task, error))
             except LeaseLostError:
                 log.warning(
-                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                    "%s: lease of task %s lost before its work was done",
+                    *(self.queue_name, task.id),
+                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
                 )
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
-                log.warning("%s: %s", self.queue_name, unconfirmed)
+                about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
+                log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False

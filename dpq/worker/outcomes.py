@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from redis.exceptions import RedisError
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject
 from dpq.model.task import Task
 from dpq.model.validation import error_line
@@ -52,10 +53,15 @@ class Done(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """One operation, and the deliveries that it ends."""
+    """One operation, and the deliveries that it ends.
+
+    Attributes:
+        error: The error that decides how it ends its only delivery; None if it acks or gives back.
+    """
 
     operation: Steps[Any]
     done: list[Done]
+    error: BaseException | None = None
 
 
 def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> list[Ending]:
@@ -66,7 +72,7 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
         if each.error is None and not each.alone:
             acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(Ending(_end(each, queues[each.queue_index]), [each]))
+            others.append(_end(each, queues[each.queue_index]))
     together = [
         Ending(queues[queue_index].ack_many([each.task for each in some]), some)
         for queue_index, some in acks.items()
@@ -74,15 +80,16 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
     return together + others
 
 
-def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
+def _end(done: Done, queue: "QueueOperations[Any]") -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return queue.finish(done.task, error)
+            decides = None if isinstance(error, GivenBack) else error
+            return Ending(queue.finish(done.task, error), [done], decides)
     except Exception as nonsense:
         error = nonsense
-    return queue.fail(done.task, error_line(error), None)
+    return Ending(queue.fail(done.task, error_line(error), None), [done], error)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
@@ -94,13 +101,17 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
         results: For each operation its result, or the error that it ended with.
     """
     again: list[Done] = []
-    for (_, done), result in zip(sent, results, strict=True):
-        if not isinstance(result, Exception):
+    for (_, done, _), result in zip(sent, results, strict=True):
+        if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
+            continue  # EndLog tells of a lost lease
+        if isinstance(result, NotConfirmedError):  # a second try would not help
+            log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
             continue
-        if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
-            log.warning("%s: %s", name, result)
-            continue
-        log.warning("%s: cannot end %d deliveries now: %s", name, len(done), error_line(result))
+        log.warning(
+            "%s: cannot end %d deliveries now: %s",
+            *(name, len(done), error_line(result)),
+            extra=fields("not_ended", worker=name, count=len(done), error=error_line(result)),
+        )
         if isinstance(result, RedisError):
             again += done
         elif len(done) > 1:

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
+from dpq.model.log_fields import fields
 from dpq.model.signals import signal_of
 from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
@@ -186,6 +187,7 @@ class AsyncRunner:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",
                 *(self._calls.name, len(self._confirming)),
+                extra=fields("not_confirmed", worker=self._calls.name, count=len(self._confirming)),
             )
             await cancel_all(self._confirming)
 
