@@ -19,6 +19,7 @@ from dpq.cli import (
     dead,
     demo,
     doctor,
+    health,
     leases,
     limits,
     look,
@@ -124,6 +125,7 @@ _add()(change.scripts)
 _add()(change.register)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
+_add()(health.health)
 _add()(doctor.upgrade)
 _add()(demo.demo)
 

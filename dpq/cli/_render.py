@@ -165,12 +165,11 @@ def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     times = ("since (UTC)", "last seen")
     made = _table("workers", *columns, *times, numbers=numbers, wraps=("worker", "host", "queues"))
     for row in workers:
-        ago = max(0.0, (datetime.now(UTC) - row["seen"]).total_seconds())
         longest, task = row["longest_seconds"], row["longest_task"]
         hangs = None if longest is None else f"{longest:.0f} s {task}"
         counts = (row["running"], row["concurrency"], row["holds"], hangs)
         texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
-        made.add_row(*_cells([*texts, row["since"], f"{ago:.0f} s ago"]))
+        made.add_row(*_cells([*texts, row["since"], f"{row['seen_seconds']:.0f} s ago"]))
     return made
 
 

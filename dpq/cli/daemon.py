@@ -6,7 +6,8 @@ import typer
 
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given
-from dpq.scheduler import run_daemon
+from dpq.cli._probe import LOCAL, HealthHost, HealthPort, probed
+from dpq.scheduler import Scheduler, run_daemon
 
 
 def scheduler(
@@ -22,6 +23,8 @@ def scheduler(
         ),
     ] = None,
     log: Log = "text",
+    health_port: HealthPort = None,
+    health_host: HealthHost = LOCAL,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
@@ -30,4 +33,9 @@ def scheduler(
     """
     root = ctx.find_root()
     before = [str(root.params["queue"])] if given(root, "queue") else None
-    run_daemon(url, queue or before)
+    probe = probed(health_port, health_host)
+
+    def watch(daemon: Scheduler) -> None:
+        probe.ask = daemon.health
+
+    run_daemon(url, queue or before, watch)

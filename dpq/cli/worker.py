@@ -10,6 +10,7 @@ import typer
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
+from dpq.cli._probe import LOCAL, HealthHost, HealthPort, probed
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import workers_table
@@ -96,6 +97,8 @@ def worker(
         bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
     ] = False,
     log: Log = "text",
+    health_port: HealthPort = None,
+    health_host: HealthHost = LOCAL,
     child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
     url: Url = DEFAULT_URL,
@@ -118,10 +121,10 @@ def worker(
         "grace": grace,
     }
     names = _named_queues(ctx, queue)
-    on_beat = None if report_to is None else report_through(report_to)
-    job = Job(
-        target, url if named(ctx, "url") else None, names, settings, drain, quiet, on_beat, log
-    )
+    probe = probed(health_port, health_host)
+    on_beat = None if report_to is None else report_through(report_to, probe)
+    where = url if named(ctx, "url") else None
+    job = Job(target, where, names, settings, drain, quiet, on_beat, log, probe)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:
@@ -153,7 +156,10 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     if reload:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"  # its times are whole seconds: too coarse
         changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
-    return Parent(children(words, environment), job.settings["grace"], changed).run()
+    parent = Parent(children(words, environment), job.settings["grace"], changed)
+    if job.probe:
+        job.probe.ask = parent.health
+    return parent.run()
 
 
 def workers(

@@ -95,6 +95,7 @@ class WorkerInfo(BaseModel):
         since: The time when it began, by the server's clock, UTC.
         seen: The time of its last heartbeat, UTC. It sends one every 10 s; after 60 s without one
             it is forgotten.
+        seen_seconds: Seconds from that heartbeat to the moment when the server was asked.
         holds: Tasks of this queue that it had at its last heartbeat, running or taken ahead.
         longest_seconds: Seconds that its longest running handler of this queue had run then, or
             None. A handler that hangs shows here.
@@ -112,6 +113,7 @@ class WorkerInfo(BaseModel):
     concurrency: int
     since: datetime
     seen: datetime
+    seen_seconds: float = 0.0
     holds: int = 0
     longest_seconds: float | None = None
     longest_task: str | None = None

@@ -117,10 +117,10 @@ class WorkerOperations(CommandMaker):
         cursor = "0"
         while True:
             args = [self._now(), cursor, int(FORGET_SECONDS * 1000), what]
-            cursor, *page = yield self._command("workers", args, read_texts)
+            cursor, now, *page = yield self._command("workers", args, read_texts)
             found |= zip(page[::2], page[1::2], strict=True)
             if cursor == "0":
-                return _read(self.queue_name, found)
+                return _read(self.queue_name, found, int(now))
 
     def held(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
         """Read all leases, without payloads: by id the task, and the server's time, ms."""
@@ -159,7 +159,7 @@ class WorkerOperations(CommandMaker):
         return bool(reply >= 0)
 
 
-def _read(queue_name: str, stored: dict[str, str]) -> _Told:
+def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
     workers: dict[str, WorkerInfo] = {}
     holders: dict[str, str] = {}
     for worker, text in stored.items():
@@ -177,6 +177,7 @@ def _read(queue_name: str, stored: dict[str, str]) -> _Told:
                 concurrency=int(concurrency),
                 since=moment_of(int(since)),
                 seen=moment_of(int(seen)),
+                seen_seconds=max(0, now_ms - int(seen)) / 1000,
                 holds=int(holds),
                 longest_seconds=None if int(longest_ms) < 0 else int(longest_ms) / 1000,
                 longest_task=None if int(longest_ms) < 0 else task,

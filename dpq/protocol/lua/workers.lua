@@ -6,14 +6,14 @@
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
 -- ARGV[4]  what       "leases" to read the tokens of their leases as well, else ""
 --
--- Returns {next cursor ("0" at the end), field, value, ...}: for each worker its record; and, under its id and a TAB,
+-- Returns {next cursor ("0" at the end), now (ms), field, value, ...}: for each worker its record; and, under its id and a TAB,
 -- what it was doing, as beat has stored it. Two pages may name a worker twice.
 -- Lost reply: safe to send again.
 local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 -- Needs: now
 local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
-local reply = { page[1] }
+local reply = { page[1], stamp }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
   if seen + forget > now and seen <= now + forget then -- a time to come was written by another program
