@@ -519,6 +519,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "workers": workers_of(q),
+        "held": q.held(),
+        "release_held": q.release_held([]),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

@@ -33,6 +33,9 @@ FOREVER = "inf"
 
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
+TEXT = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+"""The form of a log record."""
+
 on_failure: Callable[[str], None] | None = None
 """A function that is also called with the text of an error that ends the program."""
 
@@ -91,7 +94,7 @@ def tables() -> Console:
 def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     """Show the library's log until the program ends: warnings, or more with each `-v`."""
     logger, handler = logging.getLogger("dpq"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.setFormatter(TEXT)
     before = logger.level
     logger.setLevel(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
     logger.addHandler(handler)

@@ -25,7 +25,7 @@ from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
-from dpq.operations.workers import Doing, lease_info
+from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch, Promoted
@@ -34,8 +34,6 @@ T = TypeVar("T")
 
 PUSHED_AT_ONCE = 25 * PUSH_BATCH
 """Tasks in one round trip of push_many over all partitions: the client holds them in memory."""
-
-NOTHING = Doing()
 
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
@@ -590,9 +588,8 @@ class QueueOperations(Generic[P]):
         doing: Doing = NOTHING,
     ) -> Steps[int]:
         """Report that a worker lives, and what it does."""
-        count = len(self.partitions)
-        text = doing.text(partition_of(id_, count) if count > 1 else 0 for id_, _ in doing.leases)
-        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, text)
+        doing = doing._replace(partitions=len(self.partitions))
+        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
 
     def leave(self, worker: str) -> Steps[int]:
         """Report that a worker has ended."""
@@ -612,7 +609,7 @@ class QueueOperations(Generic[P]):
         return self._held(count, worker, older_than or 0.0)
 
     def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:
-        pages = yield from all_of([part.held() for part in self.partitions])
+        pages = yield from all_of([part.all_leases() for part in self.partitions])
         told = yield from self.partitions[0].told()  # afterwards: a beat may have come meanwhile
         leases = (
             lease_info(self.description.name, task, now_ms, index, told)

@@ -1,7 +1,7 @@
 """The operations about workers: their heartbeats, their list, and who holds what. No I/O."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dpq.model.interrupts import raise_interruption
@@ -10,6 +10,7 @@ from dpq.model.task import Task, TaskState
 from dpq.model.validation import MAX_NAME_BYTES, one_line
 from dpq.protocol import replies
 from dpq.protocol.command import CommandMaker, Steps, same, together
+from dpq.protocol.placement import partition_of
 from dpq.protocol.records import UNREADABLE, make_task
 from dpq.protocol.values import moment_of, read_texts
 
@@ -36,33 +37,38 @@ _DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", 
 
 
 class Doing(NamedTuple):
-    """What a worker does for one queue, as its heartbeat tells it.
+    """The work of a worker for one queue, as its heartbeat tells it.
 
     Attributes:
         leases: Id and token of each task that it holds.
         longest_ms: The ms that its longest running handler has run, or None.
         longest_task: The id of the task of that handler, or None.
+        partitions: The number of partitions of the queue.
     """
 
     leases: Sequence[tuple[str, int]] = ()
     longest_ms: int | None = None
     longest_task: str | None = None
+    partitions: int = 1
 
-    def text(self, partitions: Iterable[int]) -> str:
-        """Write it as beat stores it; `partitions` has the partition of each lease."""
+    def text(self) -> str:
+        """Write it as beat stores it."""
         if not self.leases and self.longest_ms is None:
             return ""
+        count = self.partitions
         named = sorted(
-            (token, partition)
-            for (_, token), partition in zip(self.leases, partitions, strict=True)
+            (token, partition_of(id_, count) if count > 1 else 0) for id_, token in self.leases
         )
         tokens = (f"{token}:{part}" if part else str(token) for token, part in named[:MOST_NAMED])
         ms = -1 if self.longest_ms is None else self.longest_ms
         return f"{len(self.leases)} {ms} {self.longest_task or '-'}\t{' '.join(tokens)}"
 
 
+NOTHING = Doing()
+
+
 class _Told(NamedTuple):
-    """What the heartbeats of a queue tell: its workers by id, and the worker of each delivery."""
+    """The news of all heartbeats of a queue: its workers by id, and the worker of each delivery."""
 
     workers: dict[str, WorkerInfo]
     holders: dict[str, str]  # token, or token:partition -> the id of the worker
@@ -80,7 +86,7 @@ class WorkerOperations(CommandMaker):
         running: int,
         concurrency: int,
         age: float,
-        doing: str = "",
+        doing: Doing = NOTHING,
     ) -> Steps[int]:
         """Send a heartbeat of a worker.
 
@@ -92,11 +98,11 @@ class WorkerOperations(CommandMaker):
             running: The number of handlers that run on tasks of the queue.
             concurrency: The number of handlers that may run.
             age: Seconds that it has been running.
-            doing: The text of a `Doing`.
+            doing: What it does for the queue.
         """
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
-        return self._beat(worker, round(age * 1000), about, doing)
+        return self._beat(worker, round(age * 1000), about, doing.text())
 
     def leave(self, worker: str) -> Steps[int]:
         """Report that a worker has ended."""
@@ -122,7 +128,7 @@ class WorkerOperations(CommandMaker):
             if cursor == "0":
                 return _read(self.queue_name, found, int(now))
 
-    def held(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
+    def all_leases(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
         """Read all leases, without payloads: by id the task, and the server's time, ms."""
         found: dict[str, tuple[Task[Any], float]] = {}
         cursor = b"0"

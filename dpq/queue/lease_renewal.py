@@ -59,7 +59,7 @@ class Leases:
         wake_at: The time of the keeper's next look, monotonic seconds; an earlier lease wakes it.
     """
 
-    def __init__(self, queue_name: str) -> None:
+    def __init__(self, queue_name: str = "") -> None:
         self.queue_name = queue_name
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
@@ -173,7 +173,7 @@ def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
 class Keeper(Leases):
     """Extends held leases from a thread of its own, which ends soon after the last lease."""
 
-    def __init__(self, extend: Extend, queue_name: str) -> None:
+    def __init__(self, extend: Extend, queue_name: str = "") -> None:
         super().__init__(queue_name)
         self._extend = extend
         self._news = threading.Event()

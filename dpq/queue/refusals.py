@@ -19,7 +19,8 @@ def log_refused(queue_name: str, batch: Batch[Any]) -> None:
             *(queue_name, line),
             extra=fields("attempt_failed", queue=queue_name, error=line),
         )
-    for task_id, reason in batch.buried:
+    for task_id, text in batch.buried:
+        reason = text.partition("\n")[0]  # the rest shows a part of the payload
         log.info(
             "%s: task %s is dead: %s",
             *(queue_name, task_id, reason),

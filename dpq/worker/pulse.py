@@ -14,7 +14,7 @@ the timeouts of a server that is silent."""
 
 
 class Pulse:
-    """What is known of one run.
+    """The moves of one run: of its loops, and of the server.
 
     Attributes:
         stuck_seconds: Seconds without a move after which a loop counts as stuck.

@@ -285,6 +285,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "check_limits": lambda q: q.check(),
     "workers": lambda q: q.workers(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
+    "held": lambda q: len(q.held()),
     "in_flight": lambda q: len(q.limits()),
     "next_event": lambda q: q.next_event(),
     "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],

@@ -6,8 +6,8 @@
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
 -- ARGV[4]  what       "leases" to read the tokens of their leases as well, else ""
 --
--- Returns {next cursor ("0" at the end), now (ms), field, value, ...}: for each worker its record; and, under its id and a TAB,
--- what it was doing, as beat has stored it. Two pages may name a worker twice.
+-- Returns {next cursor ("0" at the end), now (ms), field, value, ...}: for each worker its record; and, under its id
+-- and a TAB, what it was doing, as beat has stored it. Two pages may name a worker twice.
 -- Lost reply: safe to send again.
 local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
