@@ -82,10 +82,14 @@ def _unnamed(q: DPQ[Any], worker: str) -> int:
     return sum(max(0, each.holds - MOST_NAMED) for each in told)
 
 
+def _at_terminal() -> bool:
+    return sys.stdin.isatty()
+
+
 def _agreed(what: str, yes: bool) -> bool:
     """Ask at a terminal; elsewhere demand `--yes`."""
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if not _at_terminal():
         raise typer.BadParameter(f"this {what}: to do it, add --yes", param_hint="--yes")
     return typer.confirm(shown(f"This {what}; they may run again at once. Do it?"), err=True)

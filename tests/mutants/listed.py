@@ -1758,6 +1758,74 @@ UNSETTLED = [
     ),
 ]
 
+SEEN = [
+    _py(
+        "a lease is put down to whoever had the task before",
+        "operations/workers",
+        'name = f"{task.token}:{partition}" if partition else str(task.token)',
+        'name = next((n for n in told.holders if told.workers), "")',
+        f"{LUA}held.py",
+    ),
+    _py(
+        "partitions share the tokens of heartbeats",
+        "operations/workers",
+        'f"{token}:{part}" if part else str(token) for token, part in named',
+        "str(token) for token, part in named",
+        f"{LUA}held.py",
+    ),
+    _py(
+        "a heartbeat names the newest leases, without a bound",
+        "operations/workers",
+        "in named[:MOST_NAMED])",
+        "in named)",
+        f"{LUA}held.py",
+    ),
+    _lua(
+        "what a worker held stays when it ends",
+        "beat",
+        "if about == '' or doing == '' then",
+        "if about ~= '' and doing == '' then",
+        f"{LUA}held.py",
+    ),
+    _py(
+        "an attempt before the last is told as a death",
+        "worker/end_log",
+        "task.attempt >= task.max_attempts and",
+        "task.attempt >= 1 and",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "fields of log records keep what ends a line",
+        "model/display",
+        "if isinstance(value, str) and _IN_A_LINE.search(value):",
+        "if isinstance(value, bytes) and _IN_A_LINE.search(value):",
+        f"{CONTRACT}worker_told.py",
+        f"{UNIT}log_lines.py",
+    ),
+    _py(
+        "a worker that drains is ready",
+        "worker/pulse",
+        'wrong = ["it is stopping"] * stopping',
+        "wrong: list[str] = []",
+        f"{UNIT}probe.py",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "a worker whose heartbeats nobody answers is ready",
+        "worker/worker",
+        "self._state.pulse.hear(answered=False)",
+        "self._state.pulse.hear(answered=True)",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "a request of any length is read",
+        "cli/_probe",
+        "if over or len(client.request) >= MOST_BYTES:",
+        "if over:",
+        f"{UNIT}probe.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -1785,5 +1853,6 @@ MUTANTS: list[Mutant] = [
         + DAEMONS
         + SPREAD
         + UNSETTLED
+        + SEEN
     ),
 ]

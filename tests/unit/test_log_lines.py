@@ -1,4 +1,4 @@
-"""What `dpq worker` and `dpq scheduler` log, as text and as JSON: one record, one line, no forgery."""
+"""The log of `dpq worker` and `dpq scheduler`, as text and JSON: a record, a line, no forgery."""
 
 import io
 import json
