@@ -354,7 +354,8 @@ class Scheduler:
             if now >= self._look_at:
                 self._see_to_scripts()
             if self._named is not None:
-                self._look_at = now + (LOOK_SECONDS if self._glances else RECHECK_SECONDS)
+                rest = LOOK_SECONDS if self._glances else RECHECK_SECONDS
+                self._look_at = now + (AWAY_SECONDS if self._pulse.trouble else rest)
                 self._attend(self._named)
                 return None
             if not self._names.walking:
@@ -408,8 +409,11 @@ class Scheduler:
                 log.info(
                     "scheduler: loaded the scripts, which the server had forgotten", extra=about
                 )
+            self._pulse.trouble = ""
         except RedisError as error:
             self._may_load = not forbidden(error)
+            if not isinstance(error, ResponseError):  # no queue may exist that would show it
+                self._pulse.trouble = NOT_HEARD
 
     # Sleeping
 

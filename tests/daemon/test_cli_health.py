@@ -293,7 +293,8 @@ def test_a_scheduler_without_a_server(started: Any) -> None:
     with Server.start() as server:
         process, address, said = started("scheduler", DPQ_URL=server.url)
         wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
-    wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
     assert ask(address, "live")[0] == 200
     process.send_signal(signal.SIGTERM)
     assert process.wait(PATIENCE_S) == 0

@@ -1790,8 +1790,8 @@ SEEN = [
     _py(
         "an attempt before the last is told as a death",
         "worker/end_log",
-        "task.attempt >= task.max_attempts and",
-        "task.attempt >= 1 and",
+        "and task.attempt >= task.max_attempts",
+        "and task.attempt >= 1",
         f"{CONTRACT}worker_told.py",
     ),
     _py(
