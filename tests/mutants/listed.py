@@ -1812,9 +1812,9 @@ SEEN = [
     ),
     _py(
         "a worker whose heartbeats nobody answers is ready",
-        "worker/worker",
-        "self._state.pulse.hear(answered=False)",
-        "self._state.pulse.hear(answered=True)",
+        "worker/base",
+        "hear(answered=not any(silent))",
+        "hear(answered=True)",
         f"{CONTRACT}worker_told.py",
     ),
     _py(
