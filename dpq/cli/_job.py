@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq.cli._drain import metered, metered_async
+from dpq.cli._health_port import HealthSource
 from dpq.cli._log import LogStyle
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
-from dpq.cli._probe import Probe
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED
 from dpq.model.errors import ConfigurationError
@@ -32,7 +32,7 @@ class Job(NamedTuple):
         queues: The names of queues; empty if none was named.
         settings: Keyword arguments of the worker.
         log: The style of the log.
-        probe: Asked for the health of the worker.
+        source: Asked for the health of the worker.
         on_beat: Called after each heartbeat that a server has received.
     """
 
@@ -44,7 +44,7 @@ class Job(NamedTuple):
     quiet: bool
     on_beat: Callable[[], None] | None = None
     log: LogStyle = "text"
-    probe: Probe | None = None
+    source: HealthSource | None = None
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
@@ -137,8 +137,8 @@ def _give(handlers: Any, queue: Any) -> None:
 
 def _begin(made: WorkerBase[Any], job: Job) -> None:
     made._on_beat = job.on_beat
-    if job.probe:
-        job.probe.ask = made.health
+    if job.source:
+        job.source.ask = made.health
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__
     log.info(

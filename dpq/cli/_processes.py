@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dpq.cli import _terminal
-from dpq.cli._probe import Probe
+from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
 from dpq.model.reports import Health
@@ -327,7 +327,7 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, name="dpq-parent", daemon=True).start()
 
 
-def report_through(pipe: int, probe: Probe) -> Callable[[], None]:
+def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
     """Report the health of this process to its parent, and the error that ends it.
 
     Returns:
@@ -348,7 +348,7 @@ def report_through(pipe: int, probe: Probe) -> Callable[[], None]:
 
     def tell() -> None:
         while True:
-            write(f"health {probe.ask().model_dump_json()}")
+            write(f"health {source.ask().model_dump_json()}")
             time.sleep(HEALTH_SECONDS)
 
     threading.Thread(target=tell, name="dpq-tell", daemon=True).start()

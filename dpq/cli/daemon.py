@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given
-from dpq.cli._probe import LOCAL, HealthHost, HealthPort, probed
 from dpq.scheduler import Scheduler, run_daemon
 
 
@@ -33,9 +33,9 @@ def scheduler(
     """
     root = ctx.find_root()
     before = [str(root.params["queue"])] if given(root, "queue") else None
-    probe = probed(health_port, health_host)
+    source = health_source(health_port, health_host)
 
     def watch(daemon: Scheduler) -> None:
-        probe.ask = daemon.health
+        source.ask = daemon.health
 
     run_daemon(url, queue or before, watch)

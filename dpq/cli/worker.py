@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
-from dpq.cli._probe import LOCAL, HealthHost, HealthPort, probed
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
 from dpq.cli._render import workers_table
@@ -121,10 +121,10 @@ def worker(
         "grace": grace,
     }
     names = _named_queues(ctx, queue)
-    probe = probed(health_port, health_host)
-    on_beat = None if report_to is None else report_through(report_to, probe)
+    source = health_source(health_port, health_host)
+    on_beat = None if report_to is None else report_through(report_to, source)
     where = url if named(ctx, "url") else None
-    job = Job(target, where, names, settings, drain, quiet, on_beat, log, probe)
+    job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:
@@ -157,8 +157,8 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"  # its times are whole seconds: too coarse
         changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
     parent = Parent(children(words, environment), job.settings["grace"], changed)
-    if job.probe:
-        job.probe.ask = parent.health
+    if job.source:
+        job.source.ask = parent.health
     return parent.run()
 
 

@@ -1807,7 +1807,7 @@ SEEN = [
         "worker/pulse",
         'wrong = ["it is stopping"] * stopping',
         "wrong: list[str] = []",
-        f"{UNIT}probe.py",
+        f"{UNIT}health_port.py",
         f"{CONTRACT}worker_told.py",
     ),
     _py(
@@ -1819,10 +1819,10 @@ SEEN = [
     ),
     _py(
         "a request of any length is read",
-        "cli/_probe",
+        "cli/_health_port",
         "if over or len(client.request) >= MOST_BYTES:",
         "if over:",
-        f"{UNIT}probe.py",
+        f"{UNIT}health_port.py",
     ),
 ]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support import wait_for
 
 from dpq import Health
-from dpq.cli import _probe, _processes
-from dpq.cli._probe import MOST_BYTES, MOST_CLIENTS, Endpoint, Probe, answer
+from dpq.cli import _health_port, _processes
+from dpq.cli._health_port import MOST_BYTES, MOST_CLIENTS, HealthServer, HealthSource, answer
 from dpq.cli._processes import Child, Parent
 from dpq.worker.pulse import Pulse
 
@@ -58,10 +58,10 @@ def test_any_bytes_get_an_answer(request: bytes) -> None:
 
 
 @pytest.fixture
-def endpoint() -> Iterator[Endpoint]:
-    probe = Probe()
-    probe.ask = lambda: GOOD
-    made = Endpoint("127.0.0.1", 0, probe)
+def endpoint() -> Iterator[HealthServer]:
+    source = HealthSource()
+    source.ask = lambda: GOOD
+    made = HealthServer("127.0.0.1", 0, source)
     over = threading.Event()
 
     def run() -> None:
@@ -76,7 +76,7 @@ def endpoint() -> Iterator[Endpoint]:
     made.close()
 
 
-def ask(endpoint: Endpoint, *parts: bytes) -> bytes:
+def ask(endpoint: HealthServer, *parts: bytes) -> bytes:
     """Everything that the endpoint answers to a request that comes in parts."""
     with socket.create_connection(endpoint.address, timeout=30) as connection:
         for part in parts:
@@ -88,7 +88,7 @@ def ask(endpoint: Endpoint, *parts: bytes) -> bytes:
         return said
 
 
-def test_requests_over_a_socket(endpoint: Endpoint) -> None:
+def test_requests_over_a_socket(endpoint: HealthServer) -> None:
     """One after the other, whole or byte by byte."""
     for _ in range(3):
         assert b" 200 OK" in ask(endpoint, b"GET /live HTTP/1.1\r\n\r\n")
@@ -96,19 +96,21 @@ def test_requests_over_a_socket(endpoint: Endpoint) -> None:
     assert b" 200 OK" in ask(endpoint, *(request[n : n + 1] for n in range(len(request))))
 
 
-def test_a_request_is_bounded(endpoint: Endpoint) -> None:
+def test_a_request_is_bounded(endpoint: HealthServer) -> None:
     """One that is too long is refused, and the next one is answered."""
     assert b" 400 " in ask(endpoint, b"GET /live HTTP/1.1\r\nX: " + b"x" * (MOST_BYTES - 23))
     assert b" 200 " in ask(endpoint, b"GET /live HTTP/1.1\r\n\r\n")
 
 
-def test_silent_clients_hold_nobody_up(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_hold_nobody_up(
+    endpoint: HealthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So many connections are kept; the oldest go first, and each goes in its time."""
     silent = [socket.create_connection(endpoint.address, timeout=30) for _ in range(MOST_CLIENTS)]
     wait_for(lambda: len(endpoint._clients) == MOST_CLIENTS, lambda: len(endpoint._clients))
     assert b" 200 " in ask(endpoint, b"GET /live HTTP/1.1\r\n\r\n")
     assert len(endpoint._clients) <= MOST_CLIENTS
-    monkeypatch.setattr(_probe, "CLIENT_SECONDS", 0.0)
+    monkeypatch.setattr(_health_port, "CLIENT_SECONDS", 0.0)
     late = socket.create_connection(endpoint.address, timeout=30)
     assert late.recv(1) == b""
     for connection in (*silent, late):
@@ -116,15 +118,15 @@ def test_silent_clients_hold_nobody_up(endpoint: Endpoint, monkeypatch: pytest.M
     wait_for(lambda: not endpoint._clients, lambda: len(endpoint._clients))
 
 
-def test_the_port_is_taken(endpoint: Endpoint) -> None:
+def test_the_port_is_taken(endpoint: HealthServer) -> None:
     """Then it says so at once."""
     with pytest.raises(OSError, match="use"):
-        Endpoint(*endpoint.address, Probe())
+        HealthServer(*endpoint.address, HealthSource())
 
 
 def test_before_there_is_a_worker() -> None:
     """What has not begun is live, and not ready."""
-    assert Probe().ask() == Health(live=True, ready=False, reasons=("it has not begun",))
+    assert HealthSource().ask() == Health(live=True, ready=False, reasons=("it has not begun",))
 
 
 # The pulse

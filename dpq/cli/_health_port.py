@@ -38,7 +38,7 @@ STATUS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allo
 STATUS[503] = "Service Unavailable"
 
 
-class Probe:
+class HealthSource:
     """Asks for the health of what runs, once there is something that runs.
 
     Attributes:
@@ -58,13 +58,13 @@ class _Client:
         self.request = b""
 
 
-class Endpoint:
-    """Answers HTTP requests about a probe.
+class HealthServer:
+    """Answers HTTP requests about a source.
 
     Args:
         host: The address to listen on.
         port: The port; 0 takes a free one.
-        probe: The probe.
+        source: The source.
 
     Attributes:
         address: Host and port.
@@ -73,12 +73,12 @@ class Endpoint:
         OSError: The address is taken, or not one of this machine.
     """
 
-    def __init__(self, host: str, port: int, probe: Probe) -> None:
+    def __init__(self, host: str, port: int, source: HealthSource) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=MOST_CLIENTS)
         self._listener.setblocking(False)
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
-        self._probe = probe
+        self._source = source
         self._clients: dict[socket.socket, _Client] = {}
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
@@ -136,7 +136,7 @@ class Endpoint:
             client.request += came
             over = b"\r\n\r\n" in client.request or b"\n\n" in client.request
             if over or len(client.request) >= MOST_BYTES:
-                client.connection.send(answer(client.request, self._probe.ask, whole=over))
+                client.connection.send(answer(client.request, self._source.ask, whole=over))
             elif came:
                 return
         except BlockingIOError:
@@ -186,9 +186,9 @@ HealthHost = Annotated[
 LOCAL = "127.0.0.1"
 
 
-def probed(port: int | None, host: str) -> Probe:
-    """Make a probe; listen, if there is a port."""
-    probe = Probe()
+def health_source(port: int | None, host: str) -> HealthSource:
+    """Make a source; listen, if there is a port."""
+    source = HealthSource()
     if port is not None:
-        Endpoint(host, port, probe).start()
-    return probe
+        HealthServer(host, port, source).start()
+    return source
