@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dpq.model.forecast import Forecast
     from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
     from dpq.model.quota import Quota, QuotaState
-    from dpq.model.reports import Problem, QueueStats, WorkerInfo
+    from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
     from dpq.model.signals import RateLimited, Reject, Release, Retry, Signal
     from dpq.model.task import (
         Cost,
@@ -76,6 +76,8 @@ __all__ = [
     "DuplicateTaskError",
     "Fairness",
     "Forecast",
+    "Health",
+    "LeaseInfo",
     "LeaseLostError",
     "LimitState",
     "LimitTimeoutError",
@@ -132,7 +134,7 @@ _HOMES = {
     "model.forecast": ("Forecast",),
     "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
     "model.quota": ("Quota", "QuotaState"),
-    "model.reports": ("Problem", "QueueStats", "WorkerInfo"),
+    "model.reports": ("Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"),
     "model.signals": ("RateLimited", "Reject", "Release", "Retry", "Signal"),
     "model.task": (
         "Cost",

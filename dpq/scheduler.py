@@ -30,7 +30,9 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.backoff import longer_pause
 from dpq.model.errors import ConfigurationError
-from dpq.model.validation import queue_label
+from dpq.model.log_fields import fields
+from dpq.model.reports import Health
+from dpq.model.validation import error_line, queue_label
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Command
 from dpq.protocol.keys import REGISTRY, REGISTRY_TICK
@@ -45,6 +47,7 @@ from dpq.transport.resending import resendable
 from dpq.transport.script_loading import load_scripts, scripts_there
 from dpq.transport.session import Session
 from dpq.transport.waiter import MOST_BLOCKS, Marker, Waiter, longest_block
+from dpq.worker.pulse import Pulse
 
 __all__ = ["Scheduler", "run_daemon"]
 
@@ -87,6 +90,8 @@ MOST_QUEUES = 10_000
 """Queues of one daemon: about 80 MB. If there are more, run several daemons with named queues."""
 
 GLANCE = "the glance at all queues"
+
+LOOP, NOT_HEARD = "the loop", "the server does not answer"
 
 _TOO_MANY = f"there are more than {MOST_QUEUES} queues: run several daemons with --queue NAME"
 
@@ -148,6 +153,19 @@ class Scheduler:
         self._troubled: set[str] = set()  # queues, or the registry, whose error was logged
         self._away: set[str] = set()  # queues whose last step did not reach a server
         self._stopping = threading.Event()
+        self._running = False
+        self._pulse = Pulse(math.inf)
+        self._pulse.trouble = NOT_HEARD
+
+    def health(self) -> Health:
+        """Say whether this daemon is live and ready; any thread may ask, and nothing is sent.
+
+        It is live while its loop moves (60 s at most); and ready while it runs, is not told to
+        stop, and a server answers.
+        """
+        if not self._running:
+            return Health(live=True, ready=False, reasons=("it does not run",))
+        return self._pulse.health(stopping=self._stopping.is_set())
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
@@ -236,7 +254,8 @@ class Scheduler:
         self._troubled.discard(name)
         self._away.discard(name)
         if moved:
-            log.info("%s: moved %d tasks or groups", name, moved)
+            about = fields("moved", queue=name, count=moved)
+            log.info("%s: moved %d tasks or groups", name, moved, extra=about)
         most = RECHECK_SECONDS
         if self._glances and not pruned:
             most = STEP_SECONDS * (1 + random.random()) / 2  # noqa: S311  # in turns
@@ -313,14 +332,16 @@ class Scheduler:
         """Log the error of a queue; after the first time only with level DEBUG."""
         level = logging.DEBUG if what in self._troubled else logging.ERROR
         self._troubled.add(what)
+        about = fields("no_upkeep", queue=what, error=error_line(error))
         if isinstance(error, ConfigurationError):  # stored by a newer DPQ, or created again
-            log.log(level, "%s: this queue gets no upkeep: %s", what, error)
+            log.log(level, "%s: this queue gets no upkeep: %s", what, error, extra=about)
         elif isinstance(error, ResponseError):
-            log.log(level, "%s: the server refuses the upkeep: %s", what, error)
+            log.log(level, "%s: the server refuses the upkeep: %s", what, error, extra=about)
         elif isinstance(error, RedisError):
-            log.log(min(level, logging.WARNING), "%s: cannot be reached: %s", what, error)
+            level = min(level, logging.WARNING)
+            log.log(level, "%s: cannot be reached: %s", what, error, extra=about)
         else:
-            log.log(level, "%s: the upkeep failed", what, exc_info=error)
+            log.log(level, "%s: the upkeep failed", what, exc_info=error, extra=about)
 
     # Names
 
@@ -333,7 +354,8 @@ class Scheduler:
             if now >= self._look_at:
                 self._see_to_scripts()
             if self._named is not None:
-                self._look_at = now + (LOOK_SECONDS if self._glances else RECHECK_SECONDS)
+                rest = LOOK_SECONDS if self._glances else RECHECK_SECONDS
+                self._look_at = now + (AWAY_SECONDS if self._pulse.trouble else rest)
                 self._attend(self._named)
                 return None
             if not self._names.walking:
@@ -366,7 +388,8 @@ class Scheduler:
                 return
             self._queues[name] = operations_of(name)
             self._moments.set(name, 0.0)
-            log.info("%s: this queue gets upkeep from now on", name)
+            about = fields("upkeep_begins", queue=name)
+            log.info("%s: this queue gets upkeep from now on", name, extra=about)
 
     def _leave(self, name: str) -> None:
         del self._queues[name]
@@ -382,32 +405,49 @@ class Scheduler:
         try:
             if not scripts_there(self._redis):
                 load_scripts(self._redis)
-                log.info("scheduler: loaded the scripts, which the server had forgotten")
+                about = fields("scripts_loaded")
+                log.info(
+                    "scheduler: loaded the scripts, which the server had forgotten", extra=about
+                )
+            self._pulse.trouble = ""
         except RedisError as error:
             self._may_load = not forbidden(error)
+            if not isinstance(error, ResponseError):  # no queue may exist that would show it
+                self._pulse.trouble = NOT_HEARD
 
     # Sleeping
 
     def run(self) -> None:
         """Run until `stop`: step while there is work, then sleep until the next event."""
         pause = 0.0
-        log.info("scheduler: upkeep of %s", ", ".join(self._named or ()) or "all known queues")
+        names = ", ".join(self._named or ()) or "all known queues"
+        log.info("scheduler: upkeep of %s", names, extra=fields("scheduler_begins"))
+        self._running = True
         while not self._stopping.is_set():
+            self._pulse.move(LOOP)
             try:
-                if self._round() and pause:
-                    log.info("scheduler: the server answers again")
+                answered = self._round()
+                if answered:
+                    self._pulse.hear(answered=True)
+                    self._pulse.trouble = ""
+                if answered and pause:
+                    about = fields("server_back")
+                    log.info("scheduler: the server answers again", extra=about)
                     pause = 0.0
                 self._sleep()
             except RedisError as error:
                 self._look_at = 0.0  # so the next round sends something in any case
+                self._pulse.trouble = NOT_HEARD
                 pause = longer_pause(pause)
-                log.warning("scheduler: next try in %.1f s: %s", pause, error)
+                about = fields("server_error", seconds=pause, error=error_line(error))
+                log.warning("scheduler: next try in %.1f s: %s", pause, error, extra=about)
                 self._stopping.wait(pause)
+        self._running = False
         if self._waiter:
             self._waiter.withdraw()
             self._waiter.close()
         self._session.close()
-        log.info("scheduler: stopped")
+        log.info("scheduler: stopped", extra=fields("scheduler_ended"))
 
     def stop(self) -> None:
         """Let `run` end after its current step; any thread and any signal handler may call this."""
@@ -435,6 +475,7 @@ class Scheduler:
 
     def _sleep(self) -> None:
         while self._waiter and not self._stopping.is_set():
+            self._pulse.move(LOOP)
             now = time.monotonic()
             first = min(self._look_at, self._glance_at, self._moments.first())
             patience = min(first - now, STOP_CHECK_SECONDS)
@@ -600,7 +641,10 @@ class _Names:
         answers = self._session.send_all([self._sieve.is_queue(name) for name in names])
         removed = answers.count(False)
         if removed and self._sieve.may_remove:
-            log.info("scheduler: removed %d names without a queue from the list", removed)
+            about = fields("names_removed", count=removed)
+            log.info(
+                "scheduler: removed %d names without a queue from the list", removed, extra=about
+            )
         asked = zip(names, answers, strict=True)
         return [name for name, yes in asked if yes is True or isinstance(yes, ResponseError)]
 
@@ -608,7 +652,11 @@ class _Names:
         """Remove names that cannot be queues from the list."""
         if self._sieve.may_remove:
             shown = ", ".join(ascii(name[:100]) for name in names[:3])
-            log.warning("scheduler: removed %d invalid names from the list: %s", len(names), shown)
+            log.warning(
+                "scheduler: removed %d invalid names from the list: %s",
+                *(len(names), shown),
+                extra=fields("names_removed", count=len(names), reason="invalid"),
+            )
             try:
                 forget_queues(self._redis, names)
             except ResponseError as refusal:
@@ -691,21 +739,30 @@ class _DaemonConnections(Connections):
         return reply
 
 
-def run_daemon(url: str, queue_names: Sequence[str] | None = None) -> None:
+def run_daemon(
+    url: str,
+    queue_names: Sequence[str] | None = None,
+    on_made: Callable[[Scheduler], object] | None = None,
+) -> None:
     """Run a scheduler until SIGTERM or SIGINT; the second signal kills the process.
 
     Args:
         url: The URL of the server, as for `DPQ.from_url`.
         queue_names: The queues to serve; None means all registered queues.
+        on_made: A function that is called with the scheduler before it runs.
 
     Raises:
         ConfigurationError: The URL or a name is wrong.
     """
     opened = open_url(url)
     scheduler = Scheduler(opened.client, queue_names)
+    if on_made:
+        on_made(scheduler)
 
     def stop(number: int, _: FrameType | None) -> None:
-        log.info("scheduler: %s; stopping", signal.Signals(number).name)
+        said = signal.Signals(number).name
+        about = fields("scheduler_stopping", reason=said)
+        log.info("scheduler: %s; stopping", said, extra=about)
         signal.signal(number, signal.SIG_DFL)
         scheduler.stop()
 

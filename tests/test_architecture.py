@@ -554,6 +554,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "drain": q.drain(),
         "workers": workers_of(q),
         "acquire": permits_of(q),
+        "held": q.held(),
+        "release_held": q.release_held([]),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
             q.resume(),

@@ -19,6 +19,8 @@ from dpq.cli import (
     dead,
     demo,
     doctor,
+    health,
+    leases,
     limits,
     look,
     produce,
@@ -110,6 +112,7 @@ _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
+_add()(leases.leases)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")
@@ -127,6 +130,7 @@ _add()(change.scripts)
 _add()(change.register)
 _add()(daemon.scheduler)
 _add()(doctor.doctor)
+_add()(health.health)
 _add()(doctor.upgrade)
 _add()(demo.demo)
 

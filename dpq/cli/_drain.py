@@ -10,6 +10,7 @@ from redis.exceptions import RedisError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dpq import DPQ, AsyncDPQ, QueueStats
+from dpq.cli import _terminal
 from dpq.cli._terminal import errors, talk
 
 BAR_SECONDS = 0.25
@@ -28,7 +29,7 @@ class Meter:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
         )
-        bar = errors.is_terminal
+        bar = errors.is_terminal and _terminal.on_talk is None
         self.seconds = BAR_SECONDS if bar else LINE_SECONDS
         self._bar = Progress(*columns, console=errors, transient=True) if bar else None
         self._row = self._bar.add_task("") if self._bar else None

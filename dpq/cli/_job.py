@@ -10,10 +10,13 @@ from typing import Any, NamedTuple
 
 from dpq import DPQ, AsyncDPQ, AsyncWorker, Tasks, Worker
 from dpq.cli._drain import metered, metered_async
+from dpq.cli._health_port import HealthSource
+from dpq.cli._log import LogStyle
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL
 from dpq.cli._target import is_async, load
 from dpq.cli._terminal import FAILED
 from dpq.model.errors import ConfigurationError
+from dpq.model.log_fields import fields
 from dpq.transport.connect import open_url
 from dpq.transport.connect_async import open_url_async
 from dpq.worker.base import WorkerBase
@@ -28,6 +31,8 @@ class Job(NamedTuple):
         url: The server's URL; None if none was named.
         queues: The names of queues; empty if none was named.
         settings: Keyword arguments of the worker.
+        log: The style of the log.
+        source: Asked for the health of the worker.
         on_beat: Called after each heartbeat that a server has received.
     """
 
@@ -38,6 +43,8 @@ class Job(NamedTuple):
     drain: bool
     quiet: bool
     on_beat: Callable[[], None] | None = None
+    log: LogStyle = "text"
+    source: HealthSource | None = None
 
     def words(self, verbose: int, *, quiet: bool) -> list[str]:
         """Make the command of a child for this job, without the URL, which may hold a password."""
@@ -47,6 +54,7 @@ class Job(NamedTuple):
         for name, value in self.settings.items():
             if value is not None:
                 words.append(f"--{name.replace('_', '-')}={value}")
+        words += [f"--log={self.log}"]
         return words + ["--drain"] * self.drain + ["--quiet"] * quiet
 
 
@@ -129,6 +137,12 @@ def _give(handlers: Any, queue: Any) -> None:
 
 def _begin(made: WorkerBase[Any], job: Job) -> None:
     made._on_beat = job.on_beat
+    if job.source:
+        job.source.ask = made.health
     names = ", ".join(queue.queue_name for queue in made.queues)
     kind = type(made).__name__
-    log.info("%s: %s of %s on %s, %d at once", made.name, kind, job.target, names, made.concurrency)
+    log.info(
+        "%s: %s of %s on %s, %d at once",
+        *(made.name, kind, job.target, names, made.concurrency),
+        extra=fields("worker_begins", worker=made.name, count=made.concurrency),
+    )

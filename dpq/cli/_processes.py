@@ -3,6 +3,7 @@
 A child writes lines into a pipe of its own, whose number it gets as `--report-to`:
 
     beat          a server has received its first heartbeat
+    health JSON   its health, every second
     said TEXT     the error that ends it
 
 If all children end without a beat, the parent gives up, and repeats the last error.
@@ -22,8 +23,10 @@ from contextlib import contextmanager
 from types import FrameType
 
 from dpq.cli import _terminal
+from dpq.cli._health_port import HealthSource
 from dpq.cli._terminal import FAILED, USAGE, Failed
 from dpq.model.backoff import longer_pause
+from dpq.model.reports import Health
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,12 @@ MOST_STARTS = 4
 The pauses between them are 3.5 s together: time for a server that is being restarted.
 """
 
+HEALTH_SECONDS = 1.0
+"""Seconds between two reports of the health of a process."""
+
+SILENT_SECONDS = 15.0
+"""Seconds without such a report after which a process counts as stuck, its start included."""
+
 MAX_REPORT_BYTES = 65_536
 """Bytes of one read from a pipe; a report has about 1000 characters at most."""
 
@@ -70,6 +79,8 @@ class Child:
         self.starts = 0
         self.has_beat = False  # one of its processes has reached its first beat
         self.last_error = ""
+        self.health = Health(live=True, ready=False)
+        self._told = 0.0  # when it was told
         self._began = 0.0
         self._reports: int | None = None  # the end of the pipe that the parent reads
 
@@ -79,6 +90,7 @@ class Child:
         self.replaced_since, self.signals_sent = math.inf, 0
         self.starts += 1
         self.last_error = ""
+        self.health, self._told = Health(live=True, ready=False), self._began
         self._close_reports()
         self._reports, write = os.pipe()
         os.set_blocking(self._reports, False)
@@ -105,6 +117,15 @@ class Child:
                 kind, _, text = line.partition(" ")
                 self.has_beat = self.has_beat or kind == "beat"
                 self.last_error = text if kind == "said" else self.last_error
+                if kind == "health":
+                    with contextlib.suppress(ValueError):  # a line of the pipe is cut
+                        self.health = Health.model_validate_json(text)
+                        self._told = time.monotonic()
+
+    @property
+    def silent(self) -> bool:
+        """True if a process runs, but has not told of its health for long."""
+        return self.process is not None and time.monotonic() - self._told > SILENT_SECONDS
 
     def ended(self) -> None:
         """Note that the process has ended, after its last report."""
@@ -156,6 +177,27 @@ class Parent:
         self._code = 0
         self._failure = ""
         self._pause = threading.Event()
+        self._looked = time.monotonic()
+
+    def health(self) -> Health:
+        """Say whether the parent and all its processes are live, and whether one is ready."""
+        reasons = []
+        if (late := time.monotonic() - self._looked) > SILENT_SECONDS:
+            reasons.append(f"the parent has not moved for {late:.0f} s")
+        running = [(child, child.process) for child in self._children]
+        there = [(child, process) for child, process in running if process]
+        for child, process in there:
+            if child.silent:
+                reasons.append(f"process {process.pid} does not tell of itself")
+            elif not child.health.live:
+                reasons += (f"process {process.pid}: {reason}" for reason in child.health.reasons)
+        live = not reasons
+        ready = any(child.health.ready and not child.silent for child, _ in there)
+        if not ready:
+            reasons.append("no process is ready")
+        if self._signals:
+            reasons.append("it is stopping")
+        return Health(live=live, ready=live and ready and not self._signals, reasons=tuple(reasons))
 
     def run(self) -> int:
         """Run until all children have ended; return the exit code, 0 if all ended cleanly.
@@ -166,6 +208,7 @@ class Parent:
         next_look = 0.0
         with self._listening():
             while not all(child.over for child in self._children):
+                self._looked = time.monotonic()
                 self._pass_on()
                 if self._changed and not self._signals and time.monotonic() >= next_look:
                     self._reload(self._changed())
@@ -284,8 +327,12 @@ def end_with(parent: int) -> None:
     threading.Thread(target=watch, name="dpq-parent", daemon=True).start()
 
 
-def report_through(pipe: int) -> Callable[[], None]:
-    """Report the error that ends this process to the parent; return a function to report a beat."""
+def report_through(pipe: int, source: HealthSource) -> Callable[[], None]:
+    """Report the health of this process to its parent, and the error that ends it.
+
+    Returns:
+        A function to report a beat.
+    """
     os.set_inheritable(pipe, False)  # handlers may start programs of their own
     os.set_blocking(pipe, False)
     beaten = threading.Event()
@@ -299,5 +346,11 @@ def report_through(pipe: int) -> Callable[[], None]:
             beaten.set()
             write("beat")
 
+    def tell() -> None:
+        while True:
+            write(f"health {source.ask().model_dump_json()}")
+            time.sleep(HEALTH_SECONDS)
+
+    threading.Thread(target=tell, name="dpq-tell", daemon=True).start()
     _terminal.on_failure = lambda text: write(f"said {text}")
     return beat

@@ -9,7 +9,16 @@ from pydantic_core import to_json
 from rich.table import Table
 from rich.text import Text
 
-from dpq import DeadTask, Drain, Forecast, LimitState, MemberState, QueueStats, Task
+from dpq import (
+    DeadTask,
+    Drain,
+    Forecast,
+    LeaseInfo,
+    LimitState,
+    MemberState,
+    QueueStats,
+    Task,
+)
 from dpq.cli._rates import rate_text
 from dpq.model.display import shown
 from dpq.model.limits import EVERY_GROUP
@@ -205,14 +214,28 @@ def all_queues(found: Mapping[str, QueueStats | Exception]) -> Table:
 
 def workers_table(workers: Sequence[Mapping[str, Any]]) -> Table:
     """Make a table of workers, one on each line; most names contain the host already."""
-    numbers = ("pid", "running", "of")
-    columns = ("worker", "host", "pid", "queues", "running", "of", "since (UTC)", "last seen")
-    made = _table("workers", *columns, numbers=numbers, wraps=("worker", "host", "queues"))
+    numbers = ("pid", "running", "of", "holds")
+    columns = ("worker", "host", "pid", "queues", "running", "of", "holds", "longest")
+    times = ("since (UTC)", "last seen")
+    made = _table("workers", *columns, *times, numbers=numbers, wraps=("worker", "host", "queues"))
     for row in workers:
-        ago = max(0.0, (datetime.now(UTC) - row["seen"]).total_seconds())
-        counts = (row["running"], row["concurrency"])
+        longest, task = row["longest_seconds"], row["longest_task"]
+        hangs = None if longest is None else f"{longest:.0f} s {task}"
+        counts = (row["running"], row["concurrency"], row["holds"], hangs)
         texts = (row["name"], row["host"], row["pid"], ", ".join(row["queues"]), *counts)
-        made.add_row(*_cells([*texts, row["since"], f"{ago:.0f} s ago"]))
+        made.add_row(*_cells([*texts, row["since"], f"{row['seen_seconds']:.0f} s ago"]))
+    return made
+
+
+def leases_table(title: str, leases: Sequence[LeaseInfo]) -> Table:
+    """Make a table of leases, one on each line."""
+    columns = ("task", "group", "attempt", "since (UTC)", "held", "ends (UTC)", "worker", "host")
+    made = _table(title, *columns, numbers=("held",), wraps=("worker", "host"))
+    for lease in leases:
+        attempt = f"{lease.attempt} of {lease.max_attempts}"
+        held = f"{lease.held_seconds:.0f} s"
+        texts = (lease.id, lease.group, attempt, lease.since, held, lease.until)
+        made.add_row(*_cells([*texts, lease.worker, lease.host]))
     return made
 
 

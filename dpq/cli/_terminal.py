@@ -33,8 +33,14 @@ FOREVER = "inf"
 
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
+TEXT = logging.Formatter("%(asctime)s %(levelname)-7s %(message)s")
+"""The form of a log record."""
+
 on_failure: Callable[[str], None] | None = None
 """A function that is also called with the text of an error that ends the program."""
+
+on_talk: Callable[[str], object] | None = None
+"""A function that writes the messages of `talk` instead, as `--log json` does."""
 
 errors = Console(stderr=True, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
@@ -50,7 +56,10 @@ def at_terminal() -> bool:
 
 def talk(text: str) -> None:
     """Write a message to stderr."""
-    errors.print(shown(text, lines=True))
+    if on_talk:
+        on_talk(text)
+    else:
+        errors.print(shown(text, lines=True))
 
 
 def say(*texts: object) -> None:
@@ -85,10 +94,11 @@ def tables() -> Console:
 def log_to_stderr(ctx: typer.Context, verbose: int) -> None:
     """Show the library's log until the program ends: warnings, or more with each `-v`."""
     logger, handler = logging.getLogger("dpq"), logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(message)s"))
+    handler.setFormatter(TEXT)
     before = logger.level
     logger.setLevel(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
     logger.addHandler(handler)
+    ctx.meta["dpq.log"] = handler
     ctx.call_on_close(lambda: logger.removeHandler(handler))
     ctx.call_on_close(lambda: logger.setLevel(before))
 

@@ -18,6 +18,7 @@ from dpq.cli._options import (
     Url,
 )
 from dpq.cli._terminal import Failed, emit, talk
+from dpq.cli.leases import release_all
 from dpq.queue.base import DEFAULT_VISIBILITY
 
 
@@ -109,17 +110,59 @@ def fail(
 
 
 def release(
-    task_id: TaskId,
-    token: Token,
+    task_id: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="The task's id.", show_default=False)
+    ] = None,
+    token: Annotated[
+        int | None,
+        typer.Argument(
+            metavar="[TOKEN]",
+            help="The delivery's token, as pop has printed it.",
+            show_default=False,
+        ),
+    ] = None,
     delay: Delay = 0,
     priority: NewPriority = None,
+    worker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Give back what the worker of this name holds.", show_default=False
+        ),
+    ] = None,
+    older_than: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help="Give back what was popped so long ago, or before.",
+            show_default=False,
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Give back all running tasks.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
-    """Give a task back; the attempt does not count, and its position stays."""
+    """Give a task back; the attempt does not count, and its position stays.
+
+    Or give back what others hold, after a question: see first what `dpq leases` lists. Each task is
+    ready at once. So it may run again while its holder, if that is alive, still works on it.
+
+    \b
+      dpq release ID TOKEN
+      dpq release --worker web-1:77 --older-than 600
+    """
+    many = every or worker is not None or older_than is not None
+    if many == (task_id is not None) or (task_id is None) != (token is None):
+        raise typer.BadParameter("give ID and TOKEN; or --worker, --older-than, both, or --all")
+    if many and (delay or priority is not None):
+        raise typer.BadParameter("--delay and --priority are for one task: give ID and TOKEN")
     with DPQ[Any].from_url(url, queue) as q:
-        q.release(_held(q, task_id, token), delay, priority=priority)
-    talk(f"released {task_id}")
+        if many:
+            release_all(q, worker, older_than, yes)
+        else:
+            q.release(_held(q, str(task_id), int(token or 0)), delay, priority=priority)
+            talk(f"released {task_id}")
 
 
 class Scope(StrEnum):

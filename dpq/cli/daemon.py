@@ -4,8 +4,10 @@ from typing import Annotated
 
 import typer
 
+from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
+from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given
-from dpq.scheduler import run_daemon
+from dpq.scheduler import Scheduler, run_daemon
 
 
 def scheduler(
@@ -20,6 +22,9 @@ def scheduler(
             rich_help_panel="Where",
         ),
     ] = None,
+    log: Log = "text",
+    health_port: HealthPort = None,
+    health_host: HealthHost = LOCAL,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
@@ -28,4 +33,9 @@ def scheduler(
     """
     root = ctx.find_root()
     before = [str(root.params["queue"])] if given(root, "queue") else None
-    run_daemon(url, queue or before)
+    source = health_source(health_port, health_host)
+
+    def watch(daemon: Scheduler) -> None:
+        source.ask = daemon.health
+
+    run_daemon(url, queue or before, watch)

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._job import Job, work
+from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Url, named
 from dpq.cli._processes import Parent, children, end_with, report_through
 from dpq.cli._reload import SourceWatch, sources_of
@@ -94,7 +96,10 @@ def worker(
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Show no progress, and log only warnings.")
     ] = False,
-    child_of: Annotated[int | None, typer.Option(hidden=True)] = None,
+    log: Log = "text",
+    health_port: HealthPort = None,
+    health_host: HealthHost = LOCAL,
+    child_of: Annotated[int | None, typer.Option(hidden=True, is_eager=True)] = None,
     report_to: Annotated[int | None, typer.Option(hidden=True)] = None,
     url: Url = DEFAULT_URL,
 ) -> None:
@@ -116,8 +121,10 @@ def worker(
         "grace": grace,
     }
     names = _named_queues(ctx, queue)
-    on_beat = None if report_to is None else report_through(report_to)
-    job = Job(target, url if named(ctx, "url") else None, names, settings, drain, quiet, on_beat)
+    source = health_source(health_port, health_host)
+    on_beat = None if report_to is None else report_through(report_to, source)
+    where = url if named(ctx, "url") else None
+    job = Job(target, where, names, settings, drain, quiet, on_beat, log, source)
     if quiet:
         logging.getLogger("dpq").setLevel(logging.WARNING)
     if child_of is not None:
@@ -149,7 +156,10 @@ def _lead(job: Job, ctx: typer.Context, count: int, reload: bool) -> int:
     if reload:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"  # its times are whole seconds: too coarse
         changed = SourceWatch(sources_of(job.target.partition(":")[0])).changed
-    return Parent(children(words, environment), job.settings["grace"], changed).run()
+    parent = Parent(children(words, environment), job.settings["grace"], changed)
+    if job.source:
+        job.source.ask = parent.health
+    return parent.run()
 
 
 def workers(
@@ -157,8 +167,9 @@ def workers(
 ) -> None:
     """List the workers of all known queues, or of the named ones.
 
-    A worker reports every 10 seconds. One that died is listed for up to a minute. If a queue cannot
-    be read, its error is shown, and the exit code is 1.
+    A worker reports every 10 seconds. One that died is listed for up to a minute. "longest" is the
+    handler that had run longest at the last report, and its task: one that hangs shows there. If a
+    queue cannot be read, its error is shown, and the exit code is 1.
     """
     opened = open_url(url)
     with closing(opened):
@@ -192,9 +203,13 @@ def _show(found: Sequence[Any], json: bool) -> None:
 
 def _merged(infos: Sequence[Any]) -> dict[str, Any]:
     last = max(infos, key=lambda each: each.seen)
+    longest = max(infos, key=lambda each: each.longest_seconds or 0)
     return {
         **last.model_dump(exclude={"queue"}),
         "queues": [each.queue for each in infos],
         "running": sum(each.running for each in infos),
         "since": min(each.since for each in infos),
+        "holds": sum(each.holds for each in infos),
+        "longest_seconds": longest.longest_seconds,
+        "longest_task": longest.longest_task,
     }

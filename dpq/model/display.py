@@ -11,6 +11,7 @@ from textwrap import indent
 from traceback import TracebackException
 
 from dpq.model.interrupts import raise_interruption
+from dpq.model.log_fields import FIELDS
 
 _STEERS = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff"
 """The characters to escape: C0 (without tab and line feed), DEL and C1; marks, separators and
@@ -48,7 +49,7 @@ class CleanRecords(logging.NullHandler):
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
-        """Replace a message or a traceback that has characters which control a terminal.
+        """Replace a message, a field or a traceback that has characters which control a terminal.
 
         If the message of a record cannot be made, the record stays as it is. Then logging reports
         the error on stderr, and the call that logs goes on.
@@ -60,6 +61,10 @@ class CleanRecords(logging.NullHandler):
             return True
         if _IN_A_LINE.search(message):
             record.msg, record.args = shown(message), None
+        for name in FIELDS:  # a formatter of the program may write them
+            value = record.__dict__.get(name)
+            if isinstance(value, str) and _IN_A_LINE.search(value):
+                record.__dict__[name] = shown(value)
         if record.exc_info and not record.exc_text:
             trace = TracebackException(*record.exc_info)
             text = "".join(trace.format()).rstrip("\n")

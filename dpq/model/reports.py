@@ -1,10 +1,10 @@
-"""Reports on a queue: statistics, problems, workers. Frozen, and without a connection inside."""
+"""Reports on a queue: statistics, problems, workers, leases. Frozen; no connection inside."""
 
 from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-__all__ = ["Problem", "QueueStats", "WorkerInfo"]
+__all__ = ["Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
 class QueueStats(BaseModel):
@@ -49,6 +49,22 @@ class QueueStats(BaseModel):
     oldest_ready_seconds: float | None = None
 
 
+class Health(BaseModel):
+    """The health of a worker or a scheduler, as it sees itself; no call to a server is made.
+
+    Attributes:
+        live: Its loops move. If not, only a restart helps.
+        ready: It works: the server has answered its last calls, and it is not told to stop.
+        reasons: What is wrong, a short line for each; empty if it is live and ready.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    live: bool
+    ready: bool
+    reasons: tuple[str, ...] = ()
+
+
 class Problem(BaseModel):
     """A broken invariant found by `check()`.
 
@@ -79,6 +95,11 @@ class WorkerInfo(BaseModel):
         since: The time when it began, by the server's clock, UTC.
         seen: The time of its last heartbeat, UTC. It sends one every 10 s; after 60 s without one
             it is forgotten.
+        seen_seconds: Seconds from that heartbeat to the moment when the server was asked.
+        holds: Tasks of this queue that it had at its last heartbeat, running or taken ahead.
+        longest_seconds: Seconds that its longest running handler of this queue had run then, or
+            None. A handler that hangs shows here.
+        longest_task: The id of the task of that handler, or None.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -92,3 +113,45 @@ class WorkerInfo(BaseModel):
     concurrency: int
     since: datetime
     seen: datetime
+    seen_seconds: float = 0.0
+    holds: int = 0
+    longest_seconds: float | None = None
+    longest_task: str | None = None
+
+
+class LeaseInfo(BaseModel):
+    """A lease, and the worker that holds it.
+
+    Attributes:
+        id: The id of the task.
+        token: The token of the delivery.
+        queue: The queue.
+        group: The group of the task, or None.
+        attempt: The number of this attempt, from 1.
+        max_attempts: The number of failed attempts after which the task is dead.
+        since: The time of the pop, by the server's clock, UTC.
+        until: The time when the lease ends, unless it is extended, UTC.
+        held_seconds: Seconds from `since` to the moment when the server was asked.
+        worker: The name of the worker whose last heartbeat names this delivery. None if it was
+            taken since that heartbeat (at most 10 s ago), if its holder is no worker of DPQ or is
+            gone, or if the worker holds more than 1000 tasks: its heartbeat names the oldest.
+        worker_id: The id of that run of the worker, or None.
+        host: The machine of that worker, or None.
+        pid: Its process there, or None.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    token: int
+    queue: str
+    group: str | None
+    attempt: int
+    max_attempts: int
+    since: datetime
+    until: datetime
+    held_seconds: float
+    worker: str | None = None
+    worker_id: str | None = None
+    host: str | None = None
+    pid: int | None = None

@@ -314,6 +314,7 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         most = int(most)
         read = partial(self._read_batch, lease_ms=ms)
         tasks: list[Task[P]] = []
+        buried: list[tuple[str, str]] = []
         failed: Exception | None = None
         size = 0
         restored = False
@@ -329,22 +330,27 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
                     bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
                         yield bury._replace(needs_confirmation=False)  # there are tasks to hand out
+                        buried.append((task.id, reason))
                 for task, failed in batch.refused:
                     with suppress(LeaseLostError):
                         yield from self._fail_loosely(task, failed)
             except Exception as error:
                 if not tasks or not expected(error):
                     raise
-                return Batch(tasks, [], failed=failed)  # what is leased must reach the caller
+                return Batch(
+                    tasks, [], failed=failed, buried=buried
+                )  # what is leased must reach the caller
             if failed and not tasks:
-                return Batch([], [], failed=failed)
+                return Batch([], [], failed=failed, buried=buried)
             size += batch.size
             if batch.lost and not tasks:
                 restored = yield from self._restore(restored)
             if batch.again or ((batch.lost or batch.unreadable) and not tasks):
                 continue
             if len(batch.tasks) < count or len(tasks) == most or size >= most_bytes:
-                return batch._replace(tasks=tasks, unreadable=[], refused=(), failed=failed)
+                return batch._replace(
+                    tasks=tasks, unreadable=[], refused=(), failed=failed, buried=buried
+                )
 
     def lease_ms(self, most: int, visibility: float | None) -> int:
         """Check the arguments of a pop; return the ms of its leases."""

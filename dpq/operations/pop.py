@@ -40,6 +40,7 @@ class _Taken(Generic[P]):
     Attributes:
         looks: As `Batch.looks`.
         refused: As `Batch.failed`.
+        buried: As `Batch.buried`.
         failed: The last error of a partition; ignored if other partitions have brought tasks.
         broken: The partitions whose look has failed.
     """
@@ -50,6 +51,7 @@ class _Taken(Generic[P]):
         self.broken: set[int] = set()
         self.failed: Exception | None = None
         self.refused: Exception | None = None
+        self.buried: list[tuple[str, str]] = []
         self._most, self._size = most, 0
 
     @property
@@ -73,6 +75,7 @@ class _Taken(Generic[P]):
                 brought[partition] = batch.tasks
                 self._size += batch.size
                 self.refused = batch.failed or self.refused
+                self.buried += batch.buried
             if not brought.get(partition):
                 none.add(partition)
         coming = {partition: iter(tasks) for partition, tasks in brought.items()}
@@ -88,7 +91,8 @@ class _Taken(Generic[P]):
         if self.failed and not (self.tasks or self.refused):
             raise self.failed
         looks = self.looks or None
-        return Batch(self.tasks, [], size=self._size, looks=looks, failed=self.refused)
+        batch: Batch[P] = Batch(self.tasks, [], size=self._size, looks=looks, failed=self.refused)
+        return batch._replace(buried=self.buried)
 
 
 class PartitionPop(Generic[P]):

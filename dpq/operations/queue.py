@@ -7,6 +7,7 @@ written here cannot be called, and none forgets the other partitions. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
+import heapq
 import itertools
 import random
 from collections import defaultdict, deque
@@ -23,15 +24,16 @@ from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reser
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.pools import group_weight, pool_members
 from dpq.model.quota import Quota, split_quotas
-from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
-from dpq.model.validation import error_line, label, whole_number
+from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.operations import foresight
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
+from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
 from dpq.protocol.replies import Batch, Promoted
@@ -710,9 +712,11 @@ class QueueOperations(Generic[P]):
         running: int,
         concurrency: int,
         age: float,
+        doing: Doing = NOTHING,
     ) -> Steps[int]:
-        """Report that a worker lives."""
-        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age)
+        """Report that a worker lives, and what it does."""
+        doing = doing._replace(partitions=len(self.partitions))
+        return self.partitions[0].beat(worker, name, host, pid, running, concurrency, age, doing)
 
     def leave(self, worker: str) -> Steps[int]:
         """Report that a worker has ended."""
@@ -721,6 +725,42 @@ class QueueOperations(Generic[P]):
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
         return self.partitions[0].workers()
+
+    def held(
+        self, count: int, worker: str | None, older_than: float | None
+    ) -> Steps[list[LeaseInfo]]:
+        """List leases, the longest held first, with the workers that hold them."""
+        count = whole_number("n", count, 0, 10**9)
+        if older_than is not None:
+            number("older_than", older_than, "seconds", 0, MAX_SECONDS)
+        return self._held(count, worker, older_than or 0.0)
+
+    def _held(self, count: int, worker: str | None, older_than: float) -> Steps[list[LeaseInfo]]:
+        pages = yield from all_of([part.all_leases() for part in self.partitions])
+        told = yield from self.partitions[0].told()  # afterwards: a beat may have come meanwhile
+        leases = (
+            lease_info(self.description.name, task, now_ms, index, told)
+            for index, page in enumerate(pages)
+            for task, now_ms in page.values()
+        )
+        chosen = (
+            lease
+            for lease in leases
+            if lease.held_seconds >= older_than
+            and (worker is None or worker in (lease.worker, lease.worker_id))
+        )
+        return heapq.nsmallest(
+            count, chosen, key=lambda lease: (lease.since, lease.token, lease.id)
+        )
+
+    def release_held(self, leases: Iterable[LeaseInfo]) -> Steps[int]:
+        """Give leases back, uncounted; return how many."""
+        given = list(leases)
+        for lease in given:
+            if not isinstance(lease, LeaseInfo):
+                raise ConfigurationError(f"a lease is {lease!r}: it must be one that held returned")
+        batches = self._by_partition([task_id(lease.id) for lease in given], given)
+        return _total([part.release_held(list(batch.values())) for part, batch in batches.items()])
 
 
 def _in_order(count: int, answers: Iterable[tuple[dict[int, Any], Sequence[T]]]) -> list[T]:

@@ -1,11 +1,17 @@
-"""The operations about workers: their heartbeats, and the list of workers. No I/O."""
+"""The operations about workers: their heartbeats, their list, and who holds what. No I/O."""
 
 import re
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from dpq.model.reports import WorkerInfo
+from dpq.model.interrupts import raise_interruption
+from dpq.model.reports import LeaseInfo, WorkerInfo
+from dpq.model.task import Task, TaskState
 from dpq.model.validation import MAX_NAME_BYTES, one_line
-from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.protocol import replies
+from dpq.protocol.command import CommandMaker, Steps, same, together
+from dpq.protocol.placement import partition_of
+from dpq.protocol.records import UNREADABLE, make_task
 from dpq.protocol.values import moment_of, read_texts
 
 BEAT_SECONDS = 10.0
@@ -14,11 +20,58 @@ BEAT_SECONDS = 10.0
 FORGET_SECONDS = 60.0
 """Seconds without a heartbeat after which a worker counts as gone: five were lost in a row."""
 
+MOST_NAMED = 1000
+"""Leases that one heartbeat names, those that were taken first: 17 KB. Of further ones it tells the
+number only."""
+
+RELEASED_AT_ONCE = 100
+"""Leases that are given back in one round trip: about 3 ms of server time."""
+
 _COUNT = r"(\d{1,15})"  # of more digits Python may refuse to make an int
 
 _STORED = re.compile(
     rf"{_COUNT} (-?\d{{1,15}}) {_COUNT} {_COUNT} {_COUNT}\t([^\t]*)\t(.*)", re.DOTALL | re.ASCII
 )
+
+_DOING = re.compile(rf"{_COUNT} {_COUNT} (-?\d{{1,15}}) (\S+)(?:\t([\d :]*))?", re.ASCII)
+
+
+class Doing(NamedTuple):
+    """The work of a worker for one queue, as its heartbeat tells it.
+
+    Attributes:
+        leases: Id and token of each task that it holds.
+        longest_ms: The ms that its longest running handler has run, or None.
+        longest_task: The id of the task of that handler, or None.
+        partitions: The number of partitions of the queue.
+    """
+
+    leases: Sequence[tuple[str, int]] = ()
+    longest_ms: int | None = None
+    longest_task: str | None = None
+    partitions: int = 1
+
+    def text(self) -> str:
+        """Write it as beat stores it."""
+        if not self.leases and self.longest_ms is None:
+            return ""
+        count = self.partitions
+        named = sorted(
+            (token, partition_of(id_, count) if count > 1 else 0) for id_, token in self.leases
+        )
+        tokens = (f"{token}:{part}" if part else str(token) for token, part in named[:MOST_NAMED])
+        ms = -1 if self.longest_ms is None else self.longest_ms
+        return f"{len(self.leases)} {ms} {self.longest_task or '-'}\t{' '.join(tokens)}"
+
+
+NOTHING = Doing()
+
+
+class _Told(NamedTuple):
+    """The news of all heartbeats of a queue: its workers by id, and the worker of each delivery."""
+
+    workers: dict[str, WorkerInfo]
+    holders: dict[str, str]  # token, or token:partition -> the id of the worker
 
 
 class WorkerOperations(CommandMaker):
@@ -33,37 +86,93 @@ class WorkerOperations(CommandMaker):
         running: int,
         concurrency: int,
         age: float,
+        doing: Doing = NOTHING,
     ) -> Steps[int]:
-        """Send a heartbeat of a worker; `age` is the seconds that it has been running."""
+        """Send a heartbeat of a worker.
+
+        Args:
+            worker: The id of its run.
+            name: Its name.
+            host: Its machine.
+            pid: Its process.
+            running: The number of handlers that run on tasks of the queue.
+            concurrency: The number of handlers that may run.
+            age: Seconds that it has been running.
+            doing: What it does for the queue.
+        """
         texts = [one_line(text)[:MAX_NAME_BYTES] for text in (host, name)]
         about = "\t".join([f"{running} {concurrency} {pid}", *texts])
-        return self._beat(worker, round(age * 1000), about)
+        return self._beat(worker, round(age * 1000), about, doing.text())
 
     def leave(self, worker: str) -> Steps[int]:
         """Report that a worker has ended."""
-        return self._beat(worker, 0, "")
+        return self._beat(worker, 0, "", "")
 
-    def _beat(self, worker: str, age_ms: int, about: str) -> Steps[int]:
-        args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000)]
+    def _beat(self, worker: str, age_ms: int, about: str, doing: str) -> Steps[int]:
+        args = [self._now(), worker, age_ms, about, int(FORGET_SECONDS * 1000), doing]
         return self._ask("beat", args, same)
 
     def workers(self) -> Steps[list[WorkerInfo]]:
         """List the workers of the queue, the longest running first."""
-        found: dict[str, WorkerInfo] = {}
+        told = yield from self.told("")
+        return sorted(told.workers.values(), key=lambda worker: (worker.since, worker.name))
+
+    def told(self, what: str = "leases") -> Steps[_Told]:
+        """Read what the heartbeats tell; with "leases" also who holds which delivery."""
+        found: dict[str, str] = {}
         cursor = "0"
         while True:
-            args = [self._now(), cursor, int(FORGET_SECONDS * 1000)]
-            cursor, *page = yield self._command("workers", args, read_texts)
-            found |= _read(self.queue_name, page)
+            args = [self._now(), cursor, int(FORGET_SECONDS * 1000), what]
+            cursor, now, *page = yield self._command("workers", args, read_texts)
+            found |= zip(page[::2], page[1::2], strict=True)
             if cursor == "0":
-                return sorted(found.values(), key=lambda worker: (worker.since, worker.name))
+                return _read(self.queue_name, found, int(now))
+
+    def all_leases(self) -> Steps[dict[str, tuple[Task[Any], float]]]:
+        """Read all leases, without payloads: by id the task, and the server's time, ms."""
+        found: dict[str, tuple[Task[Any], float]] = {}
+        cursor = b"0"
+        while True:
+            args = [self._now(), cursor]
+            cursor, now, *page = yield self._command("held", args, same)
+            for id_, until, record in replies.in_threes(page):
+                name = id_.decode("utf-8", "replace")
+                try:
+                    end = moment_of(float(until))
+                    task = make_task(Task, name, record, None, TaskState.INVISIBLE, end)
+                except UNREADABLE as error:  # check names it
+                    raise_interruption(error)
+                else:
+                    found[name] = (task, float(now))
+            if cursor == b"0":
+                return found
+
+    def release_held(self, leases: Sequence[LeaseInfo]) -> Steps[int]:
+        """Give leases back, uncounted; return how many: those that have ended meanwhile stay."""
+        done = 0
+        for first in range(0, len(leases), RELEASED_AT_ONCE):
+            batch = leases[first : first + RELEASED_AT_ONCE]
+            given_back = yield from together([self._released(lease) for lease in batch])
+            for result in given_back:
+                if isinstance(result, Exception):
+                    raise result
+                done += result
+        return done
+
+    def _released(self, lease: LeaseInfo) -> Steps[bool]:
+        args = [self._now(), lease.id, lease.token, 0, "", ""]
+        reply = yield self._command("release", args, same)
+        return bool(reply >= 0)
 
 
-def _read(queue_name: str, page: Sequence[str]) -> dict[str, WorkerInfo]:
-    workers = {}
-    for worker, stored in zip(page[::2], page[1::2], strict=True):
-        if told := _STORED.fullmatch(stored):  # else another program has written into Redis
+def _read(queue_name: str, stored: dict[str, str], now_ms: int) -> _Told:
+    workers: dict[str, WorkerInfo] = {}
+    holders: dict[str, str] = {}
+    for worker, text in stored.items():
+        if told := _STORED.fullmatch(text):  # else another program has written into Redis
             seen, since, running, concurrency, pid, host, name = told.groups()
+            doing = _DOING.fullmatch(stored.get(f"{worker}\t", ""))
+            _, holds, longest_ms, task, tokens = doing.groups() if doing else ("", 0, -1, "", None)
             workers[worker] = WorkerInfo(
                 id=worker,
                 name=name,
@@ -74,5 +183,34 @@ def _read(queue_name: str, page: Sequence[str]) -> dict[str, WorkerInfo]:
                 concurrency=int(concurrency),
                 since=moment_of(int(since)),
                 seen=moment_of(int(seen)),
+                seen_seconds=max(0, now_ms - int(seen)) / 1000,
+                holds=int(holds),
+                longest_seconds=None if int(longest_ms) < 0 else int(longest_ms) / 1000,
+                longest_task=None if int(longest_ms) < 0 else task,
             )
-    return workers
+            holders |= dict.fromkeys((tokens or "").split(), worker)
+    return _Told(workers, holders)
+
+
+def lease_info(
+    queue_name: str, task: Task[Any], now_ms: float, partition: int, told: _Told
+) -> LeaseInfo:
+    """Say who holds a task, by what the heartbeats tell; the token is the time of the pop."""
+    name = f"{task.token}:{partition}" if partition else str(task.token)
+    worker = told.workers.get(told.holders.get(name, ""))
+    holder: dict[str, Any] = {}
+    if worker:
+        holder = {"worker": worker.name, "worker_id": worker.id}
+        holder |= {"host": worker.host, "pid": worker.pid}
+    return LeaseInfo(
+        id=task.id,
+        token=task.token,
+        queue=queue_name,
+        group=task.group,
+        attempt=task.attempt,
+        max_attempts=task.max_attempts,
+        since=moment_of(task.token / 1000),
+        until=task.visible_until or moment_of(now_ms),
+        held_seconds=max(0.0, now_ms / 1000 - task.token / 1e6),
+        **holder,
+    )

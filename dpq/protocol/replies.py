@@ -57,6 +57,7 @@ class Batch(NamedTuple, Generic[P]):
         next_event_ms: The ms until time alone may let a task run; None if nothing is to come, or
             if another waiter watches that moment.
         now_ms: The server's clock, if no task was ready.
+        buried: The ids of the `unreadable` tasks that were buried, each with the reason.
         failed: The last error of `refused`: the caller gets it if there are no tasks.
         looks: For a partitioned queue, `now_ms`, `next_event_ms` and `recheck_ms` of each partition
             that this waiter begins or stops to watch.
@@ -76,6 +77,7 @@ class Batch(NamedTuple, Generic[P]):
     failed: Exception | None = None
     lost: bool = False
     recheck_ms: float | None = None
+    buried: Sequence[tuple[str, str]] = ()
 
 
 class Look(NamedTuple):
@@ -169,7 +171,8 @@ def read_look(reply: list[Any]) -> Look:
     return Look([(float(s), member) for s, member in zip(reply[::2], reply[1::2], strict=True)])
 
 
-def _in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+def in_threes(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Divide a flat reply into groups of three values."""
     return zip(flat[::3], flat[1::3], flat[2::3], strict=True)
 
 
@@ -404,5 +407,5 @@ def read_problems(reply: list[Any]) -> tuple[str, list[Problem]]:
     """Read the reply of check: the next cursor ("0" at the end), and the problems."""
     require_same(reply)
     texts = [text.decode("utf-8", "replace") for text in reply]
-    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in _in_threes(texts[1:])]
+    found = [Problem(kind=k, subject=s, detail=d) for k, s, d in in_threes(texts[1:])]
     return texts[0], found

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
 from dpq.model.reports import QueueStats
 from dpq.model.signals import signal_of
 from dpq.model.task import P, Task
@@ -60,7 +61,9 @@ class _Held(Generic[P]):
             Leases.let_go(self._queue._leases, task)  # the keeper's would wait for a lock
 
     def _tell(self, error: Exception) -> None:
-        log.warning("%s: %s", self._queue.queue_name, error)
+        event = "lease_lost" if isinstance(error, LeaseLostError) else "not_confirmed"
+        name = self._queue.queue_name
+        log.warning("%s: %s", name, error, extra=fields(event, queue=name))
 
     def __del__(self) -> None:
         self._leave()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dpq.model.log_fields import fields
 from dpq.model.task import Task
 
 log = logging.getLogger(__name__)
@@ -54,10 +55,12 @@ class Leases:
     """The held leases, and the times of their extensions. Sends nothing itself.
 
     Attributes:
+        queue_name: The queue of the leases, for the log.
         wake_at: The time of the keeper's next look, monotonic seconds; an earlier lease wakes it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, queue_name: str = "") -> None:
+        self.queue_name = queue_name
         self.wake_at = float("inf")
         self._held: dict[Key, Lease] = {}
         self._ending: dict[Key, Lease] = {}  # their work has ended, the ack is not answered
@@ -129,14 +132,35 @@ class Leases:
                 lease.renew()
             elif self._held.pop(key, None):
                 lease.alive = False
-                log.warning("lease of task %s lost: another consumer may have it", lease.task.id)
+                self._log_lost(lease.task)
                 if lease.lost:
                     lease.lost()
             else:
                 self._ending.pop(key, None)
 
+    def _log_lost(self, task: Task[Any]) -> None:
+        log.warning(
+            "%s: lease of task %s lost: another consumer may have it",
+            *(self.queue_name, task.id),
+            extra=fields(
+                "lease_lost",
+                queue=self.queue_name,
+                task_id=task.id,
+                group=task.group,
+                attempt=task.attempt,
+                max_attempts=task.max_attempts,
+                reason="extend",
+            ),
+        )
+
     def _put_off(self, leases: dict[Key, Lease]) -> None:
-        log.warning("cannot extend %d leases now, next try soon", len(leases), exc_info=True)
+        about = fields("not_extended", queue=self.queue_name, count=len(leases))
+        log.warning(
+            "%s: cannot extend %d leases now, next try soon",
+            *(self.queue_name, len(leases)),
+            exc_info=True,
+            extra=about,
+        )
         for lease in leases.values():
             lease.renew()
 
@@ -149,8 +173,8 @@ def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:
 class Keeper(Leases):
     """Extends held leases from a thread of its own, which ends soon after the last lease."""
 
-    def __init__(self, extend: Extend) -> None:
-        super().__init__()
+    def __init__(self, extend: Extend, queue_name: str = "") -> None:
+        super().__init__(queue_name)
         self._extend = extend
         self._news = threading.Event()
         self._starting = threading.Lock()

@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 class AsyncKeeper(Leases):
     """Extends held leases from an asyncio task of its own, which ends after the last lease."""
 
-    def __init__(self, extend: Extend) -> None:
-        super().__init__()
+    def __init__(self, extend: Extend, queue_name: str = "") -> None:
+        super().__init__(queue_name)
         self._extend = extend
         self._keeping: asyncio.Task[None] | None = None
         self._news: asyncio.Event | None = None

@@ -24,10 +24,11 @@ from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
 from dpq.model.rate_headers import Headers
-from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, number, task_state
@@ -85,7 +86,7 @@ class DPQ(QueueBase[P]):
             queue_name=self.queue_name,
             agreed=self._watch_all,
         )
-        self._leases = Keeper(self._extend_many)
+        self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters = Waiters(connections.nodes, self._operations.markers)
         if self._described.named:
             self._session.open()
@@ -394,10 +395,13 @@ class DPQ(QueueBase[P]):
                 self._session.run(self._operations.finish, task, error)
             except LeaseLostError:
                 log.warning(
-                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                    "%s: lease of task %s lost before its work was done",
+                    *(self.queue_name, task.id),
+                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
                 )
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
-                log.warning("%s: %s", self.queue_name, unconfirmed)
+                about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
+                log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
     def leases(self, visibility: float | None = None, *, until_empty: bool = False) -> LeaseLoop[P]:
         """Loop over tasks, best first: `for task in q.leases(until_empty=True)`.
@@ -985,6 +989,37 @@ class DPQ(QueueBase[P]):
         for up to 60 s more.
         """
         return self._session.run(self._operations.workers)
+
+    def held(
+        self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
+    ) -> list[LeaseInfo]:
+        """List the leases of this queue, the longest held first: who holds what since when.
+
+        All leases are read, in bounded steps, without their payloads. A task that `set_visibility`
+        hides is not among them.
+
+        Args:
+            n: The most leases to list.
+            worker: Only those of the workers with this name, or of the run with this id.
+            older_than: Only those of tasks that were popped so many seconds ago, or before.
+        """
+        return self._session.run(self._operations.held, n, worker, older_than)
+
+    def release_held(self, leases: Iterable[LeaseInfo]) -> int:
+        """Give tasks back that others hold, uncounted, as `release` does.
+
+        Each is ready at once. So it may run again while its holder, if that is alive, still works
+        on it. The holder's lease is lost at its next extension. It may still ack the task until
+        another consumer has popped it.
+
+        Args:
+            leases: Leases that `held` has listed. It goes in bounded steps, 100 at once.
+
+        Returns:
+            The number that were given back. A delivery that has ended meanwhile is left alone: its
+            token is not the live one.
+        """
+        return self._session.run(self._operations.release_held, leases)
 
     def upgrade(self) -> int:
         """Raise the storage format of the queue to that of this DPQ, and rewrite all records.

@@ -28,10 +28,11 @@ from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
+from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
 from dpq.model.quota import Quota
 from dpq.model.rate_headers import Headers
-from dpq.model.reports import Problem, QueueStats, WorkerInfo
+from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import Scope, Signal, signal_of
 from dpq.model.task import Cost, OnDuplicate, P, Popped, Push, Task, TaskState
 from dpq.model.validation import milliseconds, number, task_state
@@ -86,7 +87,7 @@ class AsyncDPQ(QueueBase[P]):
             queue_name=self.queue_name,
             agreed=self._watch_all,
         )
-        self._leases = AsyncKeeper(self._extend_many)
+        self._leases = AsyncKeeper(self._extend_many, self.queue_name)
         self._waiters = AsyncWaiters(connections, self._operations.markers)
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -348,10 +349,13 @@ class AsyncDPQ(QueueBase[P]):
                 await self._finish(self._end_delivery(task, error))
             except LeaseLostError:
                 log.warning(
-                    "%s: lease of task %s lost before its work was done", self.queue_name, task.id
+                    "%s: lease of task %s lost before its work was done",
+                    *(self.queue_name, task.id),
+                    extra=fields("lease_lost", queue=self.queue_name, task_id=task.id),
                 )
             except NotConfirmedError as unconfirmed:  # the error of the body is more useful
-                log.warning("%s: %s", self.queue_name, unconfirmed)
+                about = fields("not_confirmed", queue=self.queue_name, task_id=task.id)
+                log.warning("%s: %s", self.queue_name, unconfirmed, extra=about)
 
     def leases(
         self, visibility: float | None = None, *, until_empty: bool = False
@@ -612,6 +616,16 @@ class AsyncDPQ(QueueBase[P]):
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""
         return await self._session.run(self._operations.workers)
+
+    async def held(
+        self, n: int = 100, *, worker: str | None = None, older_than: float | None = None
+    ) -> list[LeaseInfo]:
+        """Async `DPQ.held`."""
+        return await self._session.run(self._operations.held, n, worker, older_than)
+
+    async def release_held(self, leases: Iterable[LeaseInfo]) -> int:
+        """Async `DPQ.release_held`."""
+        return await self._session.run(self._operations.release_held, leases)
 
     async def promote(self) -> int:
         """Async `DPQ.promote`."""

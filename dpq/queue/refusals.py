@@ -3,6 +3,7 @@
 import logging
 from typing import Any
 
+from dpq.model.log_fields import fields
 from dpq.model.validation import error_line
 from dpq.protocol.replies import Batch
 
@@ -10,10 +11,18 @@ log = logging.getLogger(__name__)
 
 
 def log_refused(queue_name: str, batch: Batch[Any]) -> None:
-    """Log the error of a validator: the caller gets the other tasks of the pop, not the error."""
+    """Log what a pop has refused: the caller gets the other tasks, and not the errors."""
     if batch.failed:
+        line = error_line(batch.failed)
         log.warning(
             "%s: a validator of the payload failed, which counts as a failed attempt: %s",
-            queue_name,
-            error_line(batch.failed),
+            *(queue_name, line),
+            extra=fields("attempt_failed", queue=queue_name, error=line),
+        )
+    for task_id, text in batch.buried:
+        reason = text.partition("\n")[0]  # the rest shows a part of the payload
+        log.info(
+            "%s: task %s is dead: %s",
+            *(queue_name, task_id, reason),
+            extra=fields("died", queue=queue_name, task_id=task_id, reason=reason),
         )

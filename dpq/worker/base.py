@@ -11,7 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, get_args
 
+from redis.exceptions import RedisError, ResponseError
+
 from dpq.model.errors import ConfigurationError
+from dpq.model.log_fields import fields
+from dpq.model.reports import Health
 from dpq.model.validation import MAX_SECONDS, number, whole_number
 from dpq.operations.description import MAX_ATTEMPTS
 from dpq.operations.queue import QueueOperations
@@ -174,6 +178,24 @@ class WorkerBase(Generic[Q]):
         """True once the worker was told to stop."""
         return self._state.stopping
 
+    def health(self) -> Health:
+        """Say whether this worker is live and ready; any thread may ask, and nothing is sent.
+
+        It is live while its loops move: the one that waits for a stop, the heartbeats, and the
+        exchange with the server (60 s at most). A handler that hangs is no stuck loop: `workers`
+        shows it. It is ready while it runs, is not told to stop, and the server answers.
+        """
+        if not self._on:
+            return Health(live=True, ready=False, reasons=("it does not run",))
+        return self._state.pulse.health(stopping=self._state.stopping)
+
+    def _told(self, answers: Sequence[Any]) -> None:
+        """Take in the answers to heartbeats."""
+        silent = (isinstance(a, RedisError) and not isinstance(a, ResponseError) for a in answers)
+        self._state.pulse.hear(answered=not any(silent))
+        if self._on_beat:
+            self._on_beat()
+
     def _end(self) -> None:
         """Let the run end: set its state, and wake whatever waits."""
         raise NotImplementedError
@@ -207,7 +229,9 @@ class WorkerBase(Generic[Q]):
     def _log_unfinished(self) -> None:
         if self.given_back:
             log.warning(
-                "%s: gives back %d tasks whose handlers still run", self.name, self.given_back
+                "%s: gives back %d tasks whose handlers still run",
+                *(self.name, self.given_back),
+                extra=fields("given_back", worker=self.name, count=self.given_back),
             )
 
     def _log_totals(self) -> None:
@@ -217,4 +241,5 @@ class WorkerBase(Generic[Q]):
             *(self.name, ends.total(), time.monotonic() - self._heartbeats.began),
             "".join(f", {count} {how}" for how, count in ends.most_common()).replace(",", ":", 1),
             self.given_back,
+            extra=fields("worker_ended", worker=self.name, count=ends.total()),
         )

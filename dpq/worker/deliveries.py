@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dpq.model.signals import RateLimited
 from dpq.model.task import Task
 from dpq.queue.lease_renewal import Lease
+from dpq.worker.end_log import EndLog
 from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class Deliveries:
         self._queues = queues  # not their leases: a forked child has others
         self._seconds = [visibility or queue.default_visibility for queue in queues]
         self._operations = [queue._session.operations for queue in queues]
+        self._log = EndLog(name, [queue.queue_name for queue in queues])
 
     def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive."""
@@ -70,6 +72,7 @@ class Deliveries:
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
         """Take in the answers; return the deliveries whose end must be sent once more."""
+        self._log.answered(sent, results)
         again = to_send_again(self._name, sent, results)
         waiting = {id(each.task) for each in again}
         self.forget(each for some in sent for each in some.done if id(each.task) not in waiting)

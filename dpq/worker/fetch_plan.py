@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from redis.exceptions import RedisError
 
 from dpq.model.backoff import longer_pause
-from dpq.model.validation import MAX_BATCH
+from dpq.model.log_fields import fields
+from dpq.model.validation import MAX_BATCH, error_line
 from dpq.protocol.command import Steps
 from dpq.protocol.replies import Batch
 from dpq.queue.refusals import log_refused
@@ -103,10 +104,10 @@ class FetchPlan:
         """
         if isinstance(batch, Exception):
             raise batch
-        self.pause = 0.0
+        self.pause, self.state.pulse.trouble = 0.0, ""
         self._allowed.add(queue_index)
         self._charge(queue_index, len(batch.tasks))
-        if batch.failed:
+        if batch.failed or batch.buried:
             log_refused(self.queues[queue_index].queue_name, batch)
         return self.deliveries.hold(queue_index, batch.tasks)
 
@@ -151,6 +152,7 @@ class FetchPlan:
                 the run is to end when the queues are empty, which it could not see.
         """
         self.pause = longer_pause(self.pause)
+        self.state.pulse.trouble = f"the last pop has failed: {type(error).__name__}"
         if forbidden(error):
             if self.state.until_empty or (
                 queue_index is not None and queue_index not in self._allowed
@@ -159,7 +161,13 @@ class FetchPlan:
             if time.monotonic() < self._complained + COMPLAINT_SECONDS:
                 return self.pause
             self._complained = time.monotonic()
-        log.warning("%s: again in %.1f s: %s", self._name, self.pause, error)
+        log.warning(
+            "%s: again in %.1f s: %s",
+            *(self._name, self.pause, error),
+            extra=fields(
+                "server_error", worker=self._name, seconds=self.pause, error=error_line(error)
+            ),
+        )
         return self.pause
 
     def counts(self) -> list[Steps[Any]]:

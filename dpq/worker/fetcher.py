@@ -22,8 +22,9 @@ from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Taken
 from dpq.worker.exchanges import Ahead, Exchange, Role, SentAhead
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done, GivenBack, hits_limit
-from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS
+from dpq.worker.run_state import EXCHANGE, LEAVE_SECONDS, STOP_CHECK_SECONDS
 from dpq.worker.wakeups import WakeUps
 
 Step = Literal["end", "take", "ask", "wait for wake-up", "stop waiting", "wait for threads"]
@@ -144,12 +145,14 @@ class Fetcher:
             if sent and self._ahead.plenty and room >= 2 * self._ahead.size:
                 self._ask_ahead()  # so the server works while a reply is read
             self._look = False
+            self._state.pulse.move(EXCHANGE)
             with self._asker:
                 if sent:
                     self._read(sent)
                 else:
                     self._ask(exchange, room, waits=not sleeping)
         finally:
+            self._state.pulse.rest(EXCHANGE)
             self.ends += exchange.done
             self._taken.extend(exchange.taken)
             if exchange.taken and len(exchange.taken) < self._idle and not sleeping:
@@ -231,6 +234,15 @@ class Fetcher:
             with self._lock:
                 if not (self._state.stopping or (self.ends and answered)):
                     self._end_added.wait(left)
+
+    # What is held
+
+    @property
+    def held(self) -> list[Holding]:
+        """The tasks that no handler has begun, and those whose end is to be sent."""
+        with self._lock:
+            taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
+            return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
     # Ends of deliveries
 

@@ -24,8 +24,9 @@ from dpq.model.signals import RateLimited
 from dpq.protocol.command import Steps
 from dpq.worker.deliveries import Taken
 from dpq.worker.fetch_plan import FetchPlan, PopRound, none_live
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done, hits_limit
-from dpq.worker.run_state import LATEST_ACK_SECONDS
+from dpq.worker.run_state import EXCHANGE, LATEST_ACK_SECONDS
 from dpq.worker.wakeups_async import AsyncWakeUps
 
 AT_ONCE = 16  # tasks that are fetched together, or a sixteenth of `concurrency` if that is more
@@ -177,6 +178,7 @@ class AsyncFetcher:
         if not (operations and self._confirms):
             done, self.ends, self._ends_since = self.ends, done, math.inf
         endings = self._deliveries.endings(done)
+        self._state.pulse.move(EXCHANGE)
         try:
             results = await self._session.send_all(
                 [*(each.operation for each in endings), *operations]
@@ -184,6 +186,8 @@ class AsyncFetcher:
         except BaseException:
             self.ends = done + self.ends
             raise
+        finally:
+            self._state.pulse.rest(EXCHANGE)
         again = self._deliveries.answered(endings, results[: len(endings)])
         if again:
             self.ends += again
@@ -202,6 +206,14 @@ class AsyncFetcher:
                     answered = await self.send_ends()
                 continue
             await self.change.wait(left)
+
+    # What is held
+
+    @property
+    def held(self) -> list[Holding]:
+        """The tasks that no handler has begun, and those whose end is to be sent."""
+        taken = [Holding(each.queue_index, each.lease.task) for each in self._taken]
+        return taken + [Holding(each.queue_index, each.task) for each in self.ends]
 
     # Ends of deliveries
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic
 
+from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release, Signal
 from dpq.model.task import Task
 from dpq.model.validation import error_line
@@ -72,7 +73,7 @@ class HandlerCalls(Generic[Q]):
 
     def log_hook(self) -> None:
         """Log the error of a hook, which is handled now."""
-        log.exception("%s: a hook failed", self.name)
+        log.exception("%s: a hook failed", self.name, extra=fields("hook_failed", worker=self.name))
 
     def hooks_at_end(
         self, context: Context[Q], error: BaseException | None
@@ -90,11 +91,12 @@ class HandlerCalls(Generic[Q]):
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""
         if isinstance(error, RateLimited | Release):
             return  # not a failed attempt
+        line = error_line(error)
         log.warning(
             "%s: task %s, attempt %d of %d: %s",
-            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
-            error_line(error),
+            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts, line),
             exc_info=None if isinstance(error, Signal) else error,
+            extra=self._about("attempt_failed", queue_index, task, error=line),
         )
 
     @property
@@ -106,8 +108,17 @@ class HandlerCalls(Generic[Q]):
         self, queue_index: int, task: Task[Any], error: BaseException | None, began: float
     ) -> None:
         """Log the end of a handler, with its result and its time."""
+        ms = round((time.monotonic() - began) * 1000, 3)
+        how = type(error).__name__ if error else "done"
         log.debug(
-            "%s: task %s, attempt %d of %d: %s in %.3f s",
+            "%s: task %s, attempt %d of %d: %s in %.1f ms",
             *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
-            *(type(error).__name__ if error else "done", time.monotonic() - began),
+            *(how, ms),
+            extra=self._about("ended", queue_index, task, ms=ms, reason=how),
         )
+
+    def _about(self, event: str, queue_index: int, task: Task[Any], **more: Any) -> dict[str, Any]:
+        about: dict[str, Any] = {"worker": self.name, "queue": self._queues[queue_index].queue_name}
+        about |= {"task_id": task.id, "group": task.group}
+        about |= {"attempt": task.attempt, "max_attempts": task.max_attempts}
+        return fields(event, **about, **more)

@@ -7,14 +7,27 @@ import os
 import secrets
 import socket
 import time
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpq.model.task import Task
+from dpq.operations.workers import Doing
 from dpq.protocol.command import Steps
 
 if TYPE_CHECKING:
     from dpq.operations.queue import QueueOperations
+
+
+class Holding(NamedTuple):
+    """A task that a worker holds: the index of its queue, and since when its handler runs.
+
+    Attributes:
+        began: The start of its handler, monotonic seconds; None before it, and after its end.
+    """
+
+    queue_index: int
+    task: Task[Any]
+    began: float | None = None
 
 
 class Heartbeats:
@@ -33,17 +46,29 @@ class Heartbeats:
         self._operations = operations
         self._run_id = secrets.token_urlsafe(9)
 
-    def beat(self, running: Iterable[int]) -> list[Steps[Any]]:
-        """Make a heartbeat for each queue; `running` has the queue index of each handler."""
-        counts = Counter(running)
-        host, pid, age = socket.gethostname(), os.getpid(), time.monotonic() - self.began
-        return [
-            operations.beat(
-                self._run_id, self._name, host, pid, counts[queue_index], self._concurrency, age
-            )
-            for queue_index, operations in enumerate(self._operations)
-        ]
+    def beat(self, holdings: Iterable[Holding]) -> list[Steps[Any]]:
+        """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
+        by_queue: list[list[Holding]] = [[] for _ in self._operations]
+        for each in holdings:
+            by_queue[each.queue_index].append(each)
+        host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
+        beats = []
+        for operations, held in zip(self._operations, by_queue, strict=True):
+            running = [(each.began, each.task.id) for each in held if each.began is not None]
+            counts = (len(running), self._concurrency)
+            doing = _doing(held, running, now)
+            about = (self._run_id, self._name, host, pid, *counts, now - self.began)
+            beats.append(operations.beat(*about, doing))
+        return beats
 
     def leave(self) -> list[Steps[Any]]:
         """Make the operations that tell every queue that this worker has ended."""
         return [operations.leave(self._run_id) for operations in self._operations]
+
+
+def _doing(held: Sequence[Holding], running: Sequence[tuple[float, str]], now: float) -> Doing:
+    leases = list(dict.fromkeys((each.task.id, each.task.token) for each in held))
+    if not running:
+        return Doing(leases)
+    began, task_id = min(running)
+    return Doing(leases, max(0, round((now - began) * 1000)), task_id)

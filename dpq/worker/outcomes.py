@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 
 from dpq.model.budget import Budget
 from dpq.model.errors import LeaseLostError, NotConfirmedError
+from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Reject
 from dpq.model.task import Cost, Task
 from dpq.model.validation import error_line
@@ -60,10 +61,15 @@ class Done(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """One operation, and the deliveries that it ends."""
+    """One operation, and the deliveries that it ends.
+
+    Attributes:
+        error: The error that decides how it ends its only delivery; None if it acks or gives back.
+    """
 
     operation: Steps[Any]
     done: list[Done]
+    error: BaseException | None = None
 
 
 def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> list[Ending]:
@@ -82,7 +88,7 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
         if each.error is None and not each.alone:
             acks.setdefault(each.queue_index, []).append(each)
         else:
-            others.append(Ending(_end(each, queues[each.queue_index]), [each]))
+            others.append(_end(each, queues[each.queue_index]))
     together = [
         Ending(queues[queue_index].ack_many([each.task for each in some], _costs(some)), some)
         for queue_index, some in acks.items()
@@ -95,15 +101,16 @@ def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
     return costs if any(cost is not None for cost in costs) else None
 
 
-def _end(done: Done, queue: "QueueOperations[Any]") -> Steps[Any]:
+def _end(done: Done, queue: "QueueOperations[Any]") -> Ending:
     """End a delivery by the error of its handler; fail it if that error makes no sense."""
     error = done.error
     try:
         if error is None or isinstance(error, Exception | GivenBack):
-            return queue.finish(done.task, error, done.cost)
+            decides = None if isinstance(error, GivenBack) else error
+            return Ending(queue.finish(done.task, error, done.cost), [done], decides)
     except Exception as nonsense:
         error = nonsense
-    return queue.fail(done.task, error_line(error), None, done.cost)
+    return Ending(queue.fail(done.task, error_line(error), None, done.cost), [done], error)
 
 
 def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
@@ -115,16 +122,24 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
         results: For each operation its result, or the error that it ended with.
     """
     again: list[Done] = []
-    for (_, done), result in zip(sent, results, strict=True):
-        if not isinstance(result, Exception):
-            continue
-        if isinstance(result, LeaseLostError | NotConfirmedError):  # a second try would not help
-            log.warning("%s: %s", name, result)
+    for (_, done, _), result in zip(sent, results, strict=True):
+        if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
+            continue  # EndLog tells of a lost lease
+        if isinstance(result, NotConfirmedError):  # a second try would not help
+            log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
             continue
         if not done:
-            log.warning("%s: cannot tell what a host has left: %s", name, error_line(result))
+            log.warning(
+                "%s: cannot tell what a host has left: %s",
+                *(name, error_line(result)),
+                extra=fields("not_observed", worker=name, error=error_line(result)),
+            )
             continue
-        log.warning("%s: cannot end %d deliveries now: %s", name, len(done), error_line(result))
+        log.warning(
+            "%s: cannot end %d deliveries now: %s",
+            *(name, len(done), error_line(result)),
+            extra=fields("not_ended", worker=name, count=len(done), error=error_line(result)),
+        )
         if isinstance(result, RedisError):
             again += (each._replace(budgets=()) for each in done)
         elif len(done) > 1:

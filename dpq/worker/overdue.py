@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dpq.model.log_fields import fields
+from dpq.model.task import Task
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.handlers import Context
@@ -113,6 +115,10 @@ class OverdueWatch:
                     if not (self._running or self._fetcher.ends):
                         self._fetcher.look_again()
 
+    def _about(self, task: Task[Any], ms: float) -> dict[str, Any]:
+        about: dict[str, Any] = {"worker": self._name, "task_id": task.id, "group": task.group}
+        return fields("overdue", attempt=task.attempt, ms=ms, **about)
+
     def end_overdue(self) -> None:
         """Fail the attempts of handlers that run too long; their contexts say `lost`."""
         now = time.monotonic()
@@ -122,7 +128,11 @@ class OverdueWatch:
                 told = run.context.told if run.context else None
                 done = Done(run.queue_index, lease.task, error, cost=told)
                 if self._deliveries.claim(done):
-                    log.warning("%s: %s %s", self._name, lease.task.id, error)
+                    log.warning(
+                        "%s: task %s %s",
+                        *(self._name, lease.task.id, error),
+                        extra=self._about(lease.task, round((now - run.began) * 1000, 3)),
+                    )
                     run.overdue = error
                     if run.context:
                         run.context._lose()

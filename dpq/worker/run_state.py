@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 
+from dpq.operations.workers import BEAT_SECONDS
+from dpq.worker.pulse import Pulse
+
 STOP_CHECK_SECONDS = 0.25
 """Seconds until an idle thread sees a stop at the latest."""
 
@@ -12,6 +15,10 @@ LATEST_ACK_SECONDS = 0.05
 """Seconds that a finished task may wait, to be acked together with others."""
 
 
+MAIN_LOOP, HEARTBEAT, EXCHANGE = "the main loop", "the heartbeat", "the exchange with the server"
+"""The loops of a worker that must move."""
+
+
 class RunState:
     """One run, from `run` to its return. Only the worker itself changes it.
 
@@ -19,11 +26,13 @@ class RunState:
         until_empty: The run is to end when no live task is left in any of the queues.
         end: The function of the worker that ends the run.
         stopping: The run is to end: no handler begins any more.
+        pulse: Which loops of the run move.
     """
 
-    __slots__ = ("end", "stopping", "until_empty")
+    __slots__ = ("end", "pulse", "stopping", "until_empty")
 
     def __init__(self, *, until_empty: bool, end: Callable[[], None]) -> None:
         self.until_empty = until_empty
         self.end = end
         self.stopping = False
+        self.pulse = Pulse(2.5 * BEAT_SECONDS)

@@ -4,7 +4,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from dpq.model.signals import signal_of
@@ -12,6 +12,7 @@ from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import check_result
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done
 from dpq.worker.overdue import HandlerRun, OverdueWatch
 from dpq.worker.run_state import STOP_CHECK_SECONDS, RunState
@@ -57,9 +58,12 @@ class Runner:
         self._logs_ends = calls.logs_ends
 
     @property
-    def running(self) -> Iterator[int]:
-        """The index of the queue of each running handler."""
-        return (run.queue_index for run in list(self._running.values()))
+    def running(self) -> list[Holding]:
+        """The tasks of the running handlers."""
+        return [
+            Holding(run.queue_index, lease.task, run.began)
+            for lease, run in list(self._running.items())
+        ]
 
     def work(self) -> None:
         """Handle task after task, until a stop."""

@@ -7,17 +7,19 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
+from dpq.model.log_fields import fields
 from dpq.model.signals import signal_of
 from dpq.protocol.durability import CONFIRM_SECONDS
 from dpq.worker.deliveries import Deliveries, Taken
 from dpq.worker.fetcher_async import AsyncFetcher
 from dpq.worker.handler_calls import HandlerCalls
 from dpq.worker.handlers import Context, check_result
+from dpq.worker.heartbeats import Holding
 from dpq.worker.outcomes import Done
 from dpq.worker.run_state import LEAVE_SECONDS, RunState
 
@@ -52,13 +54,18 @@ class AsyncRunner:
         self._state = state
         self._concurrency = concurrency
         self._running: dict[asyncio.Task[Any], Taken] = {}
+        self._began: dict[asyncio.Task[Any], float] = {}
         self._confirming: set[asyncio.Task[Any]] = set()  # of those, whose handler has ended
         self._logs_ends = calls.logs_ends
 
     @property
-    def running(self) -> Iterator[int]:
-        """The index of the queue of each running handler."""
-        return (taken.queue_index for taken in self._running.values())
+    def running(self) -> list[Holding]:
+        """The tasks of the running handlers."""
+        now = time.monotonic()  # for those that begin at the next turn of the loop
+        return [
+            Holding(taken.queue_index, taken.lease.task, self._began.get(handling, now))
+            for handling, taken in self._running.items()
+        ]
 
     @property
     def free(self) -> int:
@@ -78,6 +85,7 @@ class AsyncRunner:
     def _leave(self, handling: "asyncio.Task[Any]") -> None:
         """Make room for another handler."""
         self._running.pop(handling, None)  # the run may have ended before it
+        self._began.pop(handling, None)
         self._confirming.discard(handling)
         self.fill()
         self._fetcher.change.note()
@@ -91,7 +99,7 @@ class AsyncRunner:
         if not lease.alive:  # lost before it began
             self._leave(handling)
             return
-        began = time.monotonic()
+        began = self._began[handling] = time.monotonic()
         error = await self._call(context)
         try:
             if self._calls.hooked:
@@ -181,6 +189,7 @@ class AsyncRunner:
             log.warning(
                 "%s: ends before the server has confirmed the end of %d deliveries",
                 *(self._calls.name, len(self._confirming)),
+                extra=fields("not_confirmed", worker=self._calls.name, count=len(self._confirming)),
             )
             await cancel_all(self._confirming)
 

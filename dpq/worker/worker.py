@@ -14,13 +14,20 @@ from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any
 
+from dpq.model.log_fields import fields
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.queue import DPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.fetcher import Fetcher
-from dpq.worker.run_state import LEAVE_SECONDS, STOP_CHECK_SECONDS, RunState
+from dpq.worker.run_state import (
+    HEARTBEAT,
+    LEAVE_SECONDS,
+    MAIN_LOOP,
+    STOP_CHECK_SECONDS,
+    RunState,
+)
 from dpq.worker.runner import Runner
 from dpq.worker.wakeups import WakeUps
 
@@ -179,10 +186,13 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _wait_for_stop(self) -> None:
         number = 0
         while not self._state.stopping:
+            self._state.pulse.move(MAIN_LOOP)
             with suppress(Empty):  # in steps: two signals at once may not wake a thread
                 number = self._stop_numbers.get(timeout=STOP_CHECK_SECONDS)
         if number:
-            log.info("%s: %s, stopping", self.name, signal.Signals(number).name)
+            said = signal.Signals(number).name
+            about = fields("worker_stopping", worker=self.name, reason=said)
+            log.info("%s: %s, stopping", self.name, said, extra=about)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -210,6 +220,7 @@ class Worker(WorkerBase[DPQ[Any]]):
                 self._finish_and_go(threads)
         interrupted: BaseException | None = None
         while self._leaving_by.is_alive():
+            self._state.pulse.move(MAIN_LOOP)
             try:
                 self._leaving_by.join(STOP_CHECK_SECONDS)
             except BaseException as error:
@@ -245,14 +256,15 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            self._send_beat(self._heartbeats.beat(self._runner.running))
+            self._state.pulse.move(HEARTBEAT)
+            self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
             self._gone.wait(BEAT_SECONDS)
         self._send_beat(self._heartbeats.leave())
 
     def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            self.queues[0]._session.send_all(operations)
-            if self._on_beat:
-                self._on_beat()
+            self._told(self.queues[0]._session.send_all(operations))
         except Exception:  # a worker that cannot send heartbeats works on
-            log.debug("%s: cannot tell of itself", self.name, exc_info=True)
+            self._state.pulse.hear(answered=False)
+            about = fields("not_told", worker=self.name)
+            log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)

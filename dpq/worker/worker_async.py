@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
+from dpq.model.log_fields import fields
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.fetcher_async import AsyncFetcher, Change
-from dpq.worker.run_state import LEAVE_SECONDS, RunState
+from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, RunState
 from dpq.worker.runner_async import AsyncRunner, cancel_all
 from dpq.worker.wakeups_async import AsyncWakeUps
 
@@ -116,7 +117,8 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         listened = {}
 
         def stop(number: signal.Signals) -> None:
-            log.info("%s: %s, stopping", self.name, number.name)
+            about = fields("worker_stopping", worker=self.name, reason=number.name)
+            log.info("%s: %s, stopping", self.name, number.name, extra=about)
             self.stop()
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -170,15 +172,16 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     async def _beat(self) -> None:
         """Send heartbeats at the beginning, every 10 s and at the end."""
         while not self._gone.is_set():
-            await self._send_beat(self._heartbeats.beat(self._runner.running))
+            self._state.pulse.move(MAIN_LOOP)  # of asyncio, which runs all handlers
+            await self._send_beat(self._heartbeats.beat(self._runner.running + self._fetcher.held))
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._gone.wait(), BEAT_SECONDS)
         await self._send_beat(self._heartbeats.leave())
 
     async def _send_beat(self, operations: Sequence[Steps[Any]]) -> None:
         try:
-            await self.queues[0]._session.send_all(operations)
-            if self._on_beat:
-                self._on_beat()
+            self._told(await self.queues[0]._session.send_all(operations))
         except Exception:  # a worker that cannot send heartbeats works on
-            log.debug("%s: cannot tell of itself", self.name, exc_info=True)
+            self._state.pulse.hear(answered=False)
+            about = fields("not_told", worker=self.name)
+            log.debug("%s: cannot tell of itself", self.name, exc_info=True, extra=about)

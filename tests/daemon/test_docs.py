@@ -320,14 +320,14 @@ def test_every_command_of_workers_runs(url, tmp_path, monkeypatch):
     [shop] = [code for code in blocks(WORKERS, "python") if code.startswith(SHOP)]
     (tmp_path / "shop.py").write_text(shop)
     lines = "".join(blocks(WORKERS, "sh")).splitlines()
-    assert len(lines) == 6
+    assert len(lines) == 10
     with DPQ.from_url(url, "mails") as mails:
         for line in lines:
             name, command, *words = shlex.split(line, comments=True)
             if command == "worker":
                 mails.push({"task": "mail", "args": {"to": "ada"}})
                 words = [*(word for word in words if word != "--reload"), "--drain"]
-            if command == "workers":
+            if command in ("workers", "leases", "release"):
                 shown = CliRunner().invoke(app, [command, *words])
                 assert (name, shown.exit_code, shown.stdout) == ("dpq", 0, ""), shown.stderr
                 continue

@@ -329,6 +329,7 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "drain": lambda q: q.drain(),
     "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
+    "held": lambda q: len(q.held()),
     "in_flight": lambda q: len(q.limits()),
     "next_event": lambda q: q.next_event(),
     "peek": lambda q: [payloads(q.peek(5, state)) for state in TaskState],

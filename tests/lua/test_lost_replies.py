@@ -567,6 +567,7 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
     "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
     "get": (lambda q: q.get(key="k").payload, "ready"),
+    "held": (lambda q: [(lease.group, lease.worker) for lease in q.held()], [("g", None)]),
     "in_flight": (lambda q: q.group("g").in_flight, 1),
     "next_event": (lambda q: q.next_event(), 7),
     "peek": (lambda q: [task.payload for task in q.peek()], ["ready"]),

@@ -1107,8 +1107,8 @@ SCHEDULER = [
     _py(
         "a server is back that nobody has asked",
         "scheduler",
-        "if self._round() and pause:",
-        "if (self._round() or True) and pause:",
+        "answered = self._round()",
+        "answered = self._round() or True",
         f"{DAEMON}scheduler.py::test_reconnects",
     ),
     _py(
@@ -2118,6 +2118,74 @@ PERMITS = [
     ),
 ]
 
+SEEN = [
+    _py(
+        "a lease is put down to whoever had the task before",
+        "operations/workers",
+        'name = f"{task.token}:{partition}" if partition else str(task.token)',
+        'name = next((n for n in told.holders if told.workers), "")',
+        f"{LUA}held.py",
+    ),
+    _py(
+        "partitions share the tokens of heartbeats",
+        "operations/workers",
+        'f"{token}:{part}" if part else str(token) for token, part in named',
+        "str(token) for token, part in named",
+        f"{LUA}held.py",
+    ),
+    _py(
+        "a heartbeat names the newest leases, without a bound",
+        "operations/workers",
+        "in named[:MOST_NAMED])",
+        "in named)",
+        f"{LUA}held.py",
+    ),
+    _lua(
+        "what a worker held stays when it ends",
+        "beat",
+        "if about == '' or doing == '' then",
+        "if about ~= '' and doing == '' then",
+        f"{LUA}held.py",
+    ),
+    _py(
+        "an attempt before the last is told as a death",
+        "worker/end_log",
+        "and task.attempt >= task.max_attempts",
+        "and task.attempt >= 1",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "fields of log records keep what ends a line",
+        "model/display",
+        "if isinstance(value, str) and _IN_A_LINE.search(value):",
+        "if isinstance(value, bytes) and _IN_A_LINE.search(value):",
+        f"{CONTRACT}worker_told.py",
+        f"{UNIT}log_lines.py",
+    ),
+    _py(
+        "a worker that drains is ready",
+        "worker/pulse",
+        'wrong = ["it is stopping"] * stopping',
+        "wrong: list[str] = []",
+        f"{UNIT}health_port.py",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "a worker whose heartbeats nobody answers is ready",
+        "worker/base",
+        "hear(answered=not any(silent))",
+        "hear(answered=True)",
+        f"{CONTRACT}worker_told.py",
+    ),
+    _py(
+        "a request of any length is read",
+        "cli/_health_port",
+        "if over or len(client.request) >= MOST_BYTES:",
+        "if over:",
+        f"{UNIT}health_port.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2149,5 +2217,6 @@ MUTANTS: list[Mutant] = [
         + UNSETTLED
         + POOLS
         + DASHBOARD
+        + SEEN
     ),
 ]

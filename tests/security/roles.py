@@ -264,6 +264,7 @@ def overview(stage: Stage) -> None:
         q.group("a")
         q.next_event()
         assert [worker.name for worker in q.workers()] == ["w"]
+        q.held()
     assert stage.name in known_queues(stage.user)
 
 
@@ -368,6 +369,7 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "bury": lambda q, t: q.bury(t, "no"),
     "rate_limited": lambda q, t: q.rate_limited(t, 5),
     "workers": lambda q, t: q.workers(),
+    "held": lambda q, t: q.held(),
     "stats": lambda q, t: q.stats(),
     "limits": lambda q, t: q.limits(),
     "why": lambda q, t: q.why(t.id),

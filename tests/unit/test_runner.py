@@ -154,7 +154,7 @@ def test_an_overdue_attempt_ends_once() -> None:
     try:
         wait_for(lambda: fetcher.ends, lambda: fetcher.ends)  # the watch was started by the limit
         assert contexts[0].lost
-        assert list(runner.running) == [0]
+        assert [each.queue_index for each in runner.running] == [0]
     finally:
         go.set()
         thread.join(PATIENCE_S)

@@ -4,18 +4,24 @@
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  cursor     "0" to begin
 -- ARGV[3]  forget     ms without a heartbeat after which a worker is left out
+-- ARGV[4]  what       "leases" to read the tokens of their leases as well, else ""
 --
--- Returns {next cursor ("0" at the end), worker, its record, ...}; two pages may name a worker twice.
+-- Returns {next cursor ("0" at the end), now (ms), field, value, ...}: for each worker its record; and, under its id
+-- and a TAB, what it was doing, as beat has stored it. Two pages may name a worker twice.
 -- Lost reply: safe to send again.
-local time, cursor, forget = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local time, cursor, forget, what = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 
 -- Needs: now
 local page = redis.call('HSCAN', workers, cursor, 'COUNT', '200')
-local reply = { page[1] }
+local reply = { page[1], stamp }
 for i = 1, #page[2], 2 do
   local seen = tonumber(string.match(page[2][i + 1], '^%d+') or 0)
   if seen + forget > now and seen <= now + forget then -- a time to come was written by another program
-    reply[#reply + 1], reply[#reply + 2] = page[2][i], page[2][i + 1]
+    local field, value = page[2][i], page[2][i + 1]
+    if what ~= 'leases' and string.sub(field, -1) == '\t' then
+      value = string.match(value, '^[^\t]*')
+    end
+    reply[#reply + 1], reply[#reply + 2] = field, value
   end
 end
 return reply

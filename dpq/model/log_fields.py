@@ -1,0 +1,27 @@
+"""The fields of DPQ's log records, for log handlers of other programs, and for `--log json`.
+
+    log.info("%s: ...", name, extra=fields("rate_limited", queue=name, task_id=task.id))
+
+Each record that tells of a change has an `event`, and what it is about. docs/operations.md lists
+them: names and meanings hold. Must stay light: `import dpq` loads this module.
+"""
+
+from typing import Any
+
+FIELDS = (
+    *("event", "worker", "queue", "task_id", "group", "attempt", "max_attempts", "ms"),
+    *("reason", "error", "scope", "seconds", "until", "count"),
+)
+"""The names of all fields, in the order in which they are written."""
+
+
+def fields(event: str, **values: Any) -> dict[str, Any]:
+    """Make the `extra` of a log record: the event, and the fields that have a value.
+
+    Raises:
+        KeyError: There is no such field.
+    """
+    named = {name: value for name, value in values.items() if value is not None}
+    for name in named.keys() - set(FIELDS):
+        raise KeyError(name)
+    return {"event": event, **named}

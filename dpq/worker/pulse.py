@@ -1,0 +1,58 @@
+"""The pulse of a worker or a scheduler: which of its loops move, and whether a server answers.
+
+Its loops call it; `health` reads it, from any thread. No I/O.
+"""
+
+import math
+import time
+
+from dpq.model.reports import Health
+
+STUCK_SECONDS = 60.0
+"""Seconds without a move after which a loop counts as stuck: longer than any wait of DPQ, and than
+the timeouts of a server that is silent."""
+
+
+class Pulse:
+    """The moves of one run: of its loops, and of the server.
+
+    Attributes:
+        stuck_seconds: Seconds without a move after which a loop counts as stuck.
+        silent_seconds: Seconds without an answer after which the server counts as away.
+        trouble: Why the last call has failed; "" if it has not.
+    """
+
+    def __init__(self, silent_seconds: float) -> None:
+        self.stuck_seconds = STUCK_SECONDS
+        self.silent_seconds = silent_seconds
+        self.trouble = ""
+        self._moved: dict[str, float] = {}  # loop -> when, monotonic seconds
+        self._heard = -math.inf  # when a server has answered
+
+    def move(self, loop: str) -> None:
+        """Note that a loop moves."""
+        self._moved[loop] = time.monotonic()
+
+    def rest(self, loop: str) -> None:
+        """Note that a loop has nothing to do: it is not stuck."""
+        self._moved.pop(loop, None)
+
+    def hear(self, *, answered: bool) -> None:
+        """Note whether a server has answered."""
+        self._heard = time.monotonic() if answered else -math.inf
+
+    def health(self, *, stopping: bool) -> Health:
+        """Say whether all loops move, and whether the server answers."""
+        now = time.monotonic()
+        stuck = [
+            f"{loop} has not moved for {now - moved:.0f} s"
+            for loop, moved in list(self._moved.items())
+            if now - moved > self.stuck_seconds
+        ]
+        wrong = ["it is stopping"] * stopping
+        if self.trouble:
+            wrong.append(self.trouble)
+        elif now - self._heard > self.silent_seconds:
+            wrong.append("the server does not answer")
+        reasons = (*stuck, *wrong)
+        return Health(live=not stuck, ready=not reasons, reasons=reasons)

@@ -1,0 +1,345 @@
+"""A worker is seen: by its log records, by its heartbeats, and by its health.
+
+Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kit.workers import PATIENCE, Gate, Make, Start, queues, raising
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from support import steers, wait_for
+
+from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
+from dpq.model.log_fields import FIELDS
+from dpq.operations.queue import QueueOperations
+from dpq.worker import pulse
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str) -> Iterator[Make]:
+    with queues(DPQ, redis, queue_name) as make:
+        yield make
+
+
+@pytest.fixture
+def q(make: Make) -> DPQ[Any]:
+    return make()
+
+
+def told(caplog: pytest.LogCaptureFixture, *events: str) -> list[dict[str, Any]]:
+    """The level and the fields of each record of these events, in their order."""
+    return [
+        {"level": record.levelname}
+        | {name: vars(record)[name] for name in FIELDS if name in vars(record)}
+        for record in caplog.records
+        if getattr(record, "event", None) in events
+    ]
+
+
+def of(task_id: str, q: DPQ[Any], **more: Any) -> dict[str, Any]:
+    """What each record about a task says."""
+    about = {"worker": "w", "queue": q.queue_name, "task_id": task_id}
+    return about | {"attempt": 1, "max_attempts": 10} | more
+
+
+# The log
+
+
+def test_a_429_and_its_closing(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """At INFO: which task met a limit; and what is closed, for how long, until when and why."""
+    caplog.set_level(logging.INFO, "dpq")
+    a = q.push("a", 2, group="api")
+    b = q.push("b", 1)
+
+    def handler(task: Task[Any]) -> None:
+        if not task.deferrals:
+            raise RateLimited(0.05, "task" if task.payload == "b" else "group")
+
+    Worker(q, handler, name="w").drain()
+    limited = told(caplog, "rate_limited")
+    level = {"event": "rate_limited", "level": "INFO", "seconds": 0.05}
+    assert of(a, q, group="api", scope="group", **level) in limited
+    assert of(b, q, scope="task", **level) in limited
+    [closed] = told(caplog, "closed")
+    assert closed.pop("until")
+    assert closed == {
+        "level": "INFO",
+        "event": "closed",
+        "worker": "w",
+        "queue": q.queue_name,
+        "group": "api",
+        "reason": "rate limit",
+        "scope": "group",
+        "seconds": 0.05,
+    }
+    assert "group 'api' is closed for 0.05 s, until" in caplog.text
+
+
+def test_one_closing_is_told_once(
+    q: DPQ[Any], caplog: pytest.LogCaptureFixture, gate: Gate, start: Start
+) -> None:
+    """Of many tasks that meet a limit together, only the first tells of the closing."""
+    caplog.set_level(logging.INFO, "dpq")
+    for n in range(4):
+        q.push(n)
+
+    def handler(task: Task[Any]) -> None:
+        gate(task)
+        raise RateLimited(300 if task.payload != 3 else 900)
+
+    worker = Worker(q, handler, concurrency=4, name="w")
+    running = start(worker)
+    gate.wait_for(4)
+    gate.open()
+    wait_for(lambda: len(told(caplog, "rate_limited")) == 4, lambda: caplog.text)
+    worker.stop()
+    running.result(PATIENCE)
+    closed = told(caplog, "closed")
+    assert 1 <= len(closed) <= 2
+    assert closed[-1]["seconds"] == 900
+    assert {each["scope"] for each in closed} == {"queue"}
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ValueError("broken"), "attempts spent"),
+        (Retry(0), "attempts spent"),
+        (Reject("no such page"), "no such page"),
+    ],
+    ids=lambda case: type(case).__name__,
+)
+def test_a_death(
+    q: DPQ[Any], caplog: pytest.LogCaptureFixture, error: Exception, reason: str
+) -> None:
+    """At INFO, once, with its reason and its attempts: just when there is a dead letter."""
+    caplog.set_level(logging.INFO, "dpq")
+    id_ = q.push("secret", max_attempts=2, group="g")
+    last = 1 if isinstance(error, Reject) else 2
+
+    def handler(task: Task[Any]) -> None:
+        assert not told(caplog, "died")
+        raise Retry(0) if task.attempt < last else error
+
+    Worker(q, handler, name="w").drain()
+    [died] = told(caplog, "died")
+    line = died.pop("error", "")
+    assert line.startswith("" if isinstance(error, Reject) else type(error).__name__)
+    about = {"group": "g", "attempt": last, "max_attempts": 2, "reason": reason}
+    assert died == of(id_, q, level="INFO", event="died", **about)
+    assert [dead.reason for dead in q.dead.list()] == [reason]
+    assert "secret" not in caplog.text
+
+
+def test_what_lives_on_is_no_death(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """A task that comes back, or runs again by its schedule, is not told dead."""
+    caplog.set_level(logging.INFO, "dpq")
+    q.push("failing", max_attempts=2)
+    q.push("given back", max_attempts=1)
+    q.push("recurring", max_attempts=1, every=1000, key="r")
+    seen: list[Any] = []
+
+    def handler(task: Task[Any]) -> None:
+        seen.append(task.payload)
+        if seen.count("recurring") and len(seen) >= 5:
+            worker.stop()
+        if task.payload == "recurring" or (task.payload == "failing" and task.attempt == 1):
+            raise Retry(0)
+        if task.payload == "given back" and seen.count("given back") == 1:
+            raise Release
+
+    worker = Worker(q, handler, name="w")
+    worker.run(signals=False)
+    assert sorted(seen) == ["failing", "failing", "given back", "given back", "recurring"]
+    assert (told(caplog, "died"), q.dead.list()) == ([], [])
+
+
+def test_a_payload_that_cannot_be_read_is_told_dead(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task that never reaches a handler is told as well."""
+    caplog.set_level(logging.INFO, "dpq")
+    id_ = make().push("secret")
+    typed = make(payload_type=int)
+    Worker(typed, raising(AssertionError()), name="w").drain()
+    [died] = told(caplog, "died")
+    assert (died["task_id"], died["queue"]) == (id_, typed.queue_name)
+    assert typed.dead.list()[0].reason.startswith(died["reason"])
+    assert died["reason"].startswith("payload: ")
+    assert "secret" not in caplog.text
+
+
+def test_a_lost_lease(
+    q: DPQ[Any], caplog: pytest.LogCaptureFixture, gate: Gate, start: Start
+) -> None:
+    """If another has the task when it ends, that is told, with the task; and never twice."""
+    caplog.set_level(logging.INFO, "dpq")
+    id_ = q.push("x")
+    worker = Worker(q, gate, name="w", visibility=1000)
+    running = start(worker)
+    gate.wait_for(1)
+    assert q.release_held(q.held()) == 1
+    assert q.pop().task
+    gate.open()
+    wait_for(lambda: told(caplog, "lease_lost"), lambda: caplog.text)
+    worker.stop()
+    running.result(PATIENCE)
+    assert told(caplog, "lease_lost") == [
+        of(id_, q, level="WARNING", event="lease_lost", reason="ack")
+    ]
+
+
+def test_each_task_at_debug(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """At DEBUG each handler that ends, with its ms; at INFO none of that."""
+    caplog.set_level(logging.DEBUG, "dpq")
+    good, bad = q.push(1, group="g"), q.push(2)
+
+    def handler(task: Task[Any]) -> None:
+        if task.payload == 2:
+            raise Reject("no")
+
+    Worker(q, handler, name="w").drain()
+    ended = {each.pop("task_id"): each for each in told(caplog, "ended")}
+    assert {id_: each["reason"] for id_, each in ended.items()} == {good: "done", bad: "Reject"}
+    assert ended[good]["group"] == "g"
+    assert all(each["level"] == "DEBUG" and each["ms"] >= 0 for each in ended.values())
+
+
+def test_no_text_forges_a_record(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever is raised and however a group is called, a record is a line that steers nothing."""
+    caplog.set_level(logging.DEBUG, "dpq")
+    forged = "x\n2026-01-01 00:00:00,000 INFO    forged\r\x1b[2J\u2028\x85\u202e"
+    group = "g\u2028\u202eforged"
+    errors = [Reject(forged), ValueError(forged), KeyError(forged), RateLimited(0, "group")]
+
+    def handler(task: Task[Any]) -> None:
+        if not task.deferrals:
+            raise errors[task.payload]
+
+    for n in range(len(errors)):
+        q.push(n, group=group, max_attempts=1)
+    Worker(q, handler, name="w\u2028\x1b").drain()
+    assert {"died", "rate_limited", "attempt_failed", "ended"} <= {
+        getattr(record, "event", "") for record in caplog.records
+    }
+    for record in caplog.records:
+        texts = [record.getMessage(), *(str(vars(record).get(name, "")) for name in FIELDS)]
+        assert not [text for text in texts if steers(text) or len(text.splitlines()) > 1]
+        for line in (record.exc_text or "").splitlines():
+            assert not steers(line)
+            assert not line.startswith("2026")
+
+
+# Heartbeats
+
+
+def tell_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let workers tell of themselves all the time."""
+    for module in ("worker", "worker_async"):
+        monkeypatch.setattr(f"dpq.worker.{module}.BEAT_SECONDS", 0.02)
+
+
+def test_beats_name_what_is_held(
+    make: Make, gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Running and prefetched tasks are put down to their worker, in each of its queues."""
+    tell_often(monkeypatch)
+    pair = [make("-a"), make("-b")]
+    ids = [[queue.push(n, 9 - n) for n in range(2)] for queue in pair]
+    worker = Worker(pair, gate, concurrency=3, prefetch=2, name="bee", order="round_robin")
+    running = start(worker)
+
+    def holders() -> list[dict[str, str | None]]:
+        return [{lease.id: lease.worker for lease in queue.held()} for queue in pair]
+
+    wait_for(lambda: holders() == [dict.fromkeys(some, "bee") for some in ids], holders)
+    told_of = [queue.workers()[0] for queue in pair]
+    assert [each.holds for each in told_of] == [2, 2]
+    assert sum(each.running for each in told_of) == 3
+    gate.open()
+    worker.stop()
+    running.result(PATIENCE)
+    assert [queue.held() for queue in pair] == [[], []]
+
+
+def test_a_handler_that_hangs_shows(
+    q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all that run, the heartbeat names the one that has run longest, and its growing time."""
+    tell_often(monkeypatch)
+    first = q.push("hangs", 9)
+    worker = Worker(q, gate, concurrency=2, name="bee")
+    running = start(worker)
+    gate.wait_for(1)
+    q.push("later")
+    gate.wait_for(2)
+    wait_for(lambda: q.workers()[0].running == 2, q.workers)
+    before = q.workers()[0].longest_seconds
+    wait_for(lambda: (q.workers()[0].longest_seconds or 0) > (before or 0), q.workers)
+    assert q.workers()[0].longest_task == first
+    gate.open()
+    wait_for(lambda: q.workers()[0].longest_task is None, q.workers)
+    worker.stop()
+    running.result(PATIENCE)
+
+
+# Health
+
+
+def test_health_of_a_run(
+    q: DPQ[Any], gate: Gate, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Live throughout; ready from the first answered heartbeat until it is told to stop."""
+    tell_often(monkeypatch)
+    worker = Worker(q, gate)
+    assert (worker.health().live, worker.health().ready) == (True, False)
+    q.push(1)
+    running = start(worker)
+    gate.wait_for(1)
+    wait_for(lambda: worker.health().ready, worker.health)
+    assert worker.health().reasons == ()
+    worker.stop()
+    wait_for(lambda: not worker.health().ready, worker.health)
+    assert worker.health().live
+    assert worker.health().reasons == ("it is stopping",)
+    gate.open()
+    running.result(PATIENCE)
+    assert worker.health().reasons == ("it does not run",)
+
+
+def test_health_without_a_server(
+    q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While heartbeats are not answered it is live and not ready; then ready again."""
+    tell_often(monkeypatch)
+    worker = Worker(q, raising(AssertionError()))
+    start(worker)
+    wait_for(lambda: worker.health().ready, worker.health)
+    beat = QueueOperations.beat
+
+    def fail(*_: object) -> Any:
+        raise RedisConnectionError("away")
+        yield
+
+    monkeypatch.setattr(QueueOperations, "beat", fail)
+    wait_for(lambda: not worker.health().ready, worker.health)
+    assert worker.health().live
+    assert worker.health().reasons == ("the server does not answer",)
+    monkeypatch.setattr(QueueOperations, "beat", beat)
+    wait_for(lambda: worker.health().ready, worker.health)
+
+
+def test_a_stuck_loop_is_not_live(
+    q: DPQ[Any], start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A heartbeat, or an event loop, that does not move for so long is told."""
+    monkeypatch.setattr(pulse, "STUCK_SECONDS", 0.2)  # a beat comes each 10 s
+    worker = Worker(q, raising(AssertionError()))
+    start(worker)
+    wait_for(lambda: not worker.health().live, worker.health)
+    assert not worker.health().ready
+    assert "has not moved for" in worker.health().reasons[0]

@@ -1,0 +1,322 @@
+"""`dpq health`, `--health-port`, `--log json`, `dpq leases` and `dpq release` of many tasks."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner, Result
+
+from dpq import DPQ, AsyncWorker, Worker
+from dpq.cli import app, leases
+from dpq.operations.workers import MOST_NAMED, Doing
+from dpq.server import Server
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+Run = Callable[..., Result]
+
+MODULE = """
+import time
+from pathlib import Path
+from dpq import RateLimited, Reject
+
+def until_told(task):
+    Path(f"begun {task.payload}").touch()
+    while not Path("go").exists():
+        time.sleep(0.005)
+
+async def bad(task):
+    if task.payload == 1:
+        raise Reject("no\\n2026-01-01 INFO forged\\u2028 {}")
+    if task.payload == 2:
+        raise ValueError("a\\nb\\x1b[2J")
+"""
+
+
+@pytest.fixture
+def run(url: str, name: str) -> Run:
+    """Runs `dpq ...` in this process."""
+
+    def invoke(*words: object, code: int = 0, lines: str | None = None, at: str = url) -> Result:
+        where = ["--url", at, "--queue", name]
+        result = CliRunner().invoke(app, [*where, *map(str, words)], input=lines)
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    return invoke
+
+
+def beat(q: DPQ, worker: str, *tasks: Any, host: str = "elsewhere", more: int = 0) -> None:
+    """Tells of a worker that holds tasks, and more of which nobody knows."""
+    held = [(task.id, task.token) for task in tasks]
+    doing = Doing([*held, *((f"id{n}", 9 * 10**15 + n) for n in range(more))], 5000, "hangs")
+    q._session.run(q._operations.beat, worker, worker, host, 77, 1, 8, 4.0, doing)
+
+
+# dpq health
+
+
+def test_a_server_that_answers(run: Run, name: str) -> None:
+    """Without questions, a server that answers is healthy: one short line."""
+    said = run("health").stdout
+    assert re.fullmatch(r"ok\tserver\t-\tanswers in [\d.]+ ms\n", said)
+    [check] = [json.loads(line) for line in run("health", "--json").stdout.splitlines()]
+    assert (check["check"], check["queue"], check["ok"]) == ("server", None, True)
+
+
+def test_a_server_that_is_away(run: Run) -> None:
+    """It is unhealthy, and the line says why, without the password."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    said = run("health", code=1, at=f"redis://:secret@127.0.0.1:{port}/0").stdout
+    assert said.startswith("failed\tserver\t-\tConnectionError: ")
+    assert "secret" not in said
+
+
+def test_a_server_that_is_silent(run: Run) -> None:
+    """It is unhealthy after the time that was named, whatever the client would wait."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        said = run("health", "--timeout", 0.2, code=1, at=f"redis://127.0.0.1:{port}/0").stdout
+    assert said == "failed\tserver\t-\tno answer within 0.2 s\n"
+
+
+def test_the_oldest_task(run: Run, q: DPQ, name: str) -> None:
+    """A task that is due for too long makes its queue unhealthy, and only that check."""
+    run("health", "--oldest", 1)
+    q.push("x")
+    wait_for(lambda: (q.stats().oldest_ready_seconds or 0) > 0.05, q.stats)
+    run("health", "--oldest", 1000)
+    said = run("health", name, f"{name}-other", "--oldest", 0.05, code=1).stdout.splitlines()
+    assert [line.split("\t")[:3] for line in said] == [
+        ["ok", "server", "-"],
+        ["failed", "oldest", name],
+        ["ok", "oldest", f"{name}-other"],
+    ]
+
+
+def test_a_worker_of_this_host(run: Run, q: DPQ) -> None:
+    """Only a young heartbeat from this host counts, or from the host that is named."""
+    beat(q, "far")
+    said = run("health", "--worker", 30, code=1).stdout
+    assert f"no heartbeat of a worker on {socket.gethostname()}" in said
+    run("health", "--worker", 30, "--host", "elsewhere")
+    beat(q, "near", host=socket.gethostname())
+    assert "heartbeat of near" in run("health", "--worker", 30).stdout
+    assert "failed\tworker" in run("health", "--worker", 0, code=1).stdout
+
+
+def test_a_queue_that_cannot_be_read(run: Run, q: DPQ, name: str) -> None:
+    """Its error is a failed check of that queue."""
+    q.redis.set(f"dpq:{{{name}}}:workers", "x")
+    said = run("health", code=1).stdout
+    assert f"failed\tqueue\t{name}\t" in said
+    assert "WRONGTYPE" in said
+    q.redis.delete(f"dpq:{{{name}}}:workers")
+
+
+# dpq leases, dpq release
+
+
+def test_leases(run: Run, q: DPQ, name: str) -> None:
+    """Who holds what since when, as a table or as JSON, also of a queue named as an argument."""
+    assert "no such lease" in run("leases").stderr
+    q.push("x", group="g\u2028")
+    q.push("y")
+    a, b = q.pop_many(2)
+    beat(q, "bee", a)
+    found = [json.loads(line) for line in run("leases", name, "--json").stdout.split("\n")[:-1]]
+    assert {each["id"]: each["worker"] for each in found} == {a.id: "bee", b.id: None}
+    assert all(each["held_seconds"] >= 0 for each in found)
+    shown = run("leases").stdout
+    assert a.id in shown
+    assert r"g\u2028" in shown
+    assert json.loads(run("leases", "--worker", "bee", "--json").stdout)["id"] == a.id
+    assert run("leases", "--older-than", 1000, "--json").stdout == ""
+    assert "perhaps more" in run("leases", "-n", 1).stderr
+
+
+def test_workers_show_what_hangs(run: Run, q: DPQ, url: str) -> None:
+    """The longest running handler, its time and its task stand beside the worker."""
+    q.push("x")
+    beat(q, "bee", q.pop().task)
+    row = json.loads(run("workers", "--json").stdout)
+    assert (row["holds"], row["longest_seconds"], row["longest_task"]) == (1, 5.0, "hangs")
+    assert "5 s hangs" in run("workers").stdout
+
+
+def test_release_of_many(run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By worker, by age, or all: uncounted, in steps that are told, after `--yes`."""
+    monkeypatch.setattr(leases, "RELEASED_AT_ONCE", 1)
+    for n in range(30):
+        q.push(n)
+    tasks = q.pop_many(30)
+    beat(q, "bee", *tasks[:15])
+    refused = run("release", "--worker", "bee", code=2)
+    assert "gives back 15 running tasks" in " ".join(refused.stderr.split())
+    assert q.stats().invisible == 30
+    done = run("release", "--worker", "bee", "--yes")
+    assert done.stdout == "15\n"
+    assert "gave back 10, looked at 10 of 15" in done.stderr
+    assert "gave back 15; 0 had ended meanwhile" in done.stderr
+    assert q.stats().invisible == 15
+    assert "nothing to give back" in run("release", "--older-than", 1000, "--yes").stderr
+    assert run("release", "--all", "--yes").stdout == "15\n"
+    assert (q.stats().invisible, q.stats().ready, q.stats().failed) == (0, 30, 0)
+    assert {task.attempt for task in q.pop_many(30)} == {1}
+
+
+def test_a_worker_that_holds_more_than_it_names(run: Run, q: DPQ) -> None:
+    """The program says how many are left, and to do it again."""
+    q.push("x")
+    beat(q, "bee", q.pop().task, more=MOST_NAMED + 4)
+    said = run("release", "--worker", "bee", "--yes")
+    assert said.stdout == "1\n"
+    assert "it holds 5 more" in said.stderr
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_release_asks_at_a_terminal(
+    run: Run, q: DPQ, monkeypatch: pytest.MonkeyPatch, agreed: bool
+) -> None:
+    """At a terminal it asks, and does nothing without a yes."""
+    q.push("x")
+    q.pop()
+    monkeypatch.setattr(leases, "_at_terminal", lambda: True)
+    said = run("release", "--all", lines="y\n" if agreed else "n\n")
+    assert "gives back 1 running tasks" in said.stderr
+    assert q.stats().invisible == (0 if agreed else 1)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("id",), ("id", 1, "--all"), ("--all", "--delay", 5), ("--all", "--priority", 5)],
+    ids=str,
+)
+def test_release_of_one_or_of_many(run: Run, words: tuple[object, ...]) -> None:
+    """It is one task by id and token, or many by what they have in common: not both."""
+    run("release", *words, code=2)
+
+
+# The endpoint, and JSON, of real processes
+
+
+@pytest.fixture
+def started(url: str, name: str, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Starts `dpq ...` with an endpoint: the process, its address, its log lines so far."""
+    (tmp_path / "shop.py").write_text(MODULE)
+    processes: list[subprocess.Popen[str]] = []
+    readers: list[threading.Thread] = []
+    where = {**os.environ, "DPQ_URL": url, "DPQ_QUEUES": name, "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def begin(*words: object, **more: str) -> Any:
+        command = [sys.executable, "-m", "dpq", *map(str, words), "--log=json", "--health-port=0"]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=where | more, stderr=subprocess.PIPE, text=True
+        )
+        processes.append(process)
+        said: list[str] = []
+
+        def read() -> None:
+            said.extend(process.stderr or ())
+
+        readers.append(threading.Thread(target=read))
+        readers[-1].start()
+        wait_for(lambda: any("health_begins" in line for line in said), lambda: said)
+        [line] = [line for line in said if "health_begins" in line]
+        return process, re.findall(r"http://([\d.]+:\d+)/", line)[0], said
+
+    yield begin
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+    for reader, process in zip(readers, processes, strict=True):
+        reader.join()  # to the end of the last process that writes there
+        process.communicate()
+
+
+def ask(address: str, path: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=PATIENCE_S) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+@pytest.mark.parametrize("several", [(), ("--processes", "2")], ids=["one", "several"])
+def test_the_endpoint_of_a_worker(
+    started: Any, q: DPQ, tmp_path: Path, several: tuple[str, ...]
+) -> None:
+    """Ready once it works; not ready, and live, while it drains; all that it says is JSON."""
+    q.push("a")
+    process, address, said = started("worker", "shop:until_told", *several)
+    assert address.startswith("127.0.0.1:")
+    wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
+    assert ask(address, "live") == (200, {"live": True, "ready": True, "reasons": []})
+    wait_for((tmp_path / "begun a").exists, lambda: said)
+    process.send_signal(signal.SIGTERM)
+    wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
+    assert "it is stopping" in ask(address, "ready")[1]["reasons"]
+    assert ask(address, "live")[0] == 200
+    (tmp_path / "go").touch()
+    assert process.wait(PATIENCE_S) == 0
+    wait_for(lambda: any("worker_ended" in line for line in said), lambda: said)
+    assert {"worker_begins", "worker_stopping"} <= {json.loads(line).get("event") for line in said}
+
+
+def test_the_endpoint_of_a_scheduler(started: Any, url: str, q: DPQ) -> None:
+    """Ready once a server has answered; and then it ends as it is told."""
+    process, address, said = started("scheduler")
+    wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
+    assert ask(address, "live")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_S) == 0
+    wait_for(lambda: any("scheduler_ended" in line for line in said), lambda: said)
+    assert all(json.loads(line)["level"] for line in said)
+
+
+def test_a_scheduler_without_a_server(started: Any) -> None:
+    """It is live, so that nobody restarts it for that, and not ready."""
+    with Server.start() as server:
+        process, address, said = started("scheduler", DPQ_URL=server.url)
+        wait_for(lambda: ask(address, "ready")[0] == 200, lambda: (ask(address, "ready"), said))
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: ask(address, "ready")[0] == 503, lambda: said)
+    assert ask(address, "live")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE_S) == 0
+
+
+def test_json_lines_cannot_be_forged(started: Any, q: DPQ) -> None:
+    """Whatever handlers raise, each line is one object, with the fields that were promised."""
+    ids = [q.push(n, 9 - n, group="g\u2028x", max_attempts=1) for n in range(3)]
+    process, _, said = started("-v", "worker", "shop:bad", "--drain")
+    assert process.wait(PATIENCE_S) == 0
+    wait_for(lambda: any("drained: " in line for line in said), lambda: said)
+    records = [json.loads(line) for line in "".join(said).splitlines()]
+    died = {each["task_id"]: each for each in records if each.get("event") == "died"}
+    assert set(died) == set(ids[1:])
+    assert died[ids[1]]["reason"].startswith("no 2026-01-01 INFO forged")
+    assert died[ids[2]]["reason"] == "attempts spent"
+    ended = {each["task_id"]: each for each in records if each.get("event") == "ended"}
+    assert set(ended) == set(ids)
+    assert {each["group"] for each in ended.values()} == {r"g\u2028x"}
+    assert ["ValueError: a" in str(each.get("traceback")) for each in records].count(True) == 1
+
+
+def test_both_workers_have_it() -> None:
+    """The two faces of a worker tell of their health alike."""
+    assert Worker.health is AsyncWorker.health

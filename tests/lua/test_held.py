@@ -1,0 +1,233 @@
+"""held: the leases of the running tasks, one page at a time; and who holds them, by the beats."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dpq import DPQ, ConfigurationError, LeaseInfo, Push
+from dpq.operations.workers import MOST_NAMED, RELEASED_AT_ONCE, Doing
+from dpq.protocol.placement import partition_of
+
+
+def q_pushes(count):
+    return [Push(n) for n in range(count)]
+
+
+def beat(q, worker, *tasks, name=None, running=0, longest_ms=None, longest_task=None):
+    """Tells of a worker that holds tasks."""
+    doing = Doing([(task.id, task.token) for task in tasks], longest_ms, longest_task)
+    about = (worker, name or worker, "host", 77, running, 8, 4.0, doing)
+    q._session.run(q._operations.beat, *about)
+
+
+def test_nobody(q, probe):
+    """Where nothing runs there is one empty page, with the time."""
+    assert len(probe.call("held", "", "0")) == 2
+    assert q.held() == []
+
+
+def test_what_it_says(q, clock):
+    """A lease shows its task, its delivery, its holder, and since when by the server's clock."""
+    id_ = q.push("secret", group="g", max_attempts=3)
+    task = q.pop(visibility=60).task
+    popped = datetime.fromtimestamp(clock.ms / 1000, UTC)
+    beat(q, "w", task, name="the bee")
+    clock.advance(7)
+    [lease] = q.held()
+    assert abs((lease.since - popped).total_seconds()) < 0.001
+    assert abs(lease.held_seconds - 7) < 0.001
+    assert lease == LeaseInfo(
+        id=id_,
+        token=task.token,
+        queue=q.queue_name,
+        group="g",
+        attempt=1,
+        max_attempts=3,
+        since=lease.since,
+        until=task.visible_until,
+        held_seconds=lease.held_seconds,
+        worker="the bee",
+        worker_id="w",
+        host="host",
+        pid=77,
+    )
+
+
+def test_only_leases(q):
+    """Ready, delayed, hidden, waiting and dead tasks are held by nobody."""
+    q.push("hidden", 9)
+    q.set_visibility(q.pop().task, 60)
+    q.push("dead", 9)
+    q.bury(q.pop().task, "no")
+    q.push("delayed", delay=60)
+    q.delay_group("g", 60)
+    q.push("waiting", group="g")
+    q.push("ready")
+    assert q.held() == []
+
+
+def test_another_delivery_is_not_put_down_to_the_worker(q, clock):
+    """A beat names deliveries: who had the task before is not its holder any more."""
+    q.push("x")
+    first = q.pop(visibility=5).task
+    beat(q, "before", first)
+    clock.advance(6)
+    second = q.pop().task
+    assert [(lease.id, lease.worker) for lease in q.held()] == [(second.id, None)]
+    beat(q, "after", second)
+    assert [lease.worker for lease in q.held()] == ["after"]
+
+
+def test_a_worker_that_ends_or_dies_holds_nothing(q, clock):
+    """What it had told is gone with it; an idle worker has one line only."""
+    q.push("x")
+    task = q.pop(visibility=1000).task
+    beat(q, "w", task)
+    beat(q, "w")
+    assert q.held()[0].worker is None
+    beat(q, "w", task)
+    q._session.run(q._operations.leave, "w")
+    assert q.held()[0].worker is None
+    beat(q, "w", task)
+    clock.advance(60)
+    assert (q.held()[0].worker, q.workers()) == (None, [])
+
+
+def test_what_is_stored(q, probe, clock):
+    """What a worker holds stands beside its line, and goes with it: an older DPQ reads the line."""
+    q.push("x")
+    task = q.pop().task
+    beat(q, "w", task, running=1, longest_ms=1500, longest_task=task.id)
+    line = f"{clock.ms} {clock.ms - 4000} 1 8 77\thost\tw".encode()
+    more = f"{clock.ms} 1 1500 {task.id}\t{task.token}".encode()
+    assert probe.stored()["workers"] == {b"w": line, b"w\t": more}
+    [worker] = q.workers()
+    assert (worker.holds, worker.longest_seconds, worker.longest_task) == (1, 1.5, task.id)
+    beat(q, "w")
+    assert probe.stored()["workers"] == {b"w": line.replace(b" 1 8", b" 0 8")}
+    beat(q, "w", task)
+    assert q.workers()[0].longest_seconds is None
+    q._session.run(q._operations.leave, "w")
+    assert "workers" not in probe.stored()
+
+
+def test_a_beat_is_bounded(q, probe):
+    """It names the 1000 oldest leases, and says how many there are."""
+    leases = [(f"id{n}", 10**15 + n) for n in range(MOST_NAMED + 50)]
+    about = ("w", "w", "host", 77, 0, 8, 4.0, Doing(leases[::-1]))
+    q._session.run(q._operations.beat, *about)
+    stored = probe.stored()["workers"][b"w\t"].decode()
+    tokens = stored.partition("\t")[2].split()
+    assert tokens == [str(token) for _, token in leases[:MOST_NAMED]]
+    assert len(stored) < 20_000
+    assert q.workers()[0].holds == MOST_NAMED + 50
+    assert len(probe.call("workers", "", "0", 60_000, "")[-1]) < 100  # a look does not read them
+
+
+def test_the_longest_held_first(q, clock):
+    """They come by their age; `n`, `worker` and `older_than` choose among them."""
+    for n in range(3):
+        q.push(n)
+        task = q.pop(visibility=1000).task
+        beat(q, f"w{n}", task)
+        clock.advance(10)
+    assert [lease.worker for lease in q.held()] == ["w0", "w1", "w2"]
+    assert [lease.worker for lease in q.held(2)] == ["w0", "w1"]
+    assert [lease.worker for lease in q.held(worker="w1")] == ["w1"]
+    assert [lease.worker for lease in q.held(older_than=15)] == ["w0", "w1"]
+    assert q.held(worker="w2", older_than=15) == q.held(worker="nobody") == q.held(0) == []
+
+
+@pytest.mark.parametrize("how", [{"n": -1}, {"n": "x"}, {"older_than": -1}, {"older_than": "x"}])
+def test_bad_arguments(q, how):
+    """They are refused, with the value and the bound."""
+    with pytest.raises(ConfigurationError, match=next(iter(how))):
+        q.held(**how)
+    with pytest.raises(ConfigurationError, match="a lease is"):
+        q.release_held(["id"])
+
+
+@pytest.mark.parametrize("damaged", ["", "no record", "1 2 3"])
+def test_a_damaged_record(q, probe, damaged):
+    """A lease whose record cannot be read is left out, the others come; `check` names it."""
+    q.push("good")
+    q.push("bad")
+    _, bad = q.pop_many(2)
+    probe.redis.hset(probe.key("meta"), bad.id, damaged)
+    assert len(q.held()) == 1
+    assert q.check()
+    q.repair()
+
+
+def test_bad_text_of_a_worker(q, clock, probe):
+    """What another program wrote beside a worker is passed over."""
+    q.push("x")
+    task = q.pop().task
+    beat(q, "w", task)
+    for text in ("", "x", "9" * 40, f"{clock.ms} 1 x y", f"{clock.ms} 1 5 id\t{task.token} x"):
+        probe.redis.hset(probe.key("workers"), "w\t", text)
+        assert [worker.holds for worker in q.workers()] in ([0], [1])
+        assert q.held()[0].worker is None
+
+
+@pytest.mark.many_calls
+def test_many_leases_come_in_pages(q, probe):
+    """Hundreds come in bounded pages, each once."""
+    q.push_many(q_pushes(1500))
+    popped = {task.id for _ in range(3) for task in q.pop_many(500)}
+    pages, cursor = 0, b"0"
+    while pages == 0 or cursor != b"0":
+        cursor, _, *page = probe.call("held", "", cursor)
+        assert len(page) // 3 <= 750
+        pages += 1
+    assert pages > 1
+    held = q.held(5000)
+    assert ({lease.id for lease in held}, len(held)) == (popped, 1500)
+
+
+def test_release_held(q):
+    """Leases go back uncounted, and keep their place; what has ended meanwhile is left alone."""
+    for n in range(4):
+        q.push(n, group="g" if n % 2 else None)
+    tasks = q.pop_many(4)
+    held = q.held()
+    q.ack(tasks[0])
+    assert q.release_held(held) == 3
+    assert q.release_held(held) == 3  # the same call again: done before
+    assert (q.held(), q.size(), q.stats().failed) == ([], 3, 0)
+    again = q.pop().task
+    assert (again.payload, again.attempt, again.deliveries) == (tasks[1].payload, 1, 2)
+    assert q.release_held(held) == 2  # another delivery has it: not touched
+    assert [lease.id for lease in q.held()] == [again.id]
+    assert q.check() == []
+
+
+def test_release_held_goes_in_steps(q, probe):
+    """So many leases in one round trip, and no more."""
+    q.push_many(q_pushes(RELEASED_AT_ONCE * 2 + 1))
+    while q.pop_many(100):
+        pass
+    sent = []
+    connections = q._session.connections
+    begin = connections.begin
+    connections.begin = lambda commands: (sent.append(len(commands)), begin(commands))[1]
+    held = q.held(1000)
+    sent.clear()
+    assert q.release_held(held) == RELEASED_AT_ONCE * 2 + 1
+    assert sent == [RELEASED_AT_ONCE, RELEASED_AT_ONCE, 1]
+
+
+def test_partitions(redis, queue_name, clock):
+    """Each lease is put down to its holder though tokens of partitions may be the same."""
+    with DPQ(redis, f"{queue_name}-p", partitions=3, clock=clock) as q:
+        q.push_many(q_pushes(60))
+        tasks = q.pop_many(60)
+        by_partition = [[t for t in tasks if partition_of(t.id, 3) == p] for p in range(3)]
+        assert len({t.token for t in tasks}) < len(tasks)  # the clock stands still
+        for p, some in enumerate(by_partition):
+            beat(q, f"w{p}", *some)
+        held = {lease.id: lease.worker for lease in q.held()}
+        assert held == {t.id: f"w{p}" for p, some in enumerate(by_partition) for t in some}
+        assert q.release_held(q.held(worker="w1")) == len(by_partition[1])
+        assert {lease.worker for lease in q.held()} == {"w0", "w2"}
+        q.drop()

@@ -1,0 +1,127 @@
+"""The log of `dpq worker` and `dpq scheduler`, as text and JSON: a record, a line, no forgery."""
+
+import io
+import json
+import logging
+import re
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import steers
+
+from dpq.cli import _log, _terminal
+from dpq.cli._log import PIPE_BYTES, JsonLines
+from dpq.model.display import CleanRecords
+from dpq.model.log_fields import FIELDS, fields
+
+EVIL = "\x1b\x9b\x7f\u202e\u2028\u2029\x85\x0b\x0c\x1c\n\r\t\ud800{}\"'\\,é"
+TEXTS = st.text(st.characters() | st.sampled_from(EVIL), max_size=60)
+FORGED = st.sampled_from(["\n2026-01-01 00:00:00,000 INFO    forged", '\n{"event": "forged"}', ""])
+REMOTE = st.builds(lambda a, b, c: a + b + c, TEXTS, FORGED, TEXTS)
+
+BEGIN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|ERROR) +")
+
+
+def formatted(formatter: logging.Formatter, text: str, error: str, *, trace: bool) -> str:
+    """What a record about remote texts becomes, as a handler at the root writes it."""
+    exc_info: Any = None
+    if trace:
+        try:
+            raise ValueError(error)  # noqa: TRY301 - to be logged
+        except ValueError as raised:
+            exc_info = (type(raised), raised, raised.__traceback__)
+    args = ("queue", text)
+    record = logging.LogRecord("dpq.worker.x", 20, "", 0, "%s: %s", args, exc_info)
+    vars(record).update(fields("died", group=text, reason=error, task_id="id", count=3))
+    CleanRecords().handle(record)
+    return formatter.format(record)
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=REMOTE, error=REMOTE, trace=st.booleans())
+def test_a_record_as_text(text: str, error: str, trace: bool) -> None:
+    """Its first line alone looks like a record; nothing in it steers a terminal."""
+    line = formatted(_terminal.TEXT, text, error, trace=trace)
+    first, *rest = line.split("\n")
+    assert BEGIN.match(first)
+    assert line.splitlines() == [first, *rest]
+    assert not [each for each in rest if BEGIN.match(each) or each.startswith("{")]
+    assert not steers(line.replace("\n", ""))
+    assert trace or not rest
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=REMOTE, error=REMOTE, trace=st.booleans(), pipe=st.booleans())
+def test_a_record_as_json(text: str, error: str, trace: bool, pipe: bool) -> None:
+    """It is one ASCII line and one object, whose keys are those that are documented."""
+    line = formatted(JsonLines(PIPE_BYTES if pipe else None), text, error, trace=trace)
+    assert line.isascii()
+    assert len(line.splitlines()) == 1
+    said = json.loads(line)
+    assert set(said) <= {"time", "level", "logger", "message", "traceback", *FIELDS}
+    assert {name: said[name] for name in ("level", "logger", "event", "task_id", "count")} == {
+        "level": "INFO",
+        "logger": "dpq.worker.x",
+        "event": "died",
+        "task_id": "id",
+        "count": 3,
+    }
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", said["time"])
+    assert ("traceback" in said) == trace
+    assert not [each for each in said.values() if steers(str(each).replace("\n", ""))]
+
+
+@pytest.mark.parametrize("text", ["x" * 100_000, "\U0001f600" * 9000, "\u2028" * 9000])
+def test_a_line_for_a_shared_pipe_is_bounded(text: str) -> None:
+    """Several processes write to one pipe: what is longer than it takes whole is cut."""
+    line = formatted(JsonLines(PIPE_BYTES), text, text, trace=True)
+    assert len(line) < PIPE_BYTES
+    assert json.loads(line)["event"] == "died"
+    assert len(formatted(JsonLines(), text, text, trace=True)) > PIPE_BYTES
+
+
+def test_what_others_log_badly_is_one_line() -> None:
+    """A record whose arguments do not fit, or that no cleaner saw, is an object on a line, too."""
+    for args in ((), (1, 2)):
+        record = logging.LogRecord("other", 30, "", 0, "%s\n\x1b[2J %d", args, None)
+        line = JsonLines().format(record)
+        assert (line.isascii(), len(line.splitlines())) == (True, 1)
+        assert not steers(json.loads(line)["message"])
+
+
+def test_fields_are_known() -> None:
+    """A field without a value is left out, and one that is not documented is refused."""
+    assert fields("x", group=None, ms=0) == {"event": "x", "ms": 0}
+    with pytest.raises(KeyError, match="payload"):
+        fields("x", payload=1)
+
+
+def test_messages_of_the_program_are_objects_too() -> None:
+    """With JSON, errors, warnings and the log of others go the same way; at the end all is back."""
+    app, stream = typer.Typer(), io.StringIO()
+    before = logging.getLogger().handlers[:], _terminal.on_talk
+
+    @app.callback()
+    def root(ctx: typer.Context) -> None:
+        _terminal.log_to_stderr(ctx, 1)
+        ctx.meta["dpq.log"].setStream(stream)
+
+    @app.command()
+    def run(log: _log.Log = "text") -> None:
+        logging.getLogger("dpq.x").info("ours")
+        logging.getLogger("other").warning("theirs")
+        _terminal.talk("error: bad\n{forged}")
+        _terminal.talk("drained")
+
+    typer.main.get_command(app).main(["run", "--log", "json"], standalone_mode=False)
+    said = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(each["level"], each["logger"], each["message"]) for each in said] == [
+        ("INFO", "dpq.x", "ours"),
+        ("WARNING", "other", "theirs"),
+        ("ERROR", "dpq.cli", "bad\\n{forged}"),
+        ("INFO", "dpq.cli", "drained"),
+    ]
+    assert (logging.getLogger().handlers, _terminal.on_talk) == before
