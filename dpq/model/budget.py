@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from dpq.model.errors import ConfigurationError
+from dpq.model.interrupts import raise_interruption
 from dpq.model.rate_headers import Headers, budgets_left
 
 __all__ = ["Budget"]
@@ -55,6 +56,15 @@ class Budget:
         """
         status, headers = status_and_headers(response)
         return cls.from_headers(headers, status)
+
+
+def budgets_in(result: Any) -> list[Budget]:
+    """Read what a host says is left, if a handler has returned its answer; else []."""
+    try:
+        return Budget.from_response(result) if getattr(result, "headers", None) is not None else []
+    except Exception as error:  # it is no answer
+        raise_interruption(error)
+        return []
 
 
 def status_and_headers(response: Any) -> tuple[int, Any]:

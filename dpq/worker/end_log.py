@@ -40,7 +40,7 @@ class EndLog:
     def __init__(self, worker: str, queue_names: Sequence[str]) -> None:
         self._worker = worker
         self._queue_names = queue_names
-        self._closed: dict[tuple[str, str | None], float] = {}  # until when, monotonic seconds
+        self._closed: dict[tuple[str, str], float] = {}  # until when, monotonic seconds
 
     def answered(self, sent: Sequence["Ending"], results: Sequence[Any]) -> None:
         """Log what the server has done; `results` has an error where it has refused."""
@@ -100,27 +100,31 @@ class EndLog:
         )
         if scope == "task":
             return
-        group = task.group if scope == "group" else None
+        group = None if scope == "queue" else task.group
+        member = task.member if scope == "member" else None
+        closed = "the queue" if group is None else f"group {group!r}"
+        closed += f", member {member!r}," if member else ""
         now = time.monotonic()
-        told = self._closed.get((queue, group), 0.0)
+        told = self._closed.get((queue, closed), 0.0)
         if not seconds or (told > now and now + seconds <= told + SAME_SECONDS):
             return
         if len(self._closed) >= MOST_CLOSED:
             self._closed = {key: until for key, until in self._closed.items() if until > now}
         if len(self._closed) >= MOST_CLOSED:
             self._closed.clear()
-        self._closed[queue, group] = now + seconds
+        self._closed[queue, closed] = now + seconds
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         log.info(
             "%s: %s is closed for %g s, until %s: a rate limit",
-            *(queue, "the queue" if group is None else f"group {group!r}"),
+            *(queue, closed),
             *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z"),
             extra=fields(
                 "closed",
                 worker=self._worker,
                 queue=queue,
                 group=group,
-                scope="queue" if group is None else "group",
+                member=member,
+                scope="queue" if group is None else "member" if member else "group",
                 reason="rate limit",
                 seconds=seconds,
                 until=f"{until:%Y-%m-%dT%H:%M:%S}Z",

@@ -5,7 +5,7 @@ Both workers, `Tasks` and the worker command call it. It runs no handler, and do
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
@@ -57,7 +57,8 @@ class Context(Generic[Q]):
     ) -> list[Budget]:
         """Remember what a host says is left; the worker tells it with the end of the delivery.
 
-        So it costs no round trip, and is no coroutine in an `AsyncWorker` either. If a handler ends
+        So it costs no round trip, and is no coroutine in an `AsyncWorker` either. A handler that
+        returns the answer need not call it: the worker reads it then. If a handler ends
         its delivery itself, or makes many requests for one task, let it call
         `context.queue.observe(context.task, response)` at once.
 
@@ -70,9 +71,12 @@ class Context(Generic[Q]):
             ConfigurationError: There is no answer, or two.
         """
         budgets = read_answer(response, status, headers)
-        for budget in budgets:
-            self.budgets[budget.unit] = budget
+        self.budgets |= {budget.unit: budget for budget in budgets}
         return budgets
+
+    def hear(self, budgets: Iterable[Budget]) -> None:
+        """Take in what the answer says that a handler returned; what `observe` was told counts."""
+        self.budgets = {budget.unit: budget for budget in budgets} | self.budgets
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Tell what the task has spent, as `DPQ.spent`: it travels with the end of the delivery.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from dpq.model.budget import budgets_in
 from dpq.model.signals import signal_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.deliveries import Deliveries, Taken
@@ -116,6 +117,9 @@ class Runner:
                 result = handler.call(task)
             if result is not None:
                 check_result(handler, result)
+                if heard := budgets_in(result):
+                    run.context = run.context or calls.context(run.queue_index, lease, self._state)
+                    run.context.hear(heard)
         except BaseException as raised:  # the error says how the task goes on
             error = signal_of(raised)
             calls.log_failure(run.queue_index, task, error)

@@ -12,6 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, cast
 
+from dpq.model.budget import budgets_in
 from dpq.model.log_fields import fields
 from dpq.model.signals import signal_of
 from dpq.protocol.durability import CONFIRM_SECONDS
@@ -131,6 +132,7 @@ class AsyncRunner:
                     result = await result
                 if result is not None:
                     check_result(handler, result)
+                    context.hear(budgets_in(result))
         except BaseException as raised:  # the error says how the task goes on
             if isinstance(raised, TimeoutError) and limit and limit.expired():
                 return TimeoutError(f"ran longer than {seconds:g} s")

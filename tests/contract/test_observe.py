@@ -125,6 +125,32 @@ def test_workers_cross_it(live: DPQ, host: Host) -> None:
     crossed(host)
 
 
+@pytest.mark.parametrize("kind", ["Worker", "AsyncWorker"])
+def test_a_returned_answer_is_observed(live: DPQ, server: Any, kind: str) -> None:
+    """A handler that returns its answer need not tell it; what has no headers is no answer."""
+
+    class Answer:
+        status, headers = 200, {"RateLimit": "limit=9, remaining=5, reset=60"}
+
+    class Odd:
+        headers = property(lambda self: 1 / 0)
+
+    live.push_many([Push(1, group="a"), Push(2, group="b")])
+    answers = {1: Answer(), 2: Odd()}
+    if kind == "Worker":
+        Worker(live, lambda task: answers[task.payload]).run(until_empty=True)
+    else:
+
+        async def run() -> None:
+            async with AsyncDPQ.from_url(server.url, live.queue_name) as q:
+                await AsyncWorker(q, lambda task: answers[task.payload]).run(until_empty=True)
+
+        asyncio.run(run())
+    assert [budget.left for budget in live.group("a").budgets] == [5]
+    assert not live.group("b").budgets
+    assert live.size() == 0
+
+
 def test_async_workers_cross_it(live: DPQ, host: Host, server: Any) -> None:
     """The same method, which is no coroutine."""
     live.push_many(Push(n, group="api.example") for n in range(TASKS))
