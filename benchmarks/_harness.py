@@ -41,6 +41,7 @@ ALL = (
         "adaptive",
         "jitter",
         "acquire",
+        "apis",
         "worker",
         "durability",
         "partitions",

@@ -42,11 +42,14 @@ local function estimates()
   local function estimated(cost, gate, queue)
     local sum, added
     for n = 1, queue and 2 or 1 do
-      local from = n == 1 and gate or queue
-      if from.reserves == nil then
+      local from, lacks = n == 1 and gate or queue, false
+      for _, unit in ipairs(from.rules.units or {}) do
+        lacks = lacks or not cost[unit]
+      end
+      if lacks and from.reserves == nil then
         reserves(from)
       end
-      for unit, units in pairs(from.reserves or {}) do
+      for unit, units in pairs(lacks and from.reserves or {}) do
         if not cost[unit] and not (added and added[unit]) then
           added = added or {}
           added[unit] = units

@@ -69,9 +69,11 @@ local function gate_of(scope, known)
   end
   recall(gate, text)
   for i, rule in ipairs(rules) do
-    local _, found, paid, more = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)([%d.:]*)', last)
-    local window, rate = { paid = tonumber(paid or 0), more = more ~= '' and more or nil }, rule.rate
-    last = found or last
+    local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
+    local window, rate = { paid = tonumber(paid or 0) }, rule.rate
+    if found then
+      last, window.more = found, string.byte(text, found + 1) == 58 and string.match(text, '^[%d.:]*', found + 1) or nil
+    end
     if i == 1 and rules.ceiling > 0 then -- the first window learns its rate
       rate = gate.rate > 0 and math.max(rules.floor, math.min(rules.ceiling, gate.rate)) or rate
       gate.rate = rate

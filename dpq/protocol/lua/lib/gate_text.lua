@@ -11,8 +11,10 @@ local function read_gate(gate, text, kept)
   end
   local spent, tokens = text and string.find(text, '[^%d.: -]'), nil -- its grants are unknown
   if spent then -- or only the names of units, and tokens, are more than that
-    local plain
-    plain, tokens = tokens_of(text)
+    local plain = text
+    if string.find(text, '%u') then
+      plain, tokens = tokens_of(text)
+    end
     spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text, gate.booked = kept and text or plain, booked_of(tokens)
     if tokens and not kept then
@@ -25,7 +27,7 @@ local function read_gate(gate, text, kept)
   else
     gate.changed = text and gate.turn + gate.last == 0 and not gate.rules[1] and gate.opens == 0 and gate.probe == '-'
       and not gate.rules.quotas and not gate.observed -- is it useless?
-      and (tonumber(string.match(text, ' %d+[a-z0-9_]*:([%d.]+)[%d.:]* $') or 0) or 0) <= instant
+      and (tonumber(string.match(string.match(text, ' (%d[^ ]*) $') or '', ':([%d.]+)') or 0) or 0) <= instant
   end
   return text, spent, tokens
 end

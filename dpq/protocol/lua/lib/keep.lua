@@ -27,7 +27,9 @@ local function keep()
       end
       text = (gate.rules[1] or gate.rules.every) and text .. gate.spent or text
       for i, rule in ipairs(gate.rules) do
-        text = text .. rule.name .. string.format(':%.17g%s ', gate[i].paid, gate[i].more or '')
+        local more = gate[i].more
+        text = text .. rule.name .. (more and string.format(':%.17g%s ', gate[i].paid, more)
+          or string.format(':%.17g ', gate[i].paid))
       end
       if gate.quotas then
         text = text .. gate.quotas.text()

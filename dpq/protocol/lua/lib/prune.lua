@@ -10,7 +10,9 @@ local function prune(most)
     longest = rule.per
   end
   for i = 1, #drawn, 2 do
-    local scope, paid = drawn[i], string.match(drawn[i + 1], '^- .-([%d.]+) $')
+    local scope, text = drawn[i], drawn[i + 1]
+    local last = string.byte(text) == 45 and string.match(text, ' (%d[^ ]*) $') -- its last window
+    local paid = last and string.match(last, ':([%d.]+)')
     if not paid or paid + longest <= instant then -- else it is in use, as most are
       local gate = gate_of(scope)
       local until_ms = gate.opens

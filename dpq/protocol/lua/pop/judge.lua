@@ -81,7 +81,7 @@ local function queue_judge()
       return nil
     end
     charge(queue, units, id, token)
-    return not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added)
+    return not (added or #cost > 4 and string.find(cost, '~', 1, true)) or estimates().change(cost, added)
   end
 
   local function at_last()

@@ -74,7 +74,10 @@ local function group_judge(judge_queue)
       charge(gate, units, id, token)
       goes_on(gate, member)
     end
-    local changes = may and (not (added or string.find(cost, '~', 1, true)) or estimates().change(cost, added))
+    local changes = may
+    if added or #cost > 4 and string.find(cost, '~', 1, true) then
+      changes = may and estimates().change(cost, added)
+    end
     if may and mate then
       charge(mate, units, id, token)
       granted_to(mate)
