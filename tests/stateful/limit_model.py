@@ -156,7 +156,7 @@ class Gate:
         return tracked
 
     def spent(
-        self, charged: Cost, told: dict[str, int], grant: int, newest: int, at: int, now: int
+        self, charged: Cost, told: dict[str, int], grant: int, newest: int, at: Fraction, now: int
     ) -> None:
         """A delivery tells what it has spent of some units; `at`: when it was granted."""
         for i, name in enumerate(names(self.rules.windows)):
@@ -176,7 +176,7 @@ class Gate:
                 self.paid[name] = tracked.paid
             elif after > before:
                 tracked = self.track(i, newest + 1)
-                least = at + before * self.interval(i)
+                least = min(at, now) + before * self.interval(i)
                 self.paid[name] = max(self.paid[name], Fraction(least))
                 self.paid[name] += (after - before) * self.interval(i)
                 tracked.over = Fraction(0)

@@ -63,7 +63,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.order: list[str] = []  # of their pushes
         self.held: dict[str, Task[Any]] = {}
         self.grants = self.pops = 0
-        self.granted: dict[str, tuple[Any, int, int]] = {}  # cost, number and moment of each grant
+        self.granted: dict[str, tuple[Any, int, Fraction]] = {}  # cost, number, moment
         self.change(limit, NAMES[:count])
 
     def teardown(self) -> None:
@@ -121,7 +121,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.grants += 1
             self.whole.charge(task_id, cost, self.now, self.grants, self.pops)
             member.gate.charge(task_id, cost, self.now, self.grants, self.pops)
-            self.granted[task_id] = (cost, self.grants, self.now)
+            self.granted[task_id] = (cost, self.grants, Fraction(self.now))
             member.granted = (self.now, self.grants)
             member.running.add(task_id)
             expected.append((task_id, name))

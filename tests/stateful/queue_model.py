@@ -28,7 +28,7 @@ class Granted:
     told since."""
 
     number: int
-    at: int
+    at: Fraction
     cost: Cost
     changes: int
     told: set[str] = field(default_factory=set)
@@ -490,7 +490,7 @@ class Model:
                 own = entry.visibility
                 self.take(entry, now + (visibility if own is None else round(own * 1000)))
                 self.grants += 1
-                entry.granted = Granted(self.grants, now, entry.cost, self.changes)
+                entry.granted = Granted(self.grants, Fraction(now), entry.cost, self.changes)
                 for scope in {None, entry.group}:
                     self.gate(scope).charge(entry.id, entry.cost, now, self.grants, self.pops)
                 taken.append(entry)
