@@ -19,6 +19,7 @@ from dpq import (
     ConfigurationError,
     LimitTimeoutError,
     Permit,
+    RateLimit,
     RateLimited,
 )
 from dpq.model import permit as plans
@@ -201,6 +202,43 @@ async def test_a_429_async(redis, queue_name):
             async with q.acquire("h"):
                 raise RateLimited(30)
         assert [state.group for state in await q.groups()] == ["g", "h"]
+
+
+LEFT = {"RateLimit": "limit=9, remaining=4, reset=60"}
+
+
+def test_a_pool_whose_answers_tell(live):
+    """The permit names its member; what its answer says is left, and what it has spent, counts."""
+    live.set_limit([RateLimit(1, 60, 1000, unit="t")], group="a", members=["x", "y"])
+    with live.acquire("a", cost={"t": 100}) as first, live.acquire("a") as second:
+        assert (first.member, second.member) == ("x", "y")
+        assert first.report(200, LEFT) is None
+        first.spent(t=70)
+        first.spent(t=80)
+    state = live.group("a")
+    assert [round(member.units_left[0]) for member in state.members] == [920, 1000]
+    assert [len(member.budgets) for member in state.members] == [1, 0]
+    with live.acquire("a", cost={"t": 100}) as third:
+        assert third.report(429, TOO_MANY)
+    assert [member.open for member in live.group("a").members].count(False) == 1
+    assert live.check() == []
+
+
+async def test_a_pool_whose_answers_tell_async(redis, queue_name):
+    """So it is for `AsyncPermit`."""
+    async with async_queue(redis, queue_name) as q:
+        await q.set_limit([RateLimit(1, 60, 1000, unit="t")], group="a", members=["x", "y"])
+        async with q.acquire("a", cost={"t": 100}) as permit:
+            assert permit.member == "x"
+            assert await permit.report(200, LEFT) is None
+            permit.spent({"t": 80})
+        state = await q.group("a")
+        assert [round(member.units_left[0]) for member in state.members] == [920, 1000]
+        assert [len(member.budgets) for member in state.members] == [1, 0]
+        async with q.acquire("a", cost={"t": 100}) as permit:
+            assert await permit.report(429, TOO_MANY)
+        assert [round(m.units_left[0]) for m in (await q.group("a")).members] == [920, 1000]
+        assert await q.check() == []
 
 
 def test_a_paused_queue_grants(live):
