@@ -139,7 +139,8 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
     for scope in look.scopes:
         gate = scope.gate
         gate.look(look.now)
-        rated = bool(gate.windows) or gate.opens > look.now
+        rates = gate.windows or gate.counted or gate.told or gate.members
+        rated = bool(rates) or gate.opens > look.now
         covered = covered or (rated and scope.group in ("", EVERY_GROUP))
         if not scope.waiting:
             continue
@@ -148,7 +149,7 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
         held += scope.waiting if rated and scope.group else 0
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
             known = False  # it depends on how long tasks run
-            if not gate.windows:
+            if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
         at, words = gate.clears_at(scope.units(), look.now)
         if at > latest:

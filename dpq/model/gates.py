@@ -2,14 +2,17 @@
 
 `forecast` and `drain` compute with it. It does in doubles exactly what `lua/lib/gate.lua`,
 `opens.lua`, `pace.lua` and `lua/pop/judge.lua` do: a change there is a change here. A new kind of
-limit is one more class like `Window`: `pace`, `opens_at` and `charge`. Times are ms.
+limit is one more class like `Window`, or those of `counted`. Times are ms.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dpq.model.counted import Counted, Told
 from dpq.model.limits import Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.pools import split_pool
+from dpq.model.quota import Quota, quota_text, read_quotas
 from dpq.model.rates import per_text
 
 Units = Mapping[str, int]
@@ -110,7 +113,13 @@ class Gate:
         probe: `-`; `p` if the next task is the probe; else the id of the probe, which runs.
         probe_until: The moment when the lease of the probe ends, or 0.
         unreadable: Its rules cannot be read: it lets no task run.
-        assumed: Its state depends on an end of a task that was assumed.
+        assumed: Its state depends on an end of a task that was assumed, or it is computed about:
+            pools, weights, estimates, and quotas beyond the running period.
+        counted: Its quotas.
+        told: What its host has said is left.
+        reserved: What a task takes of a unit that it does not name.
+        members: The gates of the members of a pool.
+        last: When a member was granted last.
     """
 
     def __init__(
@@ -132,6 +141,11 @@ class Gate:
         unreadable: bool = False,
     ) -> None:
         self.windows = [Window(rule, at) for rule, at in zip(windows, paid, strict=True)]
+        self.counted: list[Counted] = []
+        self.told: list[Told] = []
+        self.reserved: dict[str, int] = {}
+        self.members: list[Gate] = []
+        self.last = 0.0
         self.concurrency = concurrency or 0
         self.opens, self.why, self.out = opens, why, out
         self.probe, self.probe_until = probe, probe_until
@@ -148,6 +162,11 @@ class Gate:
         if instant == self._looked_at:
             return
         self._looked_at, slack = instant, 0.0
+        for each in self.members:
+            each.look(instant)
+        for quota in self.counted:
+            quota.look(instant)
+            self.assumed = self.assumed or quota.rolled
         if not self._adaptive and self._learned > 0 and self._learns_slack:
             since = min(self._beside, max(instant, self.opens))
             grown = min(self._learned, MOST_SLACK_MS) * 2 ** ((since - instant) / HALF_MS)
@@ -169,9 +188,24 @@ class Gate:
         """Compute when its closing and its windows let a task run; infinite if never."""
         if self.unreadable:
             return math.inf
-        at = self.opens
+        at, cost = self.opens, {**self.reserved, **cost}
         for window in self.windows:
             at = max(at, window.opens_at(cost, rank, instant, aging))
+
+        def entitled(priority: float) -> float:
+            missing = priority - rank - aging.points(instant)
+            if missing <= 0:
+                return 0.0
+            return instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
+
+        for quota in self.counted:
+            at = max(at, quota.opens_at(cost, entitled))
+        for told in self.told:
+            at = max(at, told.opens_at(cost, instant))
+        if self.members:
+            free = [each for each in self.members if not each.is_full]
+            moments = [each.opens_at(cost, rank, instant, aging) for each in free]
+            at = max(at, min(moments, default=math.inf))
         return at
 
     @property
@@ -188,8 +222,19 @@ class Gate:
         """Start a task: take its units and its slot."""
         if self._adaptive:
             self._learn(self._adaptive, cost, instant)
+        cost = {**self.reserved, **cost}
         for window in self.windows:
             window.charge(cost, instant)
+        for quota in self.counted:
+            quota.charge(cost, instant)
+        for told in self.told:
+            told.charge(cost)
+        if self.members:
+            free = [each for each in self.members if not each.is_full]
+            may = [each for each in free if each.opens_at(cost, math.inf, instant) <= instant]
+            member = min(may or self.members, key=lambda each: each.last)
+            member.charge(cost, instant, id_)
+            member.last = instant
         if self.opens > 0:
             self.opens, self.why = 0.0, "-"
         if self.probe == "p":
@@ -238,6 +283,15 @@ class Gate:
             if self.probe_is_out:
                 return "probe", "the first task after a 429 runs"
             return "concurrency", f"concurrency {self.concurrency}"
+        at = self.opens_at(cost, rank, instant, aging)
+        for quota in self.counted:
+            if at in (quota.reset, quota.next):
+                return "quota", quota_text(quota.quota)
+        for told in self.told:
+            if at == told.ends:
+                return "observed", "its host has said that no more is left"
+        if self.members:
+            return min(self.members, key=lambda each: each.last).reason(cost, rank, instant, aging)
         slowest = max(
             self.windows,
             key=lambda window: window.opens_at(cost, rank, instant, aging),
@@ -255,6 +309,19 @@ class Gate:
                 last = begin + window.time_of(wanted - window.rule.burst)
                 if last > at:
                     at, slowest = last, window.words()
+        for quota in self.counted:
+            last, words = quota.clears_at(units.get(quota.quota.unit, 0.0))
+            if last > at:
+                at, slowest = last, words
+        for told in self.told:
+            if told.ends > max(at, instant) and units.get(told.unit, 0.0) > told.left:
+                at, slowest = told.ends, "what its host has left"
+        shares = {unit: number / max(1, len(self.members)) for unit, number in units.items()}
+        for each in self.members:
+            each.look(instant)
+            last, words = each.clears_at(shares, instant)
+            if last > at:
+                at, slowest = last, words
         return at, slowest
 
 
@@ -264,11 +331,36 @@ def read_gate(line: str) -> Gate:
     Raises:
         ValueError, LookupError, ConfigurationError: It is no such line.
     """
-    rules, state, paid = line.split("\t")
-    windows, concurrency = read_rules(rules) if rules not in ("", "?") else ((), None)
+    line, *members = line.split("\n")
+    state, paid, counted, text = line.split("\t", 3)
+    unreadable = text == "?"
+    rules, _, weight = split_pool("" if unreadable else text)
+    windows, concurrency = read_rules(rules) if rules else ((), None)
+    quotas = read_quotas(rules)
+    if not members:
+        gate = _gate_of(windows, concurrency, quotas, state, paid, counted)
+    else:
+        gate = _gate_of((), None, (), state, paid, counted)
+        for each in members:
+            *parts, last = each.split("\t")
+            gate.members.append(_gate_of(windows, None, quotas, *parts))  # never full: see assumed
+            gate.members[-1].last = float(last)
+    gate.unreadable = unreadable
+    gate.assumed = bool(members or gate.reserved) or weight != 1
+    return gate
+
+
+def _gate_of(
+    windows: Sequence[RateLimit],
+    concurrency: int | None,
+    quotas: Sequence[Quota],
+    state: str,
+    paid: str,
+    counted: str,
+) -> Gate:
     opens, why, probe, rate, since, used, learned, beside, out = state.split(" ")
     probe, _, until = probe.partition("@")
-    return Gate(
+    gate = Gate(
         windows,
         concurrency,
         opens=float(opens),
@@ -282,5 +374,15 @@ def read_gate(line: str) -> Gate:
         beside=float(beside),
         out=int(out),
         paid=[float(text) for text in paid.split()],
-        unreadable=rules == "?",
     )
+    unread = iter(quotas)
+    for text in counted.split():
+        kind, *values = text.split(":")
+        if kind == "q":
+            count, reset, next_ms = map(float, values)
+            gate.counted.append(Counted(next(unread), int(count), reset, next_ms))
+        elif kind == "o":
+            gate.told.append(Told(values[0], int(values[1]), float(values[2])))
+        else:
+            gate.reserved[values[0]] = int(values[1])
+    return gate

@@ -24,6 +24,7 @@ from dpq import (
     Drain,
     Forecast,
     Push,
+    Quota,
     RateLimit,
     Reserve,
 )
@@ -45,6 +46,9 @@ WINDOWS = [
     [RateLimit(1, 1, 3, Reserve(1, 1), slack=0)],
     [RateLimit(2, 1, 2, adaptive=LEARNS)],
     [RateLimit(30_000_000, 60, 1000, unit="t")],  # many units: sums are rounded
+    [RateLimit(2, 1, 2, slack=0), Quota(5, "hour")],
+    [Quota(4, "hour", spread=True)],
+    [Quota(6, "hour", unit="t", reserve=Reserve(2, 1)), RateLimit(3, 5, 3, slack=0)],
 ]
 limits = st.one_of(
     st.tuples(st.sampled_from(WINDOWS), st.none()),
@@ -226,6 +230,30 @@ def test_two_units(q: DPQ, clock: Clock) -> None:
 
 
 @engines
+def test_a_quota_and_a_budget(q: DPQ, clock: Clock) -> None:
+    """Starts wait for the next period, or for the reset that the host has told."""
+    q.set_limit(Quota(2, "hour"), group="a")
+    q.push_many(Push(n, group="a") for n in range(3))
+    q.push_many(Push(n, -1, group="b") for n in range(2))
+    q.observe("b", headers={"RateLimit": "limit=9, remaining=1, reset=30"})
+    hour = 3600 - clock.ms / 1000 % 3600
+    assert starts(q) == [("0", 0), ("1", 0), ("0", 0), ("1", 30), ("2", hour)]
+    assert [one.exact for one in q.forecast()] == [True, True, True, True, False]
+    assert [one.reason for one in q.forecast()][3:] == ["observed", "quota"]
+    assert q.drain().seconds == pytest.approx(hour)
+
+
+def test_a_pool_takes_turns(q: DPQ, clock: Clock) -> None:
+    """Three members let three tasks start at once; that is said to be about."""
+    q.set_limit(1, 10, group="a", members=["x", "y", "z"], slack=0)
+    q.push_many(Push(n, group="a") for n in range(7))
+    assert [at for _, at in starts(q)] == [0, 0, 0, 10, 10, 10, 20]
+    assert not any(one.exact for one in q.forecast())
+    assert q.drain().seconds == pytest.approx(20, rel=0.4)
+    q.delay_group("a", None, member="z")
+    assert [at for _, at in starts(q)][:3] == [0, 0, 10]
+
+
 def test_why_then(q: DPQ) -> None:
     """Each start names what held the task back last."""
     q.set_limit(1, 10, group="slow")

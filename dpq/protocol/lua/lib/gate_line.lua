@@ -1,12 +1,13 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: gate
--- Gives: gate_line(scope): its rules ("" without a limit, "?" if they cannot be read), TAB, `opens why probe rate since
---        used learned beside out`, TAB, and until when each window is paid. `probe` is -, p, or `id@ms`: the probe that
---        is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
-local function gate_line(scope)
-  local gate = gate_of(scope)
-  local probe, out, paid = gate.probe, 0, {}
+-- Needs: now, gate, pool, estimate
+-- Gives: gate_line(scope): `opens why probe rate since used learned beside out`, TAB, until when each window is paid, TAB,
+--        what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget, `e:unit:units` of each
+--        estimate), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool a line for each member
+--        follows, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that is out, and
+--        when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
+local function line_of(gate)
+  local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then
     local lease = redis.call('ZSCORE', invisible, probe)
     probe = lease and probe .. '@' .. lease or '-'
@@ -18,7 +19,34 @@ local function gate_line(scope)
   for i, window in ipairs(gate) do
     paid[i] = string.format('%.17g', window.paid)
   end
+  for i, rule in ipairs(gate.rules.quotas or {}) do
+    local quota = gate.quotas[i]
+    local _, ends = gate.quotas.period(rule)
+    counted[i] = string.format('q:%.0f:%.0f:%.0f', quota.count, quota.reset > 0 and quota.reset or ends, quota.next)
+  end
+  for unit, budget in pairs(gate.observed or {}) do
+    counted[#counted + 1] = string.format('o:%s:%.0f:%.0f', unit, budget.left, budget.ends)
+  end
+  local added
+  if gate.rules.units then
+    added = select(2, estimates().add({}, gate))
+  end
+  for unit, units in pairs(added or {}) do
+    counted[#counted + 1] = string.format('e:%s:%.0f', unit, units)
+  end
   local state = string.format('%.17g %s %s %.17g %.17g %.17g %.17g %.17g %.0f', gate.opens, gate.why, probe, gate.rate,
     gate.since, gate.used, gate.learned, gate.beside, out)
-  return (gate.rules.unreadable and '?' or gate.rules.text or '') .. '\t' .. state .. '\t' .. table.concat(paid, ' ')
+  return state .. '\t' .. table.concat(paid, ' ') .. '\t' .. table.concat(counted, ' ')
+end
+
+local function gate_line(scope)
+  local gate = gate_of(scope)
+  local text = line_of(gate) .. '\t' .. (gate.rules.unreadable and '?' or gate.rules.text or '')
+  if gate.rules.members then
+    pool_at(gate, {}, math.huge)
+    for _, mate in ipairs(gate.mates) do
+      text = text .. '\n' .. line_of(mate) .. '\t' .. string.format('%.17g', mate.last)
+    end
+  end
+  return text
 end

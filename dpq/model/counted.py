@@ -1,0 +1,91 @@
+"""What a gate counts beside its windows: quotas, and budgets that a host has told. No I/O.
+
+`gates` computes with it as `lua/lib/quota.lua` and `lua/lib/observed.lua` do. Times are ms.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+
+from dpq.model.quota import Quota, quota_text
+
+PERIOD_MS = {
+    "hour": 3_600_000.0,
+    "day": 86_400_000.0,
+    "week": 604_800_000.0,
+    "month": 2_592_000_000.0,
+}
+"""The length of a period that is not the running one, about: clocks change, and months differ."""
+
+Entitled = Callable[[float], float]
+"""Returns when a task may take of a reserve for this priority: 0 if it may take it now."""
+
+
+class Counted:
+    """One quota, and what it has counted.
+
+    Attributes:
+        quota: The quota as it was set.
+        count: The units that were granted in the running period.
+        reset: The end of the period.
+        next: The moment of the next grant, if the quota is spread.
+        rolled: The running period is one that was assumed.
+    """
+
+    def __init__(self, quota: Quota, count: int, reset: float, next_ms: float) -> None:
+        self.quota, self.count, self.reset, self.next = quota, count, reset, next_ms
+        self.rolled = False
+
+    def look(self, instant: float) -> None:
+        """Begin the next period, if this one is over."""
+        while instant >= self.reset:
+            self.reset += PERIOD_MS[self.quota.period]
+            self.count, self.next, self.rolled = 0, 0.0, True
+
+    def units(self, cost: Mapping[str, int]) -> int:
+        """Return the units that a task takes of it."""
+        return min(cost.get(self.quota.unit, 0), self.quota.amount)
+
+    def opens_at(self, cost: Mapping[str, int], entitled: Entitled) -> float:
+        """Compute when it has enough units for a task."""
+        units, quota = self.units(cost), self.quota
+        if not units or not self.count:
+            return 0.0
+        at = self.next if quota.spread else 0.0
+        if self.count + units > quota.amount:
+            return self.reset
+        reserve = quota.reserve
+        if reserve and self.count + units + reserve.units > quota.amount:
+            return max(at, min(self.reset, entitled(reserve.priority)))
+        return at
+
+    def charge(self, cost: Mapping[str, int], instant: float) -> None:
+        """Take the units of a task."""
+        if units := self.units(cost):
+            if self.quota.spread:
+                left = max(units, self.quota.amount - self.count)
+                self.next = math.ceil(instant + (self.reset - instant) * units / left)
+            self.count += units
+
+    def clears_at(self, wanted: float) -> tuple[float, str]:
+        """Compute when the last of so many units may start, about."""
+        missing = wanted - (self.quota.amount - self.count)
+        if missing <= 0:
+            return 0.0, ""
+        periods = math.ceil(missing / self.quota.amount) - 1
+        return self.reset + periods * PERIOD_MS[self.quota.period], quota_text(self.quota)
+
+
+class Told:
+    """What a host has said is left of a unit, until when."""
+
+    def __init__(self, unit: str, left: int, ends: float) -> None:
+        self.unit, self.left, self.ends = unit, left, ends
+
+    def opens_at(self, cost: Mapping[str, int], instant: float) -> float:
+        """Compute when it lets a task run."""
+        short = instant < self.ends and cost.get(self.unit, 0) > self.left
+        return self.ends if short else 0.0
+
+    def charge(self, cost: Mapping[str, int]) -> None:
+        """Take the units of a task."""
+        self.left = max(0, self.left - cost.get(self.unit, 0))
