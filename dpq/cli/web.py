@@ -59,8 +59,8 @@ def web(
 ) -> None:
     """Show queues in a browser, until Ctrl-C: tasks, limits, dead letters, workers.
 
-    It needs the extra `web`: pip install "delayed-priority-queue[web]". It listens on this machine
-    only, and changes nothing, unless you say so. Each action writes a line to the log.
+    It needs the packages of the extra `web`. It listens on this machine only, and changes nothing,
+    unless you say so. Each action writes a line to the log.
     """
     try:
         import uvicorn
@@ -71,7 +71,8 @@ def web(
         from dpq.web.site import Known, Named
     except ImportError as error:
         raise Failed(
-            f"{error.name or error} is missing: pip install 'delayed-priority-queue[web]'"
+            f"{error.name or error} is missing: install DPQ with its extra 'web', or give "
+            "`pip install 'starlette>=0.45' 'jinja2>=3.1.5' 'uvicorn>=0.31'`"
         ) from error
     token = os.environ.get(token_env) or None
     if host not in LOOPBACK and token is None:

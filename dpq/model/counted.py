@@ -1,4 +1,4 @@
-"""What a gate counts beside its windows: quotas, and budgets that a host has told. No I/O.
+"""The counts of a gate beside its windows: quotas, and budgets that a host has told. No I/O.
 
 `gates` computes with it as `lua/lib/quota.lua` and `lua/lib/observed.lua` do. Times are ms.
 """
@@ -76,7 +76,7 @@ class Counted:
 
 
 class Told:
-    """What a host has said is left of a unit, until when."""
+    """A budget that a host has told: the units that are left, until when."""
 
     def __init__(self, unit: str, left: int, ends: float) -> None:
         self.unit, self.left, self.ends = unit, left, ends

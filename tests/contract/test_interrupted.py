@@ -85,7 +85,7 @@ def popped(q: DPQ[Any]) -> Any:
 
 def leased(q: DPQ[Any], made: Any) -> bool:
     with q.lease() as task:
-        return bool(task.payload == made)
+        return bool(task and task.payload == made)  # none, if an unheard pop has taken it
 
 
 def delayed(q: DPQ[Any]) -> dict[str, int]:
@@ -301,7 +301,7 @@ async def pop_async(q: AsyncDPQ[Any], made: Any, patience: float = 0) -> bool:
 
 async def lease_async(q: AsyncDPQ[Any], made: Any) -> bool:
     async with q.lease() as task:
-        return bool(task.payload == made)
+        return bool(task and task.payload == made)  # none, if an unheard pop has taken it
 
 
 ASYNC_VERBS: dict[str, tuple[Callable[[Any], Awaitable[Any]], Callable[..., Any], int]] = {

@@ -287,7 +287,7 @@ class Book:
         answered = worker._deliveries.answered
 
         def note(asked: list[Ending], results: Sequence[Any]) -> list[Done]:
-            for (_, done), answer in zip(asked, results, strict=True):
+            for (_, done, _), answer in zip(asked, results, strict=True):
                 ids = [each.task.id for each in done]  # one may be there twice, with two tokens
                 for place, each in enumerate(done):
                     if isinstance(answer, list):  # of acks

@@ -1,11 +1,11 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: now, gate, pool, estimate
--- Gives: gate_line(scope): `opens why probe rate since used learned beside out`, TAB, until when each window is paid, TAB,
---        what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget, `e:unit:units` of each
---        estimate), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool a line for each member
---        follows, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that is out, and
---        when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
+-- Needs: gate, pool, estimate
+-- Gives: gate_line(scope): `opens why probe rate since used learned beside out`, TAB, until when each window is paid,
+--        TAB, what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget, `e:unit:units` of
+--        each estimate), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a
+--        line for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe
+--        that is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
 local function line_of(gate)
   local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then
@@ -27,11 +27,11 @@ local function line_of(gate)
   for unit, budget in pairs(gate.observed or {}) do
     counted[#counted + 1] = string.format('o:%s:%.0f:%.0f', unit, budget.left, budget.ends)
   end
-  local added
+  local sum, added
   if gate.rules.units then
-    added = select(2, estimates().add({}, gate))
+    sum, added = estimates().add({}, gate)
   end
-  for unit, units in pairs(added or {}) do
+  for unit, units in pairs(sum and added or {}) do
     counted[#counted + 1] = string.format('e:%s:%.0f', unit, units)
   end
   local state = string.format('%.17g %s %s %.17g %.17g %.17g %.17g %.17g %.0f', gate.opens, gate.why, probe, gate.rate,

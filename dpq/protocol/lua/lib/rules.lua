@@ -79,11 +79,7 @@ local function parsed(text)
     if not sound then
       break
     end
-    rules[#rules + 1] = window
-    if window and window.unit ~= '' then
-      rules.units = rules.units or {}
-      rules.units[#rules.units + 1] = window.unit
-    end
+    rules[#rules + 1], rules.units = window, window and unit ~= '' and { unit, unpack(rules.units or {}) } or rules.units
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
