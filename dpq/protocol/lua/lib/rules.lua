@@ -79,17 +79,16 @@ local function parsed(text)
     if not sound then
       break
     end
-    rules[#rules + 1], rules.units = window, window and unit ~= '' and { unit, unpack(rules.units or {}) } or rules.units
+    rules[#rules + 1] = window
+    rules.units = window and unit ~= '' and { unit, unpack(rules.units or {}) } or rules.units
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
   end
   sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
     and (rules[1] or rules.concurrency > 0 or rules.quotas or weight)
-  if weight then
-    rules.weight = within(weight, 0.01, 100)
-    sound = sound and rules.weight
-  end
+  rules.weight = weight and within(weight, 0.01, 100)
+  sound = sound and (not weight or rules.weight)
   return sound and (names == '' and rules or pool_of(names, rules)) or false
 end
 
