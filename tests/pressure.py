@@ -4,7 +4,8 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from redis.exceptions import RedisError, ResponseError
@@ -85,7 +86,17 @@ class Pressure:
     def _consume(self, queue: DPQ[Any]) -> None:
         task, _, _ = queue.pop(timeout=0.2, visibility=600)
         if task:
-            self._ended(task.id, queue.ack(task))
+            with self._asked(task.id):
+                self._ended(task.id, queue.ack(task))
+
+    @contextmanager
+    def _asked(self, task_id: str) -> Iterator[None]:
+        """Note an ack without an answer: it may have been taken, also by a replica."""
+        try:
+            yield
+        except (RedisError, DPQError):
+            self.gone.add(task_id)
+            raise
 
     def _ended(self, task_id: str, acked: bool) -> None:
         if acked:
@@ -99,7 +110,8 @@ class Pressure:
                 try:
                     task, _, _ = await queue.pop(timeout=0.2, visibility=600)
                     if task:
-                        self._ended(task.id, await queue.ack(task))
+                        with self._asked(task.id):
+                            self._ended(task.id, await queue.ack(task))
                 except (RedisError, DPQError) as error:
                     self.errors[f"{type(error).__name__}: {error}"[:60]] += 1
                 await asyncio.sleep(PAUSE_S)

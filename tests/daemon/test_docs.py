@@ -20,7 +20,10 @@ from dpq.cli import app
 ROOT = Path(dpq.__file__).parents[1]
 RECURRING = (ROOT / "docs" / "recurring.md").read_text(encoding="utf-8")
 KEY_POOLS = (ROOT / "docs" / "key_pools.md").read_text(encoding="utf-8")
-GUIDE = (ROOT / "docs" / "rate_limits.md").read_text(encoding="utf-8")
+GUIDE = "".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("rate_limits.md", "limits_in_depth.md")
+)
 PERMITS = (ROOT / "docs" / "limits_without_tasks.md").read_text(encoding="utf-8")
 NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")

@@ -39,6 +39,10 @@ BEFORE = {
         "import logging\nimport dpq\nfrom dpq import DPQ\n"
         "log = logging.getLogger()\npayload = 1\norder_id = ''\n"
     ),
+    "limits_in_depth": (  # rate_limits.md, whose program it goes on with
+        "# pyright: basic, reportOptionalMemberAccess=false\nfrom dpq import DPQ, RateLimited\nfrom requests import get\n"
+        "q = DPQ.from_url('redis://localhost', 'pages')\n"
+    ),
     "operations": (
         REDIS_IS_UNTYPED + "from dpq import DPQ\nfrom redis import RedisCluster\n"
         "from redis.sentinel import Sentinel\n"
