@@ -40,7 +40,8 @@ BEFORE = {
         "log = logging.getLogger()\npayload = 1\norder_id = ''\n"
     ),
     "limits_in_depth": (  # rate_limits.md, whose program it goes on with
-        "# pyright: basic, reportOptionalMemberAccess=false\nfrom dpq import DPQ, RateLimited\nfrom requests import get\n"
+        "# pyright: basic, reportOptionalMemberAccess=false\n"
+        "from dpq import DPQ, RateLimited\nfrom requests import get\n"
         "q = DPQ.from_url('redis://localhost', 'pages')\n"
     ),
     "operations": (
