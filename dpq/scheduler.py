@@ -17,7 +17,6 @@ import logging
 import math
 import random
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -152,7 +151,7 @@ class Scheduler:
         self._deaf: dict[str, float] = {}  # keys of another type -> until when to ignore them
         self._troubled: set[str] = set()  # queues, or the registry, whose error was logged
         self._away: set[str] = set()  # queues whose last step did not reach a server
-        self._stopping = threading.Event()
+        self._stopping = False  # no Event: a signal handler that sets one may wait for its own lock
         self._running = False
         self._pulse = Pulse(math.inf)
         self._pulse.trouble = NOT_HEARD
@@ -165,7 +164,7 @@ class Scheduler:
         """
         if not self._running:
             return Health(live=True, ready=False, reasons=("it does not run",))
-        return self._pulse.health(stopping=self._stopping.is_set())
+        return self._pulse.health(stopping=self._stopping)
 
     def run_once(self) -> int:
         """Do one bounded step for each queue; if one queue fails, the others go on.
@@ -423,7 +422,7 @@ class Scheduler:
         names = ", ".join(self._named or ()) or "all known queues"
         log.info("scheduler: upkeep of %s", names, extra=fields("scheduler_begins"))
         self._running = True
-        while not self._stopping.is_set():
+        while not self._stopping:
             self._pulse.move(LOOP)
             try:
                 answered = self._round()
@@ -441,7 +440,7 @@ class Scheduler:
                 pause = longer_pause(pause)
                 about = fields("server_error", seconds=pause, error=error_line(error))
                 log.warning("scheduler: next try in %.1f s: %s", pause, error, extra=about)
-                self._stopping.wait(pause)
+                self._rest(pause)
         self._running = False
         if self._waiter:
             self._waiter.withdraw()
@@ -451,7 +450,7 @@ class Scheduler:
 
     def stop(self) -> None:
         """Let `run` end after its current step; any thread and any signal handler may call this."""
-        self._stopping.set()
+        self._stopping = True
 
     def _listen(self) -> None:
         """Block on the markers of the queues, with the partitions that the steps have found."""
@@ -474,7 +473,7 @@ class Scheduler:
         self._waiter.owners = [name for _, name in owners]
 
     def _sleep(self) -> None:
-        while self._waiter and not self._stopping.is_set():
+        while self._waiter and not self._stopping:
             self._pulse.move(LOOP)
             now = time.monotonic()
             first = min(self._look_at, self._glance_at, self._moments.first())
@@ -519,7 +518,13 @@ class Scheduler:
             self._look_at = min(self._look_at, max(now, self._names.rested_at))
         elif name in self._queues:
             self._moments.set(name, now)
-        self._stopping.wait(self._pace.wait_seconds(now))
+        self._rest(self._pace.wait_seconds(now))
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep for so long, or until a stop."""
+        until = time.monotonic() + seconds
+        while not self._stopping and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, STOP_CHECK_SECONDS))
 
 
 class _Moments:

@@ -43,6 +43,8 @@ def write_spent(cost: Cost | None, units: Mapping[str, int] | None = None) -> st
     Raises:
         ConfigurationError: A number or a unit is out of its bounds, or is given twice.
     """
+    if cost is None and not units:
+        return ""
     told: dict[str, Any] = {}
     if isinstance(cost, Mapping):
         told.update(cost)
