@@ -15,7 +15,7 @@ MORE = 20
 """Heads, delayed tasks, leases and closed groups that are read beyond the tasks of a forecast:
 some of them give way."""
 
-BEHIND = 1000
+BEHIND = 700
 """Waiting tasks in one read of a forecast, of all groups together. Source: docs/design.md,
 "Forecast"."""
 

@@ -10,28 +10,32 @@
 local time = ARGV[1]
 
 -- Needs: now, record, member
-local since, score = -1, '-inf'
+local ids = {}
 local function look(members)
   for i = 1, #members do
-    local raw = redis.call('HGET', meta, (split(ready, members[i])))
-    local task = raw and read(raw)
-    since = task and math.max(since, now - task.enqueued - task.wait) or since
+    ids[#ids + 1] = split(ready, members[i])
   end
 end
 if redis.call('ZCARD', ready) <= 200 then
   look(redis.call('ZRANGE', ready, 0, -1))
 else
-  local last = redis.call('HGET', conf, 'order') == 'lifo' and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE'
+  local lifo = redis.call('HGET', conf, 'order') == 'lifo'
   local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')[2]
-  look(redis.call(last, ready, worst, worst, 'LIMIT', 0, 1))
+  look(redis.call(lifo and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', ready, worst, worst, 'LIMIT', 0, 1))
+  local from = '-inf'
   for _ = 1, 100 do
-    score = redis.call('ZRANGEBYSCORE', ready, score, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
-    if not score then
+    local member, score = unpack(redis.call('ZRANGEBYSCORE', ready, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+    if not member then
       break
     end
-    look(redis.call(last, ready, score, score, 'LIMIT', 0, 1))
-    score = '(' .. score
+    look(lifo and redis.call('ZREVRANGEBYSCORE', ready, score, score, 'LIMIT', 0, 1) or { member })
+    from = '(' .. score
   end
+end
+local since = -1
+for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+  local task = raw and read(raw)
+  since = task and math.max(since, now - task.enqueued - task.wait) or since
 end
 local reply = {}
 for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do
