@@ -244,8 +244,10 @@ class Forecasting:
                 self._group(task.group).head = task
         for name in view.short:
             group = self._group(name)
-            last = group.waiting[-1][:2] if group.waiting else None
-            group.last_read = last or (group.head and (group.head.score, group.head.member))
+            if group.waiting:
+                group.last_read = group.waiting[-1][:2]
+            elif group.head:
+                group.last_read = group.head.score, group.head.member
 
     def run(self, count: int) -> Foreseen:
         """Foresee so many starts, or as many as there will be."""
