@@ -5,8 +5,10 @@ from typing import Any, get_args
 from dpq.model.errors import ConfigurationError
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.signals import Scope
+from dpq.model.task import P
 from dpq.model.validation import milliseconds
-from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.operations.base import PartitionBase
+from dpq.protocol.command import Steps, same
 from dpq.protocol.refusals import Code, require_same
 
 
@@ -23,10 +25,8 @@ def read_permit(reply: list[Any]) -> PermitAnswer | None:
     return PermitAnswer(code, microseconds / 1e6, *(text.decode() for text in texts))
 
 
-class PermitOperations(CommandMaker):
+class PermitOperations(PartitionBase[P]):
     """Every operation about permits, on one partition."""
-
-    _count: int
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
         """Take units of a limit, or learn when they are there; `now` is the caller's clock."""
@@ -42,10 +42,6 @@ class PermitOperations(CommandMaker):
             if answer is not None:
                 return answer
             restored = yield from self._restore(restored)
-
-    def _restore(self, restored: bool) -> Steps[bool]:
-        """Restore lost settings and limits; see `Partition`."""
-        raise NotImplementedError
 
     def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
         """Keep the lease of a permit alive; False if it is lost."""

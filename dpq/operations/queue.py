@@ -29,10 +29,12 @@ from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.operations import foresight
+from dpq.operations.base import PAGE
 from dpq.operations.description import Description
-from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
+from dpq.operations.partition import PUSH_BATCH, Checked, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
+from dpq.operations.stored import spacing_of
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
