@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 from dpq.model.cost import write_cost, write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError
@@ -20,7 +20,7 @@ from dpq.model.interrupts import expected
 from dpq.model.pools import member_name
 from dpq.model.priority import encode_priority
 from dpq.model.schedule import Later, claim, named_moment, named_schedule, with_first
-from dpq.model.signals import Scope
+from dpq.model.signals import Scope, require_scope
 from dpq.model.task import Cost, OnDuplicate, P, Push, Task
 from dpq.model.validation import (
     MAX_BATCH,
@@ -297,15 +297,11 @@ class Partition(
     def ack_many(
         self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are what they have spent."""
+        """Finish tasks; `costs` are what they have spent, one for each."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
         told = [""] * len(given) if costs is None else list(map(write_spent, costs))
-        if len(told) != len(given):
-            raise ConfigurationError(
-                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
-            )
         pairs = list(zip(given, told, strict=True))
         for some in in_batches(pairs, ACK_BATCH):
             batch = [task for task, _ in some]
@@ -418,8 +414,7 @@ class Partition(
         self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        require_scope(scope)
         ms = milliseconds("retry_after", retry_after)
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost))

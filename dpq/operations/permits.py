@@ -1,10 +1,9 @@
 """The operations about permits, which take units of a limit without a task, on one partition."""
 
-from typing import Any, get_args
+from typing import Any
 
-from dpq.model.errors import ConfigurationError
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
-from dpq.model.signals import Scope
+from dpq.model.signals import Scope, require_scope
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
 from dpq.operations.base import PartitionBase
@@ -60,8 +59,7 @@ class PermitOperations(PartitionBase[P]):
         self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
     ) -> Steps[None]:
         """Close a member, a group, or the queue, after a 429."""
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        require_scope(scope)
         ms = milliseconds("retry_after", retry_after)
         args = [self._now(), caller.scope, scope, ms, caller.moment, member, told]
         args.append(caller.cost)
