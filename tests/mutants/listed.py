@@ -2038,7 +2038,7 @@ FORESIGHT = [
     ),
     _py(
         "a forecast is exact though delayed tasks were not read",
-        "model/forecast",
+        "model/forecasting",
         "return self._instant < min(view.last_due, view.last_opening, self._cut_at)",
         "return self._instant < min(view.last_opening, self._cut_at)",
         f"{CONTRACT}forecast.py",
