@@ -1,6 +1,5 @@
 """`dpq run`: real processes against a real server that counts; killed, interrupted, refused."""
 
-import contextlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from kit.programs import Start, programs
 from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, wait_for
 
@@ -29,7 +29,6 @@ SIMULATED = Path(dpq.__file__).parents[1] / "examples" / "simulated_llm_api.py"
 SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 class Api:
@@ -82,23 +81,9 @@ def api() -> Iterator[Callable[..., Api]]:
 
 @pytest.fixture
 def start(url: str, name: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts `dpq run` in a directory of its own; whatever is left at the end is an error."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*words: object, where: bool = True, **options: Any) -> "subprocess.Popen[str]":
-        place = ["--redis", url, "--queue", name] if where else []
-        command = [sys.executable, "-m", "dpq", "run", *map(str, words), *place]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        streams["stderr"] = subprocess.PIPE
-        options = {**streams, "cwd": tmp_path, **options}
-        started.append(subprocess.Popen(command, text=True, **options))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
+    """Starts `dpq run` in a directory of its own; whatever is left at the end is killed."""
+    with programs("run", tmp_path, ("--redis", url, "--queue", name)) as begin:
+        yield begin
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as batches:
         queue.drop()
         batches.drop()
