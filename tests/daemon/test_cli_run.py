@@ -441,7 +441,7 @@ def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
     assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
 
 
-def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
+def test_a_file_whose_loader_died_is_loaded_anew(api, start, tmp_path, url, name):
     """If a process died while it loaded the file, the next one waits for the end of its lease, and
     loads the whole file; what was queued already is queued once."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(5)])
@@ -449,14 +449,15 @@ def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
     digest = Reader(file, host.url).check().digest
     with DPQ.from_url(url, f"{name}.batch") as batches, DPQ.from_url(url, name) as queue:
         batches.push({"file": digest, "name": "asks.jsonl"}, key="batch")
-        assert batches.pop(visibility=3).task
+        loading = batches.pop(visibility=600).task
         known = Reader(file, host.url).check().hashes
         first = {"line": 1, "request": hash_text(known[0]), "id": None, "path": None}
         queue.push({**first, "body": body(0)}, group="x", key=f"{digest[:16]}:1")
-        code, _, err = run(file, "--url", host.url, "--group", "x")
-        assert code == 0, err
-        assert "another process loads the file: waiting for it" in err
-        assert queue.stats().pushed == 5
+        process = start(file, "--url", host.url, "--group", "x")
+        assert any("another process loads the file: waiting" in line for line in process.stderr)
+        batches.extend(loading, 0.001)  # the end of its lease
+        process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, queue.stats().pushed) == (0, 5)
     assert sorted(host.answered) == [f"u{n}" for n in range(5)]
 
 
