@@ -59,8 +59,8 @@ MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
     *("test_repair", "test_check", "test_delay_group", "test_recurring"),
 }
-"""Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests have
-the mark `many_calls`: they run there in `make test-all`."""
+"""Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
+have the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
