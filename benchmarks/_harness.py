@@ -51,7 +51,7 @@ ALL = (
         "llm",
     ),
 )
-NAMED = ("ten_million", "peers")
+NAMED = ("ten_million", "peers", "tracing")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 

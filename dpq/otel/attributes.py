@@ -1,4 +1,4 @@
-"""What spans say of tasks, queues, servers and errors. Never a payload.
+"""The attributes of spans: of tasks, queues, servers and errors. Never a payload.
 
 Source: https://opentelemetry.io/docs/specs/semconv/messaging/; names of `dpq.task.*` are DPQ's own.
 """

@@ -25,7 +25,7 @@ NO_FAILURE = (RateLimited, Release, CancelledError)
 
 
 class Tracing(Protocol):
-    """What follows one call of a handler, from before its hooks until they have ended."""
+    """An object that follows one call of a handler, until its hooks have ended."""
 
     def end(self, error: BaseException | None) -> None:
         """Take note of its end, in the thread or asyncio task in which it began."""
