@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
+import os
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -38,8 +40,10 @@ from dpq import (
     Retry,
     Worker,
 )
+from dpq.cli._processes import children
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.keys import key_of
+from dpq.queue.base import operations_of
 from dpq.transport import connections
 
 
@@ -444,6 +448,32 @@ def test_the_entry_point_instruments_as_a_program_expects(
         instrumentor.uninstrument()
     assert len(telemetry.named("push")) == 1
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
+    """Its span ends all the same, as interrupted; what was checked and never sent makes none."""
+    q = make()
+    q.stats()
+    steps = q._session.operations.push(*Push("page"))
+    next(steps)
+    steps.close()
+    next(operations_of("defaults").push_many([Push("page")]))
+    [push] = telemetry.spans
+    assert (push.name, said(push)["error.type"]) == (f"push {q.queue_name}", "interrupted")
+
+
+def test_processes_of_an_instrumented_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`opentelemetry-instrument` finds its way into them by PYTHONPATH, which it had cleaned."""
+    monkeypatch.setenv("PYTHONPATH", "mine")
+    [child] = children([["worker"]], {})
+    assert child.environment["PYTHONPATH"] == "mine"
+    tool = ModuleType("opentelemetry.instrumentation.auto_instrumentation")
+    tool.__file__ = str(tmp_path / "__init__.py")
+    monkeypatch.setitem(sys.modules, tool.__name__, tool)
+    [child] = children([["worker"]], {})
+    assert child.environment["PYTHONPATH"] == f"{tmp_path}{os.pathsep}mine"
 
 
 def test_without_opentelemetry() -> None:
