@@ -217,7 +217,7 @@ def test_the_context_stays_with_the_task_until_its_end(make: Make, telemetry: Te
     a consumer that does not trace sees it; with the task it is gone."""
     q = make()
     q.set_limit(100, 1, group="host", members=["a", "b"])
-    task_id = q.push("page", group="host", member="a", visibility=60, max_attempts=2)
+    task_id = q.push("page", group="host", member="a", visibility=60, time_limit=9, max_attempts=2)
     [push] = telemetry.named("push")
     context = context_of(push)
     trace_ids = f"{context.trace_id:032x}-{context.span_id:016x}"
@@ -229,11 +229,32 @@ def test_the_context_stays_with_the_task_until_its_end(make: Make, telemetry: Te
     assert [said(span)["dpq.task.attempt"] for span in telemetry.named("pop")] == [1, 2, 2]
     dpq.otel.uninstrument()
     task = q.pop(timeout=5).task
-    assert (task.id, task.visibility, task.pinned, task.time_limit) == (task_id, 60, "a", None)
+    assert (task.id, task.visibility, task.pinned, task.time_limit) == (task_id, 60, "a", 9)
     assert trace_ids in str(task.trace)
     assert q.get(task_id).trace == task.trace
     q.ack(task)
     assert records(q) == []
+
+
+def test_a_key_takes_the_context_of_the_push_that_changed_it(
+    make: Make, telemetry: Telemetry
+) -> None:
+    """A push that leaves the task as it is leaves its context, too; each run of a recurring task
+    has that of its push."""
+    q = make()
+    task_id = q.push("page", key="page")
+    q.push("other", key="page")
+    first, _ = telemetry.named("push")
+    assert f"{context_of(first).span_id:016x}" in str(q.get(task_id).trace)
+    q.push("other", key="page", on_duplicate="update", every=0.001)
+    _, _, third = telemetry.named("push")
+    for _ in range(2):
+        q.ack(q.pop(timeout=5).task)
+    pops = telemetry.named("pop")
+    assert [linked(span) for span in pops] == [[context_of(third).span_id]] * 2
+    dpq.otel.uninstrument()
+    q.push("page", key="page", on_duplicate="update")
+    assert q.get(task_id).trace is None
 
 
 def test_a_worker_of_threads(make: Make, telemetry: Telemetry) -> None:
