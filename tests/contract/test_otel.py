@@ -26,6 +26,8 @@ from opentelemetry.semconv._incubating.metrics import messaging_metrics
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind, StatusCode
 from redis import Redis
+from redis.asyncio import RedisCluster
+from redis.sentinel import Sentinel
 
 import dpq
 import dpq.otel
@@ -34,7 +36,9 @@ from dpq import (
     AsyncDPQ,
     AsyncWorker,
     Backoff,
+    ConfigurationError,
     LeaseLostError,
+    PayloadError,
     Push,
     RateLimited,
     Retry,
@@ -42,6 +46,7 @@ from dpq import (
 )
 from dpq.cli._processes import children
 from dpq.operations.queue import QueueOperations
+from dpq.otel.attributes import server_attributes
 from dpq.protocol.keys import key_of
 from dpq.queue.base import operations_of
 from dpq.transport import connections
@@ -481,6 +486,52 @@ def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
     next(operations_of("defaults").push_many([Push("page")]))
     [push] = telemetry.spans
     assert (push.name, said(push)["error.type"]) == (f"push {q.queue_name}", "interrupted")
+
+
+def test_what_is_refused_is_an_error_of_its_call(make: Make, telemetry: Telemetry) -> None:
+    """Before or after the first command: each call that fails has one span, and counts as one."""
+    q = make()
+    calls: list[Callable[[], Any]] = [
+        lambda: q.push("page", delay=-1),
+        lambda: q.push_many(5),  # type: ignore[arg-type]
+        lambda: q.push_many([Push("page"), Push(object())]),
+        lambda: q.pop(visibility=-1),
+    ]
+    for call in calls:
+        with pytest.raises((ConfigurationError, PayloadError, TypeError)):
+            call()
+    with q.lease() as nothing:
+        assert nothing is None
+    assert [(span.name.split(" ")[0], said(span)["error.type"]) for span in telemetry.spans] == [
+        ("push", "dpq.model.errors.ConfigurationError"),
+        ("push", "TypeError"),
+        ("push", "dpq.model.errors.PayloadError"),
+        ("pop", "dpq.model.errors.ConfigurationError"),
+    ]
+    assert {span.status.status_code for span in telemetry.spans} == {StatusCode.ERROR}
+    sent = telemetry.points(messaging_metrics.MESSAGING_CLIENT_SENT_MESSAGES)
+    assert {error: point.value for (_, error), point in sent.items()} == {
+        "dpq.model.errors.ConfigurationError": 1,
+        "dpq.model.errors.PayloadError": 2,
+    }
+
+
+def test_the_address_of_a_server() -> None:
+    """A host and its port, a socket, a service of Sentinel, the first node of a cluster."""
+    clients = [
+        Redis(host="one", port=7),
+        Redis(unix_socket_path="/run/redis.sock"),
+        Sentinel([("watcher", 1)]).master_for("main"),
+        RedisCluster(host="node", port=8),
+        object(),
+    ]
+    assert [server_attributes(client) for client in clients] == [
+        {"server.address": "one", "server.port": 7},
+        {"server.address": "/run/redis.sock"},
+        {"server.address": "main"},
+        {"server.address": "node", "server.port": 8},
+        {},
+    ]
 
 
 def test_processes_of_an_instrumented_parent(
