@@ -1206,7 +1206,7 @@ SCHEDULER = [
     ),
     _py(
         "who may not write the list of names cannot push",
-        "operations/partition",
+        "operations/base",
         'yield [self._command("register", [self.queue_name], same)]',
         'yield self._command("register", [self.queue_name], same)',
         "tests/security/test_acl.py::test_who_registers_queues",
@@ -1378,7 +1378,7 @@ EDGES = [
     ),
     _py(
         "a page of peek repeats the last task",
-        "operations/partition",
+        "operations/stored",
         "                if passed:\n                    tasks.append",
         "                if passed or task.id == after:\n                    tasks.append",
         f"{LUA}options.py::test_pages_of_peek_follow_each_other",
@@ -2038,7 +2038,7 @@ FORESIGHT = [
     ),
     _py(
         "a forecast is exact though delayed tasks were not read",
-        "model/forecast",
+        "model/forecasting",
         "return self._instant < min(view.last_due, view.last_opening, self._cut_at)",
         "return self._instant < min(view.last_opening, self._cut_at)",
         f"{CONTRACT}forecast.py",
