@@ -42,7 +42,7 @@ ROOMS = [
     {"worker"},
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
-    {"web"},
+    {"web", "otel"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]

@@ -93,15 +93,15 @@ class Partition(
     # Adding
 
     def push(self, payload: P, *arguments: Any) -> Steps[str]:
-        """Add one task; the other arguments are those of a `Push`, in its order."""
+        """Add one task; the other arguments are those of a `Push`, in its order, then `trace`."""
         ids: list[str] = yield from self._push([self._prepare(payload, *arguments)])
         return ids[0]
 
-    def checked(self, push: Push[P]) -> Checked:
-        """Check one push."""
+    def checked(self, push: Push[P], trace: str = "") -> Checked:
+        """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
             raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
-        return self._prepare(*push)
+        return self._prepare(*push, trace)
 
     def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
         """Add any number of checked tasks."""
@@ -155,6 +155,7 @@ class Partition(
         visibility: float | None,
         time_limit: float | None,
         member: str | None = None,
+        trace: str = "",
     ) -> Checked:
         text, residual = encode_priority(priority)
         delay_ms = delay_milliseconds(delay) if delay != 0 else 0
@@ -181,12 +182,12 @@ class Partition(
                     f"at and {'cron' if line else 'delay'} are both given: give one of them"
                 )
             due, line = named_moment(at)
-        if visibility is not None or time_limit is not None:
+        if visibility is not None or time_limit is not None or trace:
             own = [
                 0 if seconds is None else milliseconds(name, seconds, least=0.001)
                 for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
             ]
-            mode += f"\x1f{own[0]} {own[1]}"
+            mode += f"\x1f{own[0]} {own[1]} {trace}".rstrip(" ")
         if member is not None:
             if not group:
                 raise ConfigurationError(

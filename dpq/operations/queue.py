@@ -64,10 +64,13 @@ class QueueOperations(Generic[P]):
             known.
         settings: The stored settings; None before they are read, and while the queue does not
         exist.
+        client: The client of the queue object that owns these operations; None without an owner.
+            Only its address is read, by `dpq.otel`.
     """
 
     partitions: tuple[Partition[P], ...]
     settings: dict[str, str] | None
+    client: Any = None
 
     def __init__(self, description: Description[P], ask: int) -> None:
         """Build the operations of a queue; a pop compares `ask` of its partitions."""
@@ -207,15 +210,18 @@ class QueueOperations(Generic[P]):
         """Add one task to the partition of its group, of its key, or to the next in turn."""
         return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
 
-    def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
-        """Add any number of tasks, to many partitions in each round trip."""
+    def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
+        """Add any number of tasks, to many partitions in each round trip.
+
+        `trace` is the traceparent that they carry, or "".
+        """
         parts = self.partitions
         if len(parts) == 1:
-            return parts[0].push_checked(map(parts[0].checked, pushes))
-        return self._push_spread(parts, pushes)
+            return parts[0].push_checked(map(parts[0].checked, pushes, itertools.repeat(trace)))
+        return self._push_spread(parts, pushes, trace)
 
     def _push_spread(
-        self, parts: Sequence[Partition[P]], pushes: Iterable[Push[P]]
+        self, parts: Sequence[Partition[P]], pushes: Iterable[Push[P]], trace: str
     ) -> Steps[list[str]]:
         ids: list[str] = []
         coming = iter(pushes)
@@ -223,7 +229,7 @@ class QueueOperations(Generic[P]):
         while window := list(itertools.islice(coming, most)):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
-                checked = parts[0].checked(push)
+                checked = parts[0].checked(push, trace)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
                 [part.push_checked(batch.values()) for part, batch in batches.items()]

@@ -2186,6 +2186,53 @@ SEEN = [
     ),
 ]
 
+OTEL = f"{CONTRACT}otel.py"
+
+TRACES = [
+    _py(
+        "a push that is not sampled leaves its context",
+        "otel/spans",
+        "context.is_valid and context.trace_flags.sampled",
+        "context.is_valid",
+        OTEL,
+    ),
+    _py(
+        "a 429 is an error of the span of its handler",
+        "otel/spans",
+        "not isinstance(error, RateLimited | Release)",
+        "not isinstance(error, Release)",
+        OTEL,
+    ),
+    _py(
+        "a handler does not run inside of its span",
+        "otel/spans",
+        "trace.set_span_in_context(self.span, around)",
+        "around",
+        OTEL,
+    ),
+    _py(
+        "the span of a handler is a child of what runs the worker",
+        "otel/spans",
+        "contexts.Context() if root",
+        "contexts.get_current() if root",
+        OTEL,
+    ),
+    _py(
+        "a traced task has no time limit",
+        "protocol/records",
+        'limit.partition(" ")[0]',
+        "limit",
+        OTEL,
+    ),
+    _py(
+        "telemetry that fails stops a worker",
+        "otel/spans",
+        "    except Exception as error:\n        if type_name(error) not in _told:",
+        "    except LookupError as error:\n        if type_name(error) not in _told:",
+        OTEL,
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2218,5 +2265,6 @@ MUTANTS: list[Mutant] = [
         + POOLS
         + DASHBOARD
         + SEEN
+        + TRACES
     ),
 ]
