@@ -19,6 +19,7 @@ from dpq.cli import (
     dead,
     demo,
     doctor,
+    events,
     health,
     leases,
     limits,
@@ -113,6 +114,8 @@ _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
 _add()(leases.leases)
+_add()(events.events)
+_add()(events.history)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

@@ -17,7 +17,9 @@ from dpq import (
     LimitState,
     MemberState,
     QueueStats,
+    Slot,
     Task,
+    Times,
 )
 from dpq.cli._rates import rate_text
 from dpq.model.display import shown
@@ -188,14 +190,37 @@ def counts(
         *(["per second"] if before else []),
         numbers=("tasks", "per second"),
     )
-    for field, value in stats.model_dump(exclude={"oldest_ready_seconds"}).items():
+    for field, value in stats.model_dump(exclude={"oldest_ready_seconds", "wait", "run"}).items():
         growth = [] if before is None or field in STATES else [value - getattr(before, field)]
         made.add_row(field, str(value), *(f"{more / seconds:.1f}" for more in growth))
     oldest = stats.oldest_ready_seconds
     made.add_row("oldest ready", "-" if oldest is None else f"{oldest:.1f} s")
+    for field, times in (("wait p50, p95, p99", stats.wait), ("run p50, p95, p99", stats.run)):
+        made.add_row(field, "-" if times is None else _percentiles(times))
     text = f"drain: {shown(drain_text(drain))}"
     made.caption = Text(text, no_wrap=True, overflow="ignore")  # however narrow the table is
     made.caption_justify, made.caption_style = "left", ""
+    return made
+
+
+def _percentiles(times: Times) -> str:
+    return ", ".join(f"{seconds:.3g} s" for seconds in (times.p50, times.p95, times.p99))
+
+
+def slots_table(title: str, slots: Sequence[Slot]) -> Table:
+    """Make a table of a history: what came and went since the slot before, and what there was."""
+    flows = ("pushed", "acked", "failed", "rate_limited", "buried")
+    gauges = ("ready", "waiting", "delayed", "held", "dead", "closed_groups", "workers")
+    names = tuple(name.replace("_", " ") for name in (*flows, *gauges))
+    made = _table(title, "at (UTC)", *names, "run p95", numbers=(*names, "run p95"))
+    for before, slot in zip([None, *slots], slots, strict=False):
+        came = [
+            "-" if before is None else str(getattr(slot, name) - getattr(before, name))
+            for name in flows
+        ]
+        there = [str(getattr(slot, name)) for name in gauges]
+        run = slot.run.since(before.run) if before and slot.run else None
+        made.add_row(*_cells([slot.at]), *came, *there, f"{run.p95:.3g} s" if run else "-")
     return made
 
 

@@ -96,6 +96,24 @@ def told(result: Result) -> str:
 # Adding
 
 
+def test_events_and_history(run: Run, q: DPQ) -> None:
+    """Events and slots are shown as lines and as JSON; where there are none, it says so."""
+    assert "nothing has happened" in run("events").stderr
+    assert "no history" in run("history").stderr
+    q.push(1)
+    q.bury(q.pop().task, "HTTP \x1b[31m404")
+    q.pause(5)
+    lines = run("events").stdout.splitlines()
+    assert [line.split(" ")[2] for line in lines] == ["dead", "paused"]
+    assert "\x1b" not in lines[0]
+    first, _ = map(json.loads, run("events", "--json").stdout.splitlines())
+    assert run("events", "--after", first["id"]).stdout.splitlines() == lines[1:]
+    q._session.run(q._operations.remember)
+    assert json.loads(run("history", "--json").stdout)["buried"] == 1
+    assert "closed groups" in run("history").stdout
+    assert "wait p50, p95, p99" in run("stats").stdout
+
+
 def test_push_prints_the_id_of_a_task_with_every_option(run: Run, q: DPQ) -> None:
     """Every option of push reaches the task, and stdout is its id alone."""
     options: dict[str, Any] = {"--priority": 2**53 + 1, "--delay": 100, "--group": "g"}

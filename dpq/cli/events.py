@@ -1,0 +1,103 @@
+"""`dpq events` and `dpq history`: what happened to a queue, and its counts minute by minute."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from dpq import DPQ, Event, Slot
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
+from dpq.cli._render import slots_table
+from dpq.cli._terminal import emit, tables, talk
+from dpq.model.display import shown
+
+AT_ONCE = 1000
+"""Events in one call: as many as a call may bring."""
+
+LOOK_SECONDS = 0.5
+"""Seconds between two looks of --follow: soon enough for who reads along, and cheap."""
+
+After = Annotated[
+    str,
+    typer.Option(metavar="ID", help="Only what came after this event.", show_default="the newest"),
+]
+Count = Annotated[
+    int, typer.Option("-n", metavar="COUNT", min=1, max=AT_ONCE, help="Events at most.")
+]
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Go on with what happens, until Ctrl-C.")
+]
+
+
+def events(
+    after: After = "",
+    count: Count = 100,
+    follow: Follow = False,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show what happened to the queue: 429s, closings, deaths, limits set; the oldest first.
+
+    The queue keeps the last thousand or so.
+    """
+    with DPQ[Any].from_url(url, queue) as q:
+        if not tell(q.events, after, count, follow, json):
+            talk(f"nothing has happened to {queue!r} that people want to see")
+
+
+def tell(
+    read: Callable[[str, int], list[Event]], after: str, count: int, follow: bool, json: bool
+) -> int:
+    """Print events as lines, and go on with new ones on demand; return how many there were."""
+    found = read(after, count)
+    told = len(found)
+    while True:
+        for event in found:
+            if json:
+                emit(event)
+            else:
+                print(_line(event))
+        if not follow:
+            return told
+        sys.stdout.flush()
+        after = found[-1].id if found else after
+        if len(found) < AT_ONCE:
+            time.sleep(LOOK_SECONDS)
+        found = read(after, AT_ONCE)
+
+
+def _line(event: Event) -> str:
+    at = event.at.astimezone().isoformat(" ", "milliseconds")
+    words = (event.kind, event.task_id, event.group, event.member, event.detail)
+    return " ".join((at, *(shown(word) for word in words if word)))
+
+
+def history(
+    seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=1,
+            help="How far back: minutes up to a day (86400), else quarters of an hour.",
+        ),
+    ] = 3600,
+    json: Json = False,
+    url: Url = DEFAULT_URL,
+    queue: Queue = DEFAULT_QUEUE,
+) -> None:
+    """Show what the queue counted and held, minute by minute, the oldest first.
+
+    Workers, the scheduler and the dashboard keep it while they run.
+    """
+    with DPQ[Any].from_url(url, queue) as q:
+        found: list[Slot] = q.history(seconds)
+    if not found:
+        talk(f"no history of {queue!r}: workers, the scheduler and the dashboard keep it")
+    elif json:
+        for slot in found:
+            emit(slot)
+    else:
+        tables().print(slots_table(f"history of {queue}", found))
