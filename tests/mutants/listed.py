@@ -287,7 +287,7 @@ LEASES = [
     ),
     _lua(
         "a task that was started in time expires later",
-        "pop/take",
+        "pop/apart",
         "deliveries == '0' and expires or '0', group",
         "expires, group",
         f"{LUA}pop.py",

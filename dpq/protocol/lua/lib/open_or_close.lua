@@ -14,12 +14,13 @@ end
 -- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full.
 local function next_at(group, headed)
   local gate, cost, rank, pin = gate_of(group), '1', math.huge, nil
+  local score, member, heir
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end
   local pool = gate.rules.members
   if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
-    local score, member = heir_of(group)
+    score, member, heir = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
     cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
       or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
@@ -30,10 +31,7 @@ local function next_at(group, headed)
   if gate.rules.units then
     units = estimates().add(units, gate, gate_of(''))
   end
-  if pool then
-    return (pool_at(gate, units, rank, pin))
-  end
-  return opens_at(gate, units, rank)
+  return pool and pool_at(gate, units, rank, pin) or opens_at(gate, units, rank), score, member, heir
 end
 
 local function open_or_close(group)
