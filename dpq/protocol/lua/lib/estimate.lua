@@ -12,7 +12,7 @@ local function estimates()
   if estimating then
     return estimating
   end
-  local VALUES = 20
+  local VALUES, none = 20, {}
 
   local function values_of(gate, unit)
     local values, row = {}, gate.spent ~= '' and string.match(gate.spent, 'E' .. unit .. '([:%d]*) ')
@@ -39,17 +39,23 @@ local function estimates()
     end
   end
 
+  local function lacks_of(cost, names)
+    for _, unit in ipairs(names) do
+      if not cost[unit] then
+        return true
+      end
+    end
+  end
+
   local function estimated(cost, gate, queue)
     local sum, added
     for n = 1, queue and 2 or 1 do
-      local from, lacks = n == 1 and gate or queue, false
-      for _, unit in ipairs(from.rules.units or {}) do
-        lacks = lacks or not cost[unit]
-      end
+      local from = n == 1 and gate or queue
+      local lacks = from.rules.units and lacks_of(cost, from.rules.units)
       if lacks and from.reserves == nil then
         reserves(from)
       end
-      for unit, units in pairs(lacks and from.reserves or {}) do
+      for unit, units in pairs(lacks and from.reserves or none) do
         if not cost[unit] and not (added and added[unit]) then
           added = added or {}
           added[unit] = units

@@ -22,7 +22,7 @@ local function next_at(group, headed)
   if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
     score, member, heir = heir_of(group)
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
+    cost = raw and string.byte(raw) ~= 112 and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
       or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
     rank = score and -score or rank
     pin = raw and pool and pin_of(raw)
@@ -31,7 +31,8 @@ local function next_at(group, headed)
   if gate.rules.units then
     units = estimates().add(units, gate, gate_of(''))
   end
-  return pool and pool_at(gate, units, rank, pin) or opens_at(gate, units, rank), score, member, heir
+  local at = pool and pool_at(gate, units, rank, pin) or free_now(gate, units) and 0 or opens_at(gate, units, rank)
+  return at, score, member, heir
 end
 
 local function open_or_close(group)

@@ -35,11 +35,13 @@ local function charge(gate, cost, id, token, moment)
     gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
   end
   for i, window in ipairs(gate) do
-    local units = math.min(cost[rules[i].unit] or 0, window.most)
-    if (window.more or rules[i].unit ~= '') and (units > 0 or window.owed > window.paid) then
+    local unit, from = rules[i].unit, moment or instant
+    local units = math.min(cost[unit] or 0, window.most)
+    if (window.more or unit ~= '') and (units > 0 or window.owed > window.paid) then
       refunds().granted(gate, i, token, moment)
     end
-    window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
+    from = window.owed > from and window.owed or from
+    window.paid = units > 0 and from + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
   if gate.observed then
@@ -65,17 +67,22 @@ end
 
 local function queue_judge()
   local queue, blocked = gate_of(''), 0
+  local rules = queue.rules
+  local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
+  local idle = not (counts or queue.observed or queue.rest) and queue.opens == 0 and queue.probe == '-'
 
   -- `units` is the cost with what is reserved, if the group's judge has looked.
   local function judge(score, _, id, cost, _, token, _, units)
     local added
-    if not units then
+    if units and idle then
+      return true
+    elseif not units then
       units = weigh(cost)
       if queue.rules.units then
         units, added = estimates().add(units, queue)
       end
     end
-    local at = opens_at(queue, units, -score)
+    local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
     if at > instant or full(queue) then
       blocked = at
       return nil

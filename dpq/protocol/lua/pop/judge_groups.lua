@@ -57,8 +57,8 @@ local function group_judge(judge_queue)
     if queue.rules.units or gate and gate.rules.units then
       units, added = estimates().add(units, gate or queue, gate and queue)
     end
-    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
-    local mate
+    local at, mate = gate and (full(gate) and math.max(gate.opens, now + 30000)
+      or free_now(gate, units) and 0 or opens_at(gate, units, -score)) or 0, nil
     if at <= instant and gate and gate.rules.members then
       at, mate = pool_at(gate, units, -score, pin_of(raw))
     end
