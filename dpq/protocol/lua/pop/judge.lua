@@ -35,13 +35,11 @@ local function charge(gate, cost, id, token, moment)
     gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
   end
   for i, window in ipairs(gate) do
-    local unit, from = rules[i].unit, moment or instant
-    local units = math.min(cost[unit] or 0, window.most)
-    if (window.more or unit ~= '') and (units > 0 or window.owed > window.paid) then
+    local units = math.min(cost[rules[i].unit] or 0, window.most)
+    if (window.more or rules[i].unit ~= '') and (units > 0 or window.owed > window.paid) then
       refunds().granted(gate, i, token, moment)
     end
-    from = window.owed > from and window.owed or from
-    window.paid = units > 0 and from + time_of(units, window) or window.owed
+    window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
     window.owed, gate.changed = window.paid, true
   end
   if gate.observed then
