@@ -39,29 +39,31 @@ local function estimates()
     end
   end
 
-  local function lacks_of(cost, names)
-    for _, unit in ipairs(names) do
+  local function lacks(cost, rules)
+    for _, unit in ipairs(rules.units or none) do
       if not cost[unit] then
         return true
       end
     end
   end
 
-  local function estimated(cost, gate, queue)
-    local sum, added
-    for n = 1, queue and 2 or 1 do
-      local from = n == 1 and gate or queue
-      local lacks = from.rules.units and lacks_of(cost, from.rules.units)
-      if lacks and from.reserves == nil then
-        reserves(from)
-      end
-      for unit, units in pairs(lacks and from.reserves or none) do
-        if not cost[unit] and not (added and added[unit]) then
-          added = added or {}
-          added[unit] = units
-        end
+  local function fill(cost, added, gate)
+    if gate.reserves == nil then
+      reserves(gate)
+    end
+    for unit, units in pairs(gate.reserves or none) do
+      if not cost[unit] and not (added and added[unit]) then
+        added = added or {}
+        added[unit] = units
       end
     end
+    return added
+  end
+
+  local function estimated(cost, gate, queue)
+    local sum
+    local added = lacks(cost, gate.rules) and fill(cost, nil, gate) or nil
+    added = queue and lacks(cost, queue.rules) and fill(cost, added, queue) or added
     if not added then
       return cost
     end

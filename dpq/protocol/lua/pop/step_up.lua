@@ -2,9 +2,9 @@
 -- Keys: waiting groups meta
 -- Needs: groups
 -- Gives: step_up(group, frame, at, turn, score, member, heir), for the frame of take, of which task `at` was the head;
---        the last three as heir_of (groups) gives them, if they are known. False if no task of the group waits. If the
---        heir comes before the last task of the frame, it joins them. Else it is stored with those of other groups,
---        when the frame is done. If there is no frame, it is stored at once.
+--        the last three as heir_of (groups) gives them, nil if nobody has looked. False if no task of the group waits.
+--        If the heir comes before the last task of the frame, it joins them. Else it is stored with those of other
+--        groups, when the frame is done. If there is no frame, it is stored at once.
 local function join(frame, at, text, score, member)
   local popped, n = frame.popped, at + 1
   local beside = tonumber(popped[2 * n])
@@ -22,7 +22,7 @@ end
 local function step_up(group, frame, at, turn, score, member, heir)
   if not frame then
     return succeed(group, turn)
-  elseif not heir then
+  elseif heir == nil then
     score, member, heir = heir_of(group)
   end
   if not heir then
