@@ -28,8 +28,7 @@ local function owed_after(opens, rule, window)
 end
 
 local function bound_of(gate, rule, window)
-  return instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
-    + (gate.booked and MOST_AHEAD_MS or 0)
+  return instant + reach_of(window, rule, rule.slack or gate.slack) + (gate.booked and MOST_AHEAD_MS or 0)
 end
 
 local function gate_of(scope, known)

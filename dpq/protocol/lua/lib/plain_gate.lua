@@ -6,8 +6,8 @@ local function shape_of(rules)
   local shape = '^%-'
   for _, rule in ipairs(rules) do
     shape = shape .. ' ' .. rule.name .. ':([%d.]+)([%d.:]*)'
-    pace(rule, rule, rule.rate)
-    rule.reach = rule.per + (rule.slack or 0) + time_of(rule.burst, rule) -- as bound_of
+    pace(rule, rule, rule.rate, 0)
+    rule.reach = reach_of(rule, rule, rule.slack or 0)
   end
   return rules[1] and rules.ceiling == 0 and not rules.quotas and shape .. ' $'
 end
