@@ -106,6 +106,12 @@ def _counted(counts: str) -> dict[str, Any]:
     }
 
 
+@lru_cache(maxsize=1000)
+def _costs(text: str) -> tuple[int, dict[str, int] | None]:
+    """Read the cost in a record, which is the same in many records; the caller copies."""
+    return read_cost(text)
+
+
 def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     """Read a full record, or one of format 3: token, values, max_attempts, priority, enqueued."""
     token, attempts, deliveries, deferrals, delivery, again, *rest = head.split(" ")
@@ -117,15 +123,15 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
     counts = f"{attempts} {deliveries} {deferrals} {delivery} {again}"
     group, key, _, error = names.split("\t", 3)
     error, is_recurring, schedule = error.partition("\t")
+    values = _counted(counts).copy()
+    values["group"], values["key"] = group or None, key or None
+    if cost != "1":
+        values["cost"], costs = _costs(cost)
+        values["costs"] = costs and costs.copy()
+    if not error and not is_recurring:
+        return token, values, max_attempts, priority, enqueued
     error, notes = split_notes(error)
-    requests, costs = read_cost(cost)
-    values = _counted(counts) | {
-        "group": group or None,
-        "key": key or None,
-        "cost": requests,
-        "costs": costs,
-        "last_error": error or None,
-    }
+    values["last_error"] = error or None
     if PIN in notes:
         values["pinned"] = notes[PIN]
     if RUNS_AS in notes:

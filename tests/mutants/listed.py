@@ -287,14 +287,35 @@ LEASES = [
     ),
     _lua(
         "a task that was started in time expires later",
-        "pop/take",
+        "pop/apart",
         "deliveries == '0' and expires or '0', group",
         "expires, group",
         f"{LUA}pop.py",
         f"{LUA}promote.py",
     ),
+    _lua(
+        "an heir never joins the tasks that a batch has in hand",
+        "pop/step_up",
+        "if score < last or score == last and member < popped[#popped - 1] then",
+        "if false then",
+        f"{LUA}pop.py",
+    ),
 ]
 LIMITS = [
+    _lua(
+        "a gate that holds only grants owes nothing",
+        "lib/plain_gate",
+        "owed = paid,",
+        "owed = 0,",
+        f"{LUA}pop_limits.py",
+    ),
+    _lua(
+        "a window clearly lets run what it does not",
+        "lib/opens",
+        "+ 0.001 > instant",
+        "+ 0.001 > instant + 1000",
+        f"{LUA}pop_limits.py",
+    ),
     _lua(
         "a window grants one unit more",
         "lib/opens",
@@ -326,8 +347,8 @@ LIMITS = [
     _lua(
         "a closing bounds what was granted before it",
         "lib/gate",
-        "  return instant + rule.per + (rule",
-        "  return math.max(instant, gate.opens) + rule.per + (rule",
+        "  return instant + reach_of(",
+        "  return math.max(instant, gate.opens) + reach_of(",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -381,9 +402,9 @@ LIMITS = [
     ),
     _lua(
         "a look takes slack back",
-        "lib/gate",
-        " + (rule.slack or gate.slack) + time_of(",
-        " + time_of(",
+        "lib/pace",
+        "rule.per + slack + time_of(",
+        "rule.per + time_of(",
         f"{LUA}pop_limits.py",
     ),
     _lua(

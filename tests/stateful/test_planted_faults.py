@@ -83,7 +83,7 @@ RECURRING = {**PLAIN, "recurring": True}
 IN_TURN = {"limited": False, "kind": {"fairness": "round_robin"}}
 
 FAULTS = [
-    RareFault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
+    RareFault("a popped head has no heir", "\n        crown(group, frame, i)", "", ("pop",)),
     RareFault(
         "a better newcomer waits behind its group's head",
         "best and (score < best or score == best and member < first)",
@@ -365,7 +365,7 @@ PARTED = [
         "most < (gate.out or",
         always={"limited": True},
     ),
-    RareFault("a popped head has no heir", "\n        crown(group)", "", ("pop",)),
+    RareFault("a popped head has no heir", "\n        crown(group, frame, i)", "", ("pop",)),
 ]
 """Of a queue with partitions."""
 

@@ -23,6 +23,7 @@ local raws = redis.call('HMGET', meta, unpack(ids))
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
   local token = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 p[^\n]*\n') -- plain: neither key nor schedule
+    or string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 f[^\t\n]*\t[^\t\n]*\t\t[^\t\n]*\t[^\t\n]*\n') -- so is this one
   if not token then
     token, rerun, key, recurs, rest = string.match(raw,
       '^(%d+) %d+ %d+ %d+ %S (%d+) [^\t\n]*\t[^\t\n]*\t?([^\t\n]*)\t?[^\t\n]*\t?[^\t\n]*(\t?)[^\n]*()')

@@ -53,13 +53,12 @@ if soonest and not (soonest > instant) then -- so is NaN: unknown
   end
 end
 
--- By sixteen, which bounds the payloads in memory; but the heir of a group's head may be the next best.
 local there = redis.call('EXISTS', groups, groups, groups, limits, gates) -- in one call, also when `gated` is lost
 local grouped = there > 2
 if noted and grouped and redis.call('HLEN', limits) < tonumber(string.match(noted, '%d+')) then
   return { -9 }
 end
-local stride, judge, crown, after_all, at_last = grouped and 1 or 16, nil, nil, nil, nil
+local judge, crown, after_all, at_last
 local queue_limited = settings[4] or settings[5]
 if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
   local function limit()
@@ -80,8 +79,8 @@ if queue_limited or grouped and (settings[3] or noted or there % 3 > 0) then
     judge, crown, after_all = free_judge(limit, noted)
   end
 elseif grouped then
-  -- Needs: groups
-  crown = succeed
+  -- Needs: step_up
+  crown = step_up
 end
 if most < 0 then
   -- Needs: look
@@ -97,11 +96,7 @@ token = last and last > token and last < 9e15 and last or token -- a larger numb
 -- Needs: take
 local metas, rotten = {}, {}
 local taken = { metas = metas, long = {}, rotten = rotten, bytes = 0, passed = 0, token = token }
-while #metas / 2 < most and taken.passed < batch and taken.bytes <= max_bytes do
-  local popped = redis.call('ZPOPMIN', ready, math.min(stride, most - #metas / 2))
-  if #popped == 0 or take(popped, taken, max_bytes, judge, crown) then
-    break
-  end
+while #metas < 2 * most and not take(taken, most, max_bytes, batch, judge, crown) do
 end
 
 if after_all then

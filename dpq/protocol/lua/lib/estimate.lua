@@ -12,7 +12,7 @@ local function estimates()
   if estimating then
     return estimating
   end
-  local VALUES = 20
+  local VALUES, none = 20, {}
 
   local function values_of(gate, unit)
     local values, row = {}, gate.spent ~= '' and string.match(gate.spent, 'E' .. unit .. '([:%d]*) ')
@@ -39,23 +39,31 @@ local function estimates()
     end
   end
 
-  local function estimated(cost, gate, queue)
-    local sum, added
-    for n = 1, queue and 2 or 1 do
-      local from, lacks = n == 1 and gate or queue, false
-      for _, unit in ipairs(from.rules.units or {}) do
-        lacks = lacks or not cost[unit]
-      end
-      if lacks and from.reserves == nil then
-        reserves(from)
-      end
-      for unit, units in pairs(lacks and from.reserves or {}) do
-        if not cost[unit] and not (added and added[unit]) then
-          added = added or {}
-          added[unit] = units
-        end
+  local function lacks(cost, rules)
+    for _, unit in ipairs(rules.units or none) do
+      if not cost[unit] then
+        return true
       end
     end
+  end
+
+  local function fill(cost, added, gate)
+    if gate.reserves == nil then
+      reserves(gate)
+    end
+    for unit, units in pairs(gate.reserves or none) do
+      if not cost[unit] and not (added and added[unit]) then
+        added = added or {}
+        added[unit] = units
+      end
+    end
+    return added
+  end
+
+  local function estimated(cost, gate, queue)
+    local sum
+    local added = lacks(cost, gate.rules) and fill(cost, nil, gate) or nil
+    added = queue and lacks(cost, queue.rules) and fill(cost, added, queue) or added
     if not added then
       return cost
     end

@@ -2,7 +2,7 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace, quota, booked, gate_text
+-- Needs: now, rules, pace, quota, booked, gate_text, plain_gate
 -- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
 --        full(gate), true if no more tasks may run at once;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
@@ -28,15 +28,14 @@ local function owed_after(opens, rule, window)
 end
 
 local function bound_of(gate, rule, window)
-  return instant + rule.per + (rule.slack or gate.slack) + time_of(rule.burst, window)
-    + (gate.booked and MOST_AHEAD_MS or 0)
+  return instant + reach_of(window, rule, rule.slack or gate.slack) + (gate.booked and MOST_AHEAD_MS or 0)
 end
 
 local function gate_of(scope, known)
   if seen.gates[scope] then
     return seen.gates[scope]
   end
-  local rules, own, text, last, gone
+  local rules, own, text, last, gone, spent, tokens
   local group_end = string.find(scope, '\t', 1, true)
   if scope == '' then
     seen.texts = seen.texts or redis.call('HMGET', conf, 'queue_rules', 'queue_gate')
@@ -62,7 +61,9 @@ local function gate_of(scope, known)
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
     learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, spent = '' }
   seen.gates[scope] = gate
-  local spent, tokens
+  if not lost and plain_windows(gate, rules, text) then
+    return gate
+  end
   text, spent, tokens = read_gate(gate, text, rules.unreadable or lost)
   if rules.quotas then
     hold_quotas(gate, tokens, spent)
@@ -98,7 +99,9 @@ end
 -- As many leases are out as may be, or the probe after a 429 is.
 local function full(gate)
   local scope, most = gate.scope, gate.rules.concurrency
-  if gate.probe ~= '-' and gate.probe ~= 'p' then
+  if most == 0 and gate.probe == '-' then
+    return false
+  elseif gate.probe ~= '-' and gate.probe ~= 'p' then
     local permit = is_permit(gate.probe)
     if gate.busy or permit and permit_out(gate.probe) or not permit and redis.call('ZSCORE', invisible, gate.probe) then
       return true

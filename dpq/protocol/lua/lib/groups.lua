@@ -1,9 +1,9 @@
 -- groups: keep the best task of each group, its head, in ready, and its other tasks in waiting. With round robin the
 -- order of a head is its turn: a group that was served goes to the end.
 -- Keys: ready waiting groups conf
--- Gives: score_of(task), behind(group, score, member), heir_of(group), head_of(group), lead(group, score, member,
---        turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks have become
---        ready in this script.
+-- Gives: score_of(task), score_text(score), behind(group, score, member), heir_of(group), head_of(group), lead(group,
+--        score, member, turn), lead_all(members, heads), succeed(group, turn), shut(group); admitted, how many tasks
+--        have become ready in this script.
 local admitted, fairness, timed = 0, nil, nil
 
 local function score_of(task)
@@ -22,6 +22,10 @@ local function behind(group, score, member)
     sign, high, low = '7', 4095 - high, 2 ^ 53 - low
   end
   return group .. '\t' .. string.format('%s%03x%014x', sign, high, low) .. member
+end
+
+local function score_text(score)
+  return string.format(score % 1 == 0 and score < 1e15 and score > -1e15 and '%d' or '%.17g', score)
 end
 
 -- The best waiting task: its score, its member with its place, its member of waiting.
@@ -50,7 +54,7 @@ local function head_of(group)
 end
 
 local function lead(group, score, member, turn)
-  score = string.format('%.17g', score)
+  score = score_text(score)
   local head = score .. ' ' .. member
   if not fairness then
     fairness, timed = unpack(redis.call('HMGET', conf, 'fairness', 'partitions'))

@@ -11,18 +11,23 @@ local function heavy()
   return weights == '1'
 end
 
--- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full.
+-- When the best task of a group may run, ms; it is looked at again after 30 s while the group is full. If it has looked
+-- for that task, what heir_of (groups) gives follows; with false if there is none.
 local function next_at(group, headed)
   local gate, cost, rank, pin = gate_of(group), '1', math.huge, nil
+  local score, member, heir
   if full(gate) then
     return math.max(gate.opens, now + 30000)
   end
   local pool = gate.rules.members
   if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then
-    local score, member = heir_of(group)
+    score, member, heir = heir_of(group)
+    heir = heir or false
     local raw = score and redis.call('HGET', meta, string.sub(member, string.byte(member) == 49 and 17 or 20))
-    cost = raw and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
-      or raw and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3; a plain one costs 1
+    local kind = raw and string.byte(raw) or 112 -- a plain one costs 1
+    cost = kind == 102 and string.match(raw, '^f%d+ %d+ %d+ %S+ (%d%S*) ')
+      or kind < 100 and string.match(raw, '^[^\t\n]*f%d+ %d+ %d+ %S+ (%d%S*) %d+ %d+ %S+\t')
+      or kind < 100 and string.match(raw, '^%d+ %d+ %d+ %d+ %S %d+ %d+ (%d%S*) ') or '1' -- of format 3
     rank = score and -score or rank
     pin = raw and pool and pin_of(raw)
   end
@@ -30,10 +35,8 @@ local function next_at(group, headed)
   if gate.rules.units then
     units = estimates().add(units, gate, gate_of(''))
   end
-  if pool then
-    return (pool_at(gate, units, rank, pin))
-  end
-  return opens_at(gate, units, rank)
+  local at = pool and pool_at(gate, units, rank, pin) or free_now(gate, units) and 0 or opens_at(gate, units, rank)
+  return at, score, member, heir
 end
 
 local function open_or_close(group)

@@ -1,7 +1,8 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
 -- Needs: now, pace
--- Gives: opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
+-- Gives: free_now(gate, cost), true if a plain gate clearly lets a task run now, and opens_at need not be asked;
+--        opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
 --        a reserve must leave the reserved units. The second value is the moment of its quotas alone, or 0.
 local aged
@@ -14,6 +15,19 @@ local function entitled_at(rule, rank)
   end
   local missing = rule.rank - rank - aged.rate * (instant - aged.since) / 1000
   return missing <= 0 and 0 or aged.rate > 0 and instant + missing / aged.rate * 1000 or math.huge
+end
+
+local function free_now(gate, cost)
+  if gate.opens > instant or gate.quotas or gate.observed or gate.rules.unreadable then
+    return false
+  end
+  for i, rule in ipairs(gate.rules) do
+    local window, units = gate[i], cost[rule.unit] or 0
+    if units > 0 and (rule.reserve > 0 or window.owed + (units - rule.burst) * window.interval + 0.001 > instant) then
+      return false
+    end
+  end
+  return true
 end
 
 local function opens_at(gate, cost, rank)

@@ -1,7 +1,7 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now, rules
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
---        that so many units take, rounded up.
+--        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
 local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
 
 -- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
@@ -16,6 +16,10 @@ end
 local function time_of(units, window)
   local time = units * window.interval
   return window.interval < 0.25 and math.ceil(time * 4096) / 4096 or time -- else it is exact
+end
+
+local function reach_of(window, rule, slack)
+  return rule.per + slack + time_of(rule.burst, window)
 end
 
 -- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate

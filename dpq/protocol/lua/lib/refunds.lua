@@ -96,7 +96,7 @@ local function refunds()
     local slack = math.max(0, window.paid - math.max(moment or instant, floor_of(gate, i)))
     window.first = token
     if slack == 0 then -- nothing from before this grant can be given back
-      window.more = mark_of(window.interval, window.most, rule) .. string.format('0:%.0f:0', token)
+      window.more = mark_of(window.interval, window.most, rule) .. string.format('0:%d:0', token)
       return
     end
     local known = pairs_now(window, rule, token)

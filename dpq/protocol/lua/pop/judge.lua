@@ -65,17 +65,22 @@ end
 
 local function queue_judge()
   local queue, blocked = gate_of(''), 0
+  local rules = queue.rules
+  local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
+  local idle = not (counts or queue.observed or queue.rest) and queue.opens == 0 and queue.probe == '-'
 
   -- `units` is the cost with what is reserved, if the group's judge has looked.
   local function judge(score, _, id, cost, _, token, _, units)
     local added
-    if not units then
+    if units and idle then
+      return true
+    elseif not units then
       units = weigh(cost)
       if queue.rules.units then
         units, added = estimates().add(units, queue)
       end
     end
-    local at = opens_at(queue, units, -score)
+    local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
     if at > instant or full(queue) then
       blocked = at
       return nil

@@ -1,10 +1,11 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
--- Needs: now, notice, groups, gate, keep, open_or_close, prune, judge, opens, cost, pool, estimate
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, judge, opens, cost, pool, estimate
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.
---        crown(group): give a group without a head its next head. after_all(): to be called after all of them.
+--        crown(group, frame, at): give a group without a head its next head (step_up). after_all(): to be called after
+--        all of them.
 local function millionths(turns) -- so that ten times 0.1 is 1
   return math.floor(turns * 1000000 + 0.5) / 1000000
 end
@@ -56,8 +57,8 @@ local function group_judge(judge_queue)
     if queue.rules.units or gate and gate.rules.units then
       units, added = estimates().add(units, gate or queue, gate and queue)
     end
-    local at = gate and (full(gate) and math.max(gate.opens, now + 30000) or opens_at(gate, units, -score)) or 0
-    local mate
+    local at, mate = gate and (full(gate) and math.max(gate.opens, now + 30000)
+      or free_now(gate, units) and 0 or opens_at(gate, units, -score)) or 0, nil
     if at <= instant and gate and gate.rules.members then
       at, mate = pool_at(gate, units, -score, pin_of(raw))
     end
@@ -87,11 +88,11 @@ local function group_judge(judge_queue)
     return changes
   end
 
-  local function crown(group)
-    local at = next_at(group)
+  local function crown(group, frame, n)
+    local at, score, member, heir = next_at(group)
     if at > instant then
       close(group, at)
-    elseif not succeed(group, kept_turns[group]) then
+    elseif not step_up(group, frame, n, kept_turns[group], score, member, heir) then
       emptied = emptied + 1
       end_turn(gate_of(group))
     end

@@ -1,7 +1,7 @@
 -- limited: judge tasks if the queue has no limit, but some groups may have one or be closed. Only if pop meets such a
 -- group, it loads the functions of limits, which make it half as slow again.
 -- Keys: conf limits gates
--- Needs: now, groups
+-- Needs: now, step_up
 -- Gives: free_judge(limit, noted), which returns three functions as group_judge does (judge_groups). `noted` is the
 --        stored number of limits; `limit` makes the functions of limits.
 local function free_judge(limit, noted)
@@ -28,11 +28,11 @@ local function free_judge(limit, noted)
     return limited[1](score, member, id, cost, group, token, raw)
   end
 
-  local function crown(group)
+  local function crown(group, frame, at)
     if limited or not is_free(group) then
       limited = limited or { limit() }
-      limited[2](group)
-    elseif not succeed(group) then
+      limited[2](group, frame, at)
+    elseif not step_up(group, frame, at) then
       emptied = emptied + 1
     end
   end
