@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError, RateLimit
 from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq.sampler import Snapshot
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
@@ -23,7 +24,6 @@ from dpq.web.pages import (
     write_positions,
 )
 from dpq.web.render import plain
-from dpq.web.sampler import Snapshot
 from dpq.web.site import Call, read_number
 
 MOST = 200

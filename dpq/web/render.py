@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from dpq.model.limits import LimitState, RateLimit
 from dpq.model.quota import quota_text
-from dpq.web.sampler import span
+from dpq.sampler import span
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would hold the browser up."""

@@ -15,10 +15,11 @@ from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
+from dpq.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, Call, Directory, Named, Site, tagged
+from dpq.web.site import BODY_BYTES, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 

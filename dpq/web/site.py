@@ -5,27 +5,22 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError, known_queues
+from dpq import DPQ, ConfigurationError
 from dpq.model.drain import Drain
+from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
-from dpq.web.sampler import Shared, Snapshot, Watch
-
-KNOWN_FOR = 5.0
-"""Seconds between two looks at the list of names."""
-
-OPEN_QUEUES = 200
-"""Queue objects that are kept for the queues of a server; they share one client."""
+from dpq.web.sampler import Shared
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
@@ -35,64 +30,6 @@ NOW = b"@@@@@@@@@@NOW"
 
 BODY_BYTES = 1024 * 1024
 """Bytes of the largest form or JSON that is read."""
-
-
-class Directory(Protocol):
-    """Finds queues by name."""
-
-    def names(self) -> Sequence[str]:
-        """List the names."""
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name; None if there is none."""
-
-
-class Named:
-    """The queues that were given to `app`."""
-
-    def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
-        """Take the queues."""
-        self._queues = {queue.queue_name: queue for queue in queues}
-
-    def names(self) -> Sequence[str]:
-        """List the names, in the order given."""
-        return list(self._queues)
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name."""
-        return self._queues.get(name)
-
-
-class Known:
-    """All queues of a server."""
-
-    def __init__(self, client: Any) -> None:
-        """Take the client that all queues share."""
-        self._client = client
-        self._lock = threading.Lock()
-        self._names: list[str] = []
-        self._at = -KNOWN_FOR
-        self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
-
-    def names(self) -> Sequence[str]:
-        """List the names that the server knows, in alphabetical order."""
-        with self._lock:
-            if time.monotonic() - self._at >= KNOWN_FOR:
-                self._names = known_queues(self._client)
-                self._at = time.monotonic()
-            return self._names
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return a queue that the server knows."""
-        if name not in self.names():
-            return None
-        with self._lock:
-            if name not in self._queues:
-                self._queues[name] = DPQ(self._client, name)
-            self._queues.move_to_end(name)
-            while len(self._queues) > OPEN_QUEUES:
-                self._queues.popitem(last=False)[1].close()
-            return self._queues[name]
 
 
 class Site:

@@ -7,7 +7,8 @@ import pytest
 from kit.web import Browser, Open, furnish, rows
 
 from dpq import DPQ, Push, TaskState
-from dpq.web.sampler import Sample, Shared, Watch, rates_of, span
+from dpq.sampler import Sample, Watch, rates_of, span
+from dpq.web.sampler import Shared
 
 PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers")
 
