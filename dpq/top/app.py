@@ -117,7 +117,7 @@ class Top(App[None]):
     def ask(self) -> None:
         """Ask for a round, unless the terminal is held or suspended, or one is under way."""
         screen = self._shown()
-        if screen and not self._held and not self._suspended:
+        if screen and screen.ready and not self._held and not self._suspended:
             self._reader.ask(screen.to_read(), screen.chosen())
 
     def _shown(self) -> _Screen | None:
@@ -127,7 +127,7 @@ class Top(App[None]):
 
     def _show(self) -> None:
         screen = self._shown()
-        if screen and screen.is_mounted:
+        if screen and screen.ready:
             screen.show()
 
     def on_heard(self, heard: Heard) -> None:

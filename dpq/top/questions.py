@@ -131,6 +131,7 @@ ACTIONS = {
 class Question(ModalScreen[Mapping[str, str] | None]):
     """Asks before an action; gives the texts of its fields, or None for no."""
 
+    AUTO_FOCUS = ""  # `on_mount` says where it is
     CSS = """
     Question { align: center middle; }
     #box { width: 64; max-width: 96%; height: auto; padding: 1 2; border: round $warning;

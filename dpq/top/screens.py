@@ -24,17 +24,30 @@ PANEL_FROM = 18
 """Rows of a terminal that has room for the panel below the queues."""
 
 ACTS: list[BindingType] = [
-    Binding("p", "act('pause')", "Pause"),
-    Binding("r", "act('resume')", "Resume"),
-    Binding("d", "act('replay')", "Replay"),
-    Binding("o", "act('open')", "Open group"),
-    Binding("c", "act('close')", "Close group"),
+    Binding("p", "app.act('pause')", "Pause"),
+    Binding("r", "app.act('resume')", "Resume"),
+    Binding("d", "app.act('replay')", "Replay"),
+    Binding("o", "app.act('open')", "Open"),
+    Binding("c", "app.act('close')", "Close"),
 ]
 """The keys that act; each asks first."""
 
 
 class _Screen(Screen[None]):
     """A screen that shows rounds."""
+
+    _laid_out = False
+
+    @property
+    def ready(self) -> bool:
+        """Return True while its parts are there: not before its layout, nor while it ends."""
+        return self._laid_out and bool(self.query("#line")) and bool(self.query(DataTable))
+
+    def on_mount(self) -> None:
+        """Show what is known, and ask at once."""
+        self._laid_out = True
+        self.show()
+        self.top.ask()
 
     @property
     def top(self) -> "Top":
@@ -76,6 +89,17 @@ def told_of(details: Details, now_ms: float) -> str:
     return "\n".join(said)
 
 
+class Rows(DataTable[Text]):
+    """A table with the keys of a list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", show=False),
+        Binding("k", "cursor_up", show=False),
+        Binding("home", "scroll_top", show=False),
+        Binding("end", "scroll_bottom", show=False),
+    ]
+
+
 class Queues(_Screen):
     """All queues: one row for each, those that are seen are read."""
 
@@ -106,14 +130,14 @@ class Queues(_Screen):
             """dpq push '{"hello": "world"}' --queue emails""",
             id="none",
         )
-        yield DataTable(id="queues", cursor_type="row", zebra_stripes=True)
+        yield Rows(id="queues", cursor_type="row", zebra_stripes=True)
         yield Static(id="panel")
         yield Footer(show_command_palette=False)
 
     @property
-    def table(self) -> DataTable[Text]:
+    def table(self) -> Rows:
         """Return the table."""
-        return cast("DataTable[Text]", self.query_one("#queues", DataTable))
+        return self.query_one("#queues", Rows)
 
     def chosen(self) -> str:
         """Return the name of the queue under the cursor."""
@@ -128,19 +152,22 @@ class Queues(_Screen):
     def on_resize(self, event: Resize) -> None:
         """Choose the columns anew."""
         self._columns = []
-        self.show()
+        if self.ready:
+            self.show()
 
     def on_screen_resume(self) -> None:
         """Ask at once: the rounds before were about one queue."""
-        self.top.ask()
+        if self.ready:
+            self.top.ask()
 
     def on_data_table_row_selected(self) -> None:
         """Show the queue of a row that was clicked."""
         self.action_open_queue()
 
     def on_data_table_row_highlighted(self) -> None:
-        """Show what is known of another queue."""
+        """Show what is known of another queue, and ask for more."""
         self._show_panel()
+        self.top.ask()
 
     def action_open_queue(self) -> None:
         """Show the details of the chosen queue."""
@@ -234,7 +261,7 @@ class Queue(_Screen):
             yield Static(id="counts", classes="part")
             yield Sparkline([], id="backlog")
             yield Static(id="drain", classes="part")
-            table: DataTable[Text] = DataTable(id="groups", cursor_type="row")
+            table = Rows(id="groups", cursor_type="row")
             for title, width in [("closed group", 24), ("why", 16), ("opens", 16)]:
                 table.add_column(title, width=width)
             table.add_column("waiting", width=7)
@@ -255,15 +282,6 @@ class Queue(_Screen):
         """Return the closed group under the cursor."""
         row = self.query_one("#groups", DataTable).cursor_row
         return self._groups[row] if 0 <= row < len(self._groups) else ""
-
-    def on_mount(self) -> None:
-        """Ask at once."""
-        self.top.ask()
-        self.show()
-
-    def on_resize(self, event: Resize) -> None:
-        """Show it again: lines are cut at the width."""
-        self.show()
 
     def action_back(self) -> None:
         """Go back to all queues."""
@@ -297,7 +315,7 @@ class Queue(_Screen):
         self.query_one(f"#{name}", Static).update(Text(text, no_wrap=True, overflow="ellipsis"))
 
     def _show_groups(self, details: Details, now_ms: float) -> None:
-        table = cast("DataTable[Text]", self.query_one("#groups", DataTable))
+        table = self.query_one("#groups", Rows)
         groups = [str(each.group) for each in details.closed]
         if groups != self._groups:
             chosen = self.group()

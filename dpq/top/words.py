@@ -125,6 +125,8 @@ def drain(found: Drain) -> str:
     """Say when all that is due will have begun, and why then."""
     if found.state == "empty":
         return "no task is due"
+    if found.state == "unknown":
+        return "no limit says when it is done, and too little was seen to tell"
     if found.seconds is None:
         return f"{found.state}: {found.because}"
     if found.seconds > LONGEST:
