@@ -125,7 +125,7 @@ ACTIONS = {
         _close,
     ),
 }
-"""What `dpq top` can do, by the name of its key's action."""
+"""The actions of `dpq top`, by the names in its keys."""
 
 
 class Question(ModalScreen[Mapping[str, str] | None]):

@@ -28,7 +28,7 @@ ENDING_SECONDS = 0.5
 
 
 class Details(NamedTuple):
-    """What is read of the one queue that somebody looks at.
+    """The details of the one queue that somebody looks at.
 
     Attributes:
         name: The name of the queue.
@@ -44,7 +44,7 @@ class Details(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What one round has read.
+    """The outcome of one round.
 
     Attributes:
         names: The names of all queues; None if they could not be read.

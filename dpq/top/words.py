@@ -1,4 +1,4 @@
-"""What `dpq top` says of a queue: short texts, that a terminal may show whatever is stored."""
+"""The words of `dpq top` about a queue: short texts, safe for a terminal whatever is stored."""
 
 from collections.abc import Callable
 from typing import NamedTuple
