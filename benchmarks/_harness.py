@@ -49,6 +49,7 @@ ALL = (
         "roundtrip",
         "spin",
         "llm",
+        "web",
     ),
 )
 NAMED = ("ten_million", "peers")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         TaskNotFoundError,
     )
     from dpq.model.forecast import Forecast
+    from dpq.model.history import Event, Slot, Times
     from dpq.model.limits import Adaptive, LimitState, MemberState, RateLimit, Reserve
     from dpq.model.quota import Quota, QuotaState
     from dpq.model.reports import Health, LeaseInfo, Problem, QueueStats, WorkerInfo
@@ -74,6 +75,7 @@ __all__ = [
     "DeadTask",
     "Drain",
     "DuplicateTaskError",
+    "Event",
     "Fairness",
     "Forecast",
     "Health",
@@ -103,11 +105,13 @@ __all__ = [
     "Scheduler",
     "ServerWarning",
     "Signal",
+    "Slot",
     "Task",
     "TaskFunction",
     "TaskNotFoundError",
     "TaskState",
     "Tasks",
+    "Times",
     "Worker",
     "WorkerInfo",
     "known_queues",
@@ -131,6 +135,7 @@ _HOMES = {
         "TaskNotFoundError",
     ),
     "model.drain": ("Drain",),
+    "model.history": ("Event", "Slot", "Times"),
     "model.forecast": ("Forecast",),
     "model.limits": ("Adaptive", "LimitState", "MemberState", "RateLimit", "Reserve"),
     "model.quota": ("Quota", "QuotaState"),

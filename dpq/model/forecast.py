@@ -238,12 +238,16 @@ class Forecasting:
             group = self._group(name)
             for task in tasks:
                 group.add(task)
-            if name in view.short and group.waiting:
-                group.last_read = group.waiting[-1][:2]
         for task in view.ready:
             self._rank(task)
             if task.group:
                 self._group(task.group).head = task
+        for name in view.short:
+            group = self._group(name)
+            if group.waiting:
+                group.last_read = group.waiting[-1][:2]
+            elif group.head:
+                group.last_read = group.head.score, group.head.member
 
     def run(self, count: int) -> Foreseen:
         """Foresee so many starts, or as many as there will be."""

@@ -4,6 +4,8 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from dpq.model.history import Times
+
 __all__ = ["Health", "LeaseInfo", "Problem", "QueueStats", "WorkerInfo"]
 
 
@@ -25,9 +27,14 @@ class QueueStats(BaseModel):
         buried: Tasks that became dead letters, for any reason.
         replayed: Dead tasks made live again.
         dropped: Dead letters removed by the limits on their number and age.
+        rate_limited: Deliveries that met a 429; `deferred` counts them, too.
         oldest_ready_seconds: Seconds since the oldest ready task became due, or None. If more than
             200 tasks are ready, only the first task of each of the 100 best priorities and of the
             worst is looked at.
+        wait: How long tasks have waited for their first delivery, from the moment they were due;
+            None before the first.
+        run: How long deliveries have run, from the pop to their ack, fail or bury; None before the
+            first.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -46,7 +53,10 @@ class QueueStats(BaseModel):
     buried: int = 0
     replayed: int = 0
     dropped: int = 0
+    rate_limited: int = 0
     oldest_ready_seconds: float | None = None
+    wait: Times | None = None
+    run: Times | None = None
 
 
 class Health(BaseModel):

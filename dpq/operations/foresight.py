@@ -15,7 +15,7 @@ MORE = 20
 """Heads, delayed tasks, leases and closed groups that are read beyond the tasks of a forecast:
 some of them give way."""
 
-BEHIND = 1000
+BEHIND = 700
 """Waiting tasks in one read of a forecast, of all groups together. Source: docs/design.md,
 "Forecast"."""
 
@@ -32,7 +32,7 @@ def forecast(
     count = whole_number("n", n, 1, MAX_FORECAST)
     run_ms = None if run is None else milliseconds("run", run)
     args = [count + MORE, BEHIND, PREVIEW_BYTES]
-    views = yield from all_of([part.look_ahead("forecast", args, read_view) for part in parts])
+    views = yield from all_of([part.report("forecast", args, read_view) for part in parts])
     grain = 1.0 if queue.clock else 0.001  # a given clock has whole ms, the server's us
     lease_ms = queue.visibility_ms
     found = [
@@ -45,4 +45,4 @@ def forecast(
 def drain_look(parts: Sequence[Partition[Any]]) -> Steps[list[DrainLook]]:
     """Read what the drain time of each partition depends on."""
     args = [NAMED, LARGEST, LAST_TO_OPEN]
-    return all_of([part.look_ahead("drain", args, read_drain) for part in parts])
+    return all_of([part.report("drain", args, read_drain) for part in parts])

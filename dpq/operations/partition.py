@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar, cast, get_args
 
 from dpq.model.cost import write_cost, write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
+from dpq.model.history import Event
 from dpq.model.interrupts import expected
 from dpq.model.pools import member_name
 from dpq.model.priority import encode_priority
@@ -44,6 +45,7 @@ from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
 from dpq.protocol.placement import mark_of, tags_of
 from dpq.protocol.records import PIN, SPENT
 from dpq.protocol.refusals import Code, read_settings
+from dpq.protocol.remembered import read_events, read_stats
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
@@ -583,11 +585,15 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
 
     def stats(self) -> Steps[QueueStats]:
         """Count the tasks of each state."""
-        return self._ask("stats", [self._now()], replies.read_stats)
+        return self.report("stats", [], read_stats)
 
-    def look_ahead(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
-        """Run the script forecast or drain."""
+    def report(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+        """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
+
+    def events(self, after: str, most: int) -> Steps[list[Event]]:
+        """Read the events behind a position, or the newest ones."""
+        return self._ask("events", [after, most], read_events)
 
     def update(
         self,

@@ -20,6 +20,7 @@ from dpq.model.budget import Budget
 from dpq.model.drain import DrainLook
 from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
 from dpq.model.forecast import Forecast
+from dpq.model.history import Event, Slot, joined
 from dpq.model.limits import EVERY_GROUP, Adaptive, LimitState, RateLimit, Reserve, limit_rules
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
 from dpq.model.pools import group_weight, pool_members
@@ -28,7 +29,7 @@ from dpq.model.reports import LeaseInfo, Problem, QueueStats, WorkerInfo
 from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
-from dpq.operations import foresight
+from dpq.operations import foresight, history
 from dpq.operations.description import Description
 from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
 from dpq.operations.pop import PartitionPop
@@ -423,10 +424,11 @@ class QueueOperations(Generic[P]):
 
     def _summed(self, parts: Sequence[Partition[P]]) -> Steps[QueueStats]:
         found = yield from all_of([part.stats() for part in parts])
-        names = QueueStats.model_fields.keys() - {"oldest_ready_seconds"}
+        names = QueueStats.model_fields.keys() - {"oldest_ready_seconds", "wait", "run"}
         ages = [s.oldest_ready_seconds for s in found if s.oldest_ready_seconds is not None]
         sums = {name: sum(getattr(stats, name) for stats in found) for name in names}
-        return QueueStats(**sums, oldest_ready_seconds=max(ages, default=None))
+        wait, run = joined([s.wait for s in found]), joined([s.run for s in found])
+        return QueueStats(**sums, oldest_ready_seconds=max(ages, default=None), wait=wait, run=run)
 
     def update(
         self,
@@ -700,6 +702,18 @@ class QueueOperations(Generic[P]):
     def drain_look(self) -> Steps[list[DrainLook]]:
         """Read what the drain time of each partition depends on."""
         return foresight.drain_look(self.partitions)
+
+    def remember(self) -> Steps[list[int]]:
+        """Store a slot of the history, if nobody has done so in this minute."""
+        return history.remember(self.partitions)
+
+    def history(self, seconds: float) -> Steps[list[Slot]]:
+        """Read the slots of the last seconds."""
+        return history.history(self.partitions, seconds)
+
+    def events(self, after: str, limit: int) -> Steps[list[Event]]:
+        """Read the events behind a position, or the newest ones."""
+        return history.events(self.partitions, after, limit)
 
     # Workers: the first partition stores them
 

@@ -36,6 +36,8 @@ PARTS = (
     "gates",  # HASH: group -> what its limit has granted
     "tracked",  # ZSET: leases whose end lets others run
     "workers",  # HASH: worker -> when it was seen, and what it said
+    "history",  # HASH: minute or quarter of an hour -> what was counted and held then
+    "events",  # STREAM: the last thousand or so events that people want to see
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
 

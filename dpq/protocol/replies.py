@@ -19,7 +19,7 @@ from dpq.model.errors import (
 from dpq.model.interrupts import raise_interruption
 from dpq.model.payload import Codec
 from dpq.model.pools import UNTIL_OPENED_MS
-from dpq.model.reports import Problem, QueueStats
+from dpq.model.reports import Problem
 from dpq.model.schedule import Later, read_later
 from dpq.model.task import Task, TaskName, TaskState
 from dpq.protocol.records import NO_RECORD, UNREADABLE, make_task, read_payload, stored_task
@@ -308,36 +308,6 @@ def read_ranked_page(
 
 def _in_fours(flat: Sequence[Any]) -> Iterator[tuple[Any, Any, Any, Any]]:
     return zip(flat[::4], flat[1::4], flat[2::4], flat[3::4], strict=True)
-
-
-_TOTALS = {
-    *(b"pushed", b"popped", b"acked", b"failed", b"deferred"),
-    *(b"expired_leases", b"buried", b"replayed", b"dropped"),
-}
-
-
-def read_stats(reply: list[Any]) -> QueueStats:
-    """Read the reply of stats."""
-    ready, delayed, invisible, waiting, dead, oldest = (int(count) for count in reply[:6])
-    totals = {
-        name.decode("utf-8", "replace"): _count(count)
-        for name, count in zip(reply[6::2], reply[7::2], strict=True)
-        if name in _TOTALS  # other programs may have written more fields
-    }
-    return QueueStats(
-        ready=ready,
-        delayed=delayed,
-        invisible=invisible,
-        waiting=waiting,
-        dead=dead,
-        oldest_ready_seconds=None if oldest < 0 else oldest / 1000,
-        **totals,
-    )
-
-
-def _count(text: bytes) -> int:
-    """Read a running total; 0 for text that is no number."""
-    return int(text) if text.isdigit() and len(text) < MAX_DIGITS else 0
 
 
 class Promoted(NamedTuple):

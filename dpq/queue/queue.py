@@ -23,6 +23,7 @@ from dpq.model.diagnosis import server_problems, wants_save
 from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import ConfigurationError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
+from dpq.model.history import Event, Slot
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
@@ -981,6 +982,40 @@ class DPQ(QueueBase[P]):
         before = self._session.run(self._operations.drain_look)
         time.sleep(over)
         return drain_of(self._session.run(self._operations.drain_look), before)
+
+    def history(self, seconds: float = 3600) -> list[Slot]:
+        """Return what the queue counted and held, minute by minute, the oldest first.
+
+        Minutes are kept for a day, quarters of an hour for 14 days. Workers, the scheduler and the
+        dashboard store them while they run, and while tasks move; a slot that is missing costs
+        resolution and loses no count.
+
+        Args:
+            seconds: How far back (1 to 1 209 600). Up to a day the slots are minutes, else
+                quarters of an hour.
+
+        Raises:
+            ConfigurationError: `seconds` is out of its bounds.
+
+        Source: docs/design.md, "History".
+        """
+        return self._session.run(self._operations.history, seconds)
+
+    def events(self, after: str = "", limit: int = 100) -> list[Event]:
+        """Return what happened to the queue: 429s, closings, deaths, limits set; the oldest first.
+
+        The queue keeps the last thousand or so.
+
+        Args:
+            after: The `id` of the last event that is known; "" returns the newest ones.
+            limit: Events at most (1 to 1000).
+
+        Raises:
+            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
+
+        Source: docs/design.md, "Events".
+        """
+        return self._session.run(self._operations.events, after, limit)
 
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.

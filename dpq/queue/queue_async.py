@@ -27,6 +27,7 @@ from dpq.model.budget import Budget, read_answer
 from dpq.model.drain import MAX_OVER_SECONDS, Drain, drain_of
 from dpq.model.errors import DPQError, LeaseLostError, NotConfirmedError
 from dpq.model.forecast import Forecast
+from dpq.model.history import Event, Slot
 from dpq.model.limits import Adaptive, LimitState, RateLimit, Reserve
 from dpq.model.log_fields import fields
 from dpq.model.permit import DEFAULT_LEASE, PermitRequest
@@ -612,6 +613,14 @@ class AsyncDPQ(QueueBase[P]):
         before = await self._session.run(self._operations.drain_look)
         await asyncio.sleep(over)
         return drain_of(await self._session.run(self._operations.drain_look), before)
+
+    async def history(self, seconds: float = 3600) -> list[Slot]:
+        """Async `DPQ.history`."""
+        return await self._session.run(self._operations.history, seconds)
+
+    async def events(self, after: str = "", limit: int = 100) -> list[Event]:
+        """Async `DPQ.events`."""
+        return await self._session.run(self._operations.events, after, limit)
 
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""

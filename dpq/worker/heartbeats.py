@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from dpq.operations.queue import QueueOperations
 
 
+REMEMBER_SECONDS = 60.0
+"""Seconds between two slots of a queue's history that a worker stores."""
+
+
 class Holding(NamedTuple):
     """A task that a worker holds: the index of its queue, and since when its handler runs.
 
@@ -45,6 +49,7 @@ class Heartbeats:
         self._concurrency = concurrency
         self._operations = operations
         self._run_id = secrets.token_urlsafe(9)
+        self._remembered = -REMEMBER_SECONDS
 
     def beat(self, holdings: Iterable[Holding]) -> list[Steps[Any]]:
         """Make a heartbeat for each queue, with the tasks that the worker holds of it."""
@@ -52,13 +57,16 @@ class Heartbeats:
         for each in holdings:
             by_queue[each.queue_index].append(each)
         host, pid, now = socket.gethostname(), os.getpid(), time.monotonic()
-        beats = []
+        beats: list[Steps[Any]] = []
         for operations, held in zip(self._operations, by_queue, strict=True):
             running = [(each.began, each.task.id) for each in held if each.began is not None]
             counts = (len(running), self._concurrency)
             doing = _doing(held, running, now)
             about = (self._run_id, self._name, host, pid, *counts, now - self.began)
             beats.append(operations.beat(*about, doing))
+        if now - self._remembered >= REMEMBER_SECONDS:
+            self._remembered = now
+            beats += [operations.remember() for operations in self._operations]
         return beats
 
     def leave(self) -> list[Steps[Any]]:

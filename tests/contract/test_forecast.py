@@ -368,6 +368,19 @@ def test_a_long_group_is_cut(q: DPQ) -> None:
 
 
 @engines
+def test_a_head_far_behind(q: DPQ, clock: Clock) -> None:
+    """Tasks that become due lead a group whose head was not read, and nothing behind it was."""
+    q.set_limit(2, 1, 1)
+    for name in range(40):
+        q.push_many(Push(i, group=f"g{name}", priority=-name) for i in range(2))
+    q.push_many(Push("due", group="g39", priority=9, delay=delay) for delay in (0.7, 0.8))
+    found = q.forecast(6)
+    assert [task.group for task in found] == ["g0", "g0", "g39", "g39", "g1", "g1"]
+    assert all(task.exact for task in found)
+    Future(q, clock, None).follow(found)
+
+
+@engines
 def test_payloads_are_cut(q: DPQ, queue_name: str) -> None:
     """A payload is shown by its first 200 characters; one that is stored apart is not."""
     q.push("é" * 190)

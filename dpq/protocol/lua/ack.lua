@@ -19,6 +19,7 @@ for i = 2, #args, 2 do
   ids[i / 2] = args[i]
 end
 local raws = redis.call('HMGET', meta, unpack(ids))
+-- Needs: now, times
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
   local token = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 p[^\n]*\n') -- plain: neither key nor schedule
@@ -38,6 +39,7 @@ for i, id in ipairs(ids) do
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
+      count_time(instant - token / 1000)
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
@@ -48,7 +50,7 @@ end
 
 local strays = #gone > 0 and redis.call('ZREM', invisible, unpack(gone)) < #gone
 if strays or awaited or #again > 0 or told then
-  -- Needs: now, record, open_or_close, place, back, anew, recur
+  -- Needs: record, open_or_close, place, back, anew, recur
   local settle
   if told then
     -- Needs: true_up
@@ -91,6 +93,7 @@ if strays or awaited or #again > 0 or told then
         settle(task, told[id])
       end
       leave(id, task)
+      count_time(instant - task.token / 1000)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
       redis.pcall('HINCRBY', stats, 'acked', '1')
@@ -105,4 +108,5 @@ if #gone > 0 then
   end
   redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
+store_times('r')
 return reply

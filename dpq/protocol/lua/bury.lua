@@ -1,7 +1,7 @@
 -- bury: give a task up: make it a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -13,7 +13,7 @@
 -- Lost reply: safe to send again, the second answer is 0.
 local time, id, token, reason, told = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
--- Needs: now, fence, place, bury
+-- Needs: now, fence, place, bury, times
 local task, refused = fence(id, token, 'b')
 if not task then
   return refused
@@ -23,6 +23,8 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
+count_time(instant - token / 1000)
+store_times('r')
 task.delivery = 'b'
 bury(id, task, reason)
 admit()

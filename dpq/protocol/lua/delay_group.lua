@@ -1,6 +1,6 @@
 -- delay_group: close a group for a time from now, or open it. The units that its limit has granted stay counted.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
 -- ARGV[3]  ms         from now; 0 opens, and forgets what the host has said is left; "inf" closes until it is opened
@@ -13,7 +13,7 @@ if #group > 200 or #member > 100 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, gate, open_or_close, place, go_on, pool
+-- Needs: now, gate, open_or_close, place, go_on, pool, event
 go_on()
 local gate = gate_of(member == '' and group or group .. '\t' .. member)
 local without_end = ms == math.huge
@@ -21,7 +21,9 @@ if ms > 0 then
   gate.opens, gate.why, gate.changed = without_end and UNTIL_OPENED or now + ms, 'h', true
   -- Needs: mark
   mark()
+  tell('closed', group, member, '', without_end and 'until it is opened' or string.format('until %.0f', now + ms))
 else
+  tell('opened', group, member, '', '')
   gate.changed = gate.changed or gate.observed -- whoever opens a group knows better than its last answer
   gate.observed = nil
 end

@@ -1,9 +1,9 @@
 -- drop: remove the whole queue: its tasks, settings and totals.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers
+--       tracked workers history events
 --
 -- Returns how many keys there were.
 -- Lost reply: safe to send again.
 return redis.call('UNLINK', ready, delayed, invisible, waiting, groups, closed, payload, meta, dead, keys, conf, stats,
-  wake, tick, limits, gates, tracked, workers)
+  wake, tick, limits, gates, tracked, workers, history, events)

@@ -42,8 +42,9 @@ else -- looks at evenly spaced ranks: no larger group can stand between two of t
     if not group then
       break
     end
-    local first, last = redis.call('ZLEXCOUNT', waiting, '-', '(' .. group .. '\t'), end_of(group)
-    add(group, last - first)
+    local count = redis.call('ZLEXCOUNT', waiting, '[' .. group .. '\t', '(' .. group .. '\n')
+    add(group, count)
+    local last = count > step and end_of(group) or 0
     rank = math.max(rank + step, math.floor((last + step - 1) / step) * step)
   end
 end

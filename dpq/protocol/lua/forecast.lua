@@ -3,14 +3,15 @@
 -- Keys: ready delayed invisible waiting groups closed meta conf limits gates tracked stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       heads, delayed tasks, leases and closed groups that are read at most
--- ARGV[3]  queued     waiting tasks that are read at most, of all groups together
+-- ARGV[3]  queued     waiting tasks that are read at most, of all groups together; none of a group whose head is not
+--                     among the heads that are read
 -- ARGV[4]  preview    bytes of a payload that stands in its record
 --
 -- Returns {settings, counts, tasks, closed, gates, short}. Settings: now, paused_until, fairness, partitions, turns,
 -- aging, aging_since, heavy; "" for one that is not set. Counts: all that is in ready, delayed, invisible and closed.
 -- Tasks, flat: r, d, i, w or h (a head that is not among the first), its member, its score, its record with the first
--- bytes of its payload. Closed, flat: group, ms. Gates, flat: scope, gate_line. Short: the groups with more waiting
--- tasks than were read.
+-- bytes of its payload. Closed, flat: group, ms. Gates, flat: scope, gate_line. Short: the groups of which more
+-- tasks may wait than were read.
 -- Lost reply: safe to send again.
 local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -24,50 +25,58 @@ local function know(group)
   end
 end
 
-local function add(letter, set, found, of_heads)
-  local ids = {}
-  for i = 1, #found, 2 do
-    ids[#ids + 1] = split(set, found[i])
-  end
-  local raws = ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}
-  for i, raw in ipairs(raws) do
-    if raw then
-      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)') or ''
-      know(group)
-      headed[group] = headed[group] or of_heads
-      local ended = string.find(raw, '\n', 1, true)
-      local n = #tasks
-      tasks[n + 1], tasks[n + 2], tasks[n + 3] = letter, found[2 * i - 1], found[2 * i]
-      tasks[n + 4] = ended and string.sub(raw, 1, ended + preview) or raw
-    end
-  end
+local function add(letter, member, score, raw)
+  local n, ended = #tasks, #raw > preview and string.find(raw, '\n', 1, true)
+  tasks[n + 1], tasks[n + 2], tasks[n + 3] = letter, member, score
+  tasks[n + 4] = ended and string.sub(raw, 1, ended + preview) or raw
+end
+
+local function records_of(ids)
+  return ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}
 end
 
 for letter, set in pairs({ r = ready, d = delayed, i = invisible }) do
-  add(letter, set, redis.call('ZRANGE', set, 0, most - 1, 'WITHSCORES'), set == ready)
+  local found, ids = redis.call('ZRANGE', set, 0, most - 1, 'WITHSCORES'), {}
+  for i = 1, #found, 2 do
+    ids[#ids + 1] = split(set, found[i])
+  end
+  for i, raw in ipairs(records_of(ids)) do
+    if raw then
+      local group = string.match(raw, '^[^\t\n]*\t([^\t\n]*)') or ''
+      know(group)
+      headed[group] = headed[group] or set == ready
+      add(letter, found[2 * i - 1], found[2 * i], raw)
+    end
+  end
 end
 local closings = redis.call('ZRANGE', closed, 0, most - 1, 'WITHSCORES')
 for i = 1, #closings, 2 do
   know(closings[i])
 end
-local lines, short = {}, {}
-local each = math.max(1, math.min(most, math.floor(queued / #scopes)))
-for i = 1, #scopes do
-  local group = scopes[i]
-  lines[#lines + 1], lines[#lines + 2] = group, gate_line(group)
-  if group ~= '' then
-    local score, _, shown = head_of(group)
-    if score and not headed[group] then
-      add('h', ready, { shown, string.format('%.17g', score) })
-    end
-    local from, to = '[' .. group .. '\t', '(' .. group .. '\n'
-    local members = redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each + 1)
-    local found = {}
-    for n = 1, math.min(#members, each) do
-      found[2 * n - 1], found[2 * n] = members[n], '0'
-    end
-    add('w', waiting, found)
-    short[#short + 1] = #members > each and group or nil
+local lines, short, ids, places, queues = {}, {}, {}, {}, {}
+for i, group in ipairs(scopes) do
+  lines[2 * i - 1], lines[2 * i] = group, gate_line(group)
+  local score, _, shown = head_of(group)
+  if score and not headed[group] then -- its waiting tasks come behind a head that is not among the first
+    ids[#ids + 1], places[#places + 1] = split(ready, shown), { 'h', shown, string.format('%.17g', score) }
+    short[#short + 1] = group
+  elseif group ~= '' then
+    queues[#queues + 1] = group
+  end
+end
+local each = math.max(1, math.min(most, math.floor(queued / #queues)))
+for _, group in ipairs(queues) do
+  local from, to = '[' .. group .. '\t', '(' .. group .. '\n'
+  local members = redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each + 1)
+  for n = 1, math.min(#members, each) do
+    ids[#ids + 1], places[#places + 1] = split(waiting, members[n]), { 'w', members[n], '0' }
+  end
+  short[#short + 1] = #members > each and group or nil
+end
+for i, raw in ipairs(records_of(ids)) do
+  if raw then
+    local letter, member, score = unpack(places[i])
+    add(letter, member, score, raw)
   end
 end
 local settings = redis.call('HMGET', conf, 'paused_until', 'fairness', 'partitions', 'turns', 'aging', 'aging_since',

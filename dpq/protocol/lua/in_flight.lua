@@ -9,11 +9,16 @@
 local cursor = ARGV[1]
 
 local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
-local reply = { page[1] }
+local ids, reply = {}, { page[1] }
 for i = 1, #page[2], 2 do
-  local raw = redis.call('HGET', meta, page[2][i]) or ''
-  local token, group = string.match(raw, '^(%d*)[^\t\n]*\t([^\t\n]*)')
-  local note, member = string.match(raw, '^[^\n]*\28(%d+) ([^\t\n]*)')
+  ids[#ids + 1] = page[2][i]
+end
+for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+  local token, group = string.match(raw or '', '^(%d*)[^\t\n]*\t([^\t\n]*)')
+  local note, member
+  if raw and string.find(raw, '\28', 1, true) then
+    note, member = string.match(raw, '^[^\n]*\28(%d+) ([^\t\n]*)')
+  end
   reply[#reply + 1] = (group or '') .. (member and note == token and '\t' .. member or '')
 end
 return reply

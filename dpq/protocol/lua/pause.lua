@@ -1,6 +1,6 @@
 -- pause: pause the queue, for a time or until resume; or end a pause, and the closing by a 429.
 --
--- Keys: conf stats wake tick
+-- Keys: conf stats wake tick events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now, "inf" until resume, 0 to resume
 --
@@ -8,7 +8,7 @@
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, ms = ARGV[1], ARGV[2]
 
--- Needs: now, go_on
+-- Needs: now, go_on, event
 go_on()
 if ms == '0' then
   local paid = string.match(redis.call('HGET', conf, 'queue_gate') or '', '^%S+ [lh] %S+ (.*)$')
@@ -17,10 +17,12 @@ if ms == '0' then
   end
   redis.call('HDEL', conf, 'paused_until', 'shut_until')
   redis.pcall('HDEL', stats, 'kept.paused_until', 'kept.shut_until')
+  tell('resumed', '', '', '', '')
 else
   local until_ms = ms == 'inf' and ms or string.format('%.0f', now + ms)
   redis.call('HSET', conf, 'paused_until', until_ms)
   redis.pcall('HSET', stats, 'kept.paused_until', until_ms)
+  tell('paused', '', '', '', ms == 'inf' and 'until it is resumed' or 'until ' .. until_ms)
 end
 redis.call('ZADD', wake, '0', 'w')
 redis.call('ZADD', tick, '0', 'w')

@@ -1,7 +1,7 @@
 -- promote: do one bounded step of upkeep: make due tasks ready, and remove dead letters over their caps.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked workers
+--       tracked workers history events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  batch      steps at most
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
@@ -12,7 +12,7 @@
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
--- Needs: now, refusal, go_on, bury, next, prune, upkeep
+-- Needs: now, refusal, go_on, bury, next, prune, upkeep, remember
 local format, stored = unpack(redis.call('HMGET', conf, 'format', 'partitions'))
 local refused = refusal(format, stored, partitions)
 if refused then
@@ -30,4 +30,5 @@ if redis.call('EXISTS', gates) == 1 then
 end
 moved = math.max(moved, trim(batch))
 local event = next_event()
+remember()
 return { moved, event and math.max(math.ceil(event - now), 0) or -1, pruned > 0 and pruned or nil }

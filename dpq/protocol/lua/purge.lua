@@ -1,6 +1,7 @@
 -- purge: remove tasks of one state, or the dead letters with these ids.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
+--       events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  state      ready, delayed, invisible, waiting or dead
 -- ARGV[3]  most       tasks at most; 0 changes nothing
@@ -10,7 +11,7 @@
 -- Lost reply: safe to send again; the second call removes the next ones.
 local time, state, most, args = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV
 
--- Needs: now, record, place, member
+-- Needs: now, record, place, member, event
 local set = ({ ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead })[state]
 local members, removed = {}, 0
 for i = 4, #args do
@@ -32,6 +33,9 @@ for _, member in ipairs(members) do
   redis.call('HDEL', meta, id)
   redis.call('HDEL', payload, id)
   removed = removed + 1
+end
+if removed > 0 then
+  tell('by_hand', '', '', '', 'purged ' .. removed .. ' ' .. state)
 end
 admit()
 return removed

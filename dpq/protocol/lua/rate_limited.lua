@@ -2,6 +2,7 @@
 -- queue, for all consumers. The first task afterwards is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
+--       events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -18,7 +19,7 @@
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local told = ARGV[6]
 
--- Needs: now, record, fence, gate, place, back, met, notes
+-- Needs: now, record, fence, gate, place, back, met, notes, event
 local task, refused = fence(id, token, '')
 if not task then
   return refused
@@ -39,6 +40,7 @@ if first then
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1
   redis.pcall('HINCRBY', stats, 'deferred', 1)
+  redis.pcall('HINCRBY', stats, 'rate_limited', 1)
 end
 if first or told then
   redis.call('HSET', meta, id, write(task))
@@ -46,6 +48,8 @@ end
 if gate then
   meet(gate, ms, token / 1000, first, was_probe)
   ms = 0
+elseif first then
+  tell('rate_limited', task.group, '', id, string.format('%.0f ms, this task alone', ms))
 end
 back(id, task, ms)
 admit()

@@ -1,6 +1,7 @@
 -- replay: make dead tasks ready at once, or due one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
+--       events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first is due
 -- ARGV[3]  spacing    ms from each to the next, may have a fraction
@@ -10,7 +11,7 @@
 -- Lost reply: safe to send again; it changes no task that is not dead any more.
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 
--- Needs: now, record, place, back
+-- Needs: now, record, place, back, event
 local replayed = 0
 for i = 4, #args do
   local id = args[i]
@@ -25,6 +26,7 @@ for i = 4, #args do
 end
 if replayed > 0 then
   redis.pcall('HINCRBY', stats, 'replayed', replayed)
+  tell('by_hand', '', '', '', 'replayed ' .. replayed)
 end
 admit()
 return replayed

@@ -1,6 +1,7 @@
 -- set_limit: set or remove the limit of the queue, of a group, or of every group without a limit of its own.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked stats
+--       events
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  field      "queue", "groups" or "group:" and a name
 -- ARGV[3]  rules      the text of docs/design.md, "Limits"; "" removes them
@@ -60,6 +61,8 @@ if walk == 'set' then
   if is_heavy == '1' then
     redis.call('HSET', conf, 'heavy', '1')
   end
+  -- Needs: event
+  tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', rules == '' and 'removed' or rules)
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'

@@ -1,6 +1,6 @@
 -- bury: move tasks to the dead letters, which are capped by number and age.
--- Keys: payload meta dead keys conf stats
--- Needs: now, record
+-- Keys: payload meta dead keys conf stats events
+-- Needs: now, record, event
 -- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
 --        caps (100 000 tasks and 90 days, unless the queue has others).
 local function forget(id, task)
@@ -37,6 +37,7 @@ local function rescue(id, raw)
   redis.call('HSET', meta, id, '0 0 0 0 b 0 ' .. record .. '\t\t\tbad record\t' .. (inline or ''))
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', '1')
+  tell('dead', '', '', id, 'bad record')
 end
 
 local function bury(id, task, reason)
@@ -44,5 +45,6 @@ local function bury(id, task, reason)
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', 1)
+  tell('dead', task.group, '', id, reason)
   trim(2)
 end

@@ -1,6 +1,6 @@
 -- met: close a scope after a 429; the first task or permit afterwards is a probe. docs/design.md, "A 429".
--- Keys: stats
--- Needs: now, pace, gate, open_or_close, mark
+-- Keys: stats events
+-- Needs: now, pace, gate, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe): `granted` is when the request was granted, ms; it teaches slack or
 --        a learned rate if it counts. Call admit (place) after it.
 
@@ -23,7 +23,7 @@ local function widen(gate, opens)
 end
 
 local function meet(gate, ms, granted, counts, was_probe)
-  local rules, opens = gate.rules, math.max(gate.opens, now + ms)
+  local rules, opens, before = gate.rules, math.max(gate.opens, now + ms), gate.rate
   if instant < gate.since then -- the end of the closing that has halved it
     gate.since = opens
   elseif rules.ceiling > 0 and gate[1] and counts then
@@ -34,6 +34,13 @@ local function meet(gate, ms, granted, counts, was_probe)
     gate.since, gate.used = opens, 0
   elseif rules.ceiling == 0 and counts and not was_probe and granted > gate.beside then
     widen(gate, opens)
+  end
+  local group, member = string.match(gate.scope, '^([^\t]*)\t?(.*)$')
+  if gate.rate ~= before then
+    tell('learned', group, member, '', string.format('%.6g, was %.6g', gate.rate, before))
+  end
+  if not told_now('rate_limited', group, member) then
+    tell('rate_limited', group, member, '', string.format('closed until %.0f', opens))
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one

@@ -1,0 +1,24 @@
+-- history: read what the queue counted and held, at one moment of each minute or quarter of an hour. Changes nothing.
+--
+-- Keys: history
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  length     60000 or 900000, ms of a slot
+-- ARGV[3]  most       slots at most, from now back: 1440 minutes, or 1344 quarters
+--
+-- Returns the texts of the slots that stand (remember), the oldest first.
+-- Lost reply: safe to send again.
+local time, length, most = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+
+-- Needs: now
+local last, size = math.floor(now / length), length == 60000 and 1440 or 1344
+local fields, reply = {}, {}
+for i = most - 1, 0, -1 do
+  fields[most - i] = string.format('%s%d', length == 60000 and 'm' or 'q', (last - i) % size)
+end
+for i, text in ipairs(redis.call('HMGET', history, unpack(fields))) do
+  local at = text and tonumber(string.match(text, '^%d+ ') or '')
+  if at and math.floor(at / length) == last - most + i then -- else it is of an older round
+    reply[#reply + 1] = text
+  end
+end
+return reply

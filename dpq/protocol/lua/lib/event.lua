@@ -1,0 +1,15 @@
+-- event: tell what people want to see in the stream of events, which keeps the last thousand or so.
+-- Keys: events
+-- Needs: now
+-- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same, less
+--        than a second ago: then a storm of them is one event a second. A user without the rights for it tells nothing.
+local function told_now(kind, group, member)
+  local last = redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '1')
+  local fields = last[1] and last[1][2] or {}
+  return fields[2] == kind and fields[4] == group and fields[6] == member and now - tonumber(fields[12]) < 1000
+end
+
+local function tell(kind, group, member, id, detail)
+  redis.pcall('XADD', events, 'MAXLEN', '~', '1000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
+    'detail', string.sub(detail, 1, 500), 'at', stamp)
+end

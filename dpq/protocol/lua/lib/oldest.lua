@@ -1,0 +1,35 @@
+-- oldest: find out for how long the oldest ready task has been due. If more than 200 are ready, the oldest one is
+-- searched among the first of each of the 100 best priorities, and of the worst.
+-- Keys: ready meta conf
+-- Needs: now, record, member
+-- Gives: oldest_ready(), ms, or -1.
+local function oldest_ready()
+  local ids = {}
+  local function look(members)
+    for i = 1, #members do
+      ids[#ids + 1] = split(ready, members[i])
+    end
+  end
+  if redis.call('ZCARD', ready) <= 200 then
+    look(redis.call('ZRANGE', ready, 0, -1))
+  else
+    local lifo = redis.call('HGET', conf, 'order') == 'lifo'
+    local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')[2]
+    look(redis.call(lifo and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', ready, worst, worst, 'LIMIT', 0, 1))
+    local from = '-inf'
+    for _ = 1, 100 do
+      local member, score = unpack(redis.call('ZRANGEBYSCORE', ready, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+      if not member then
+        break
+      end
+      look(lifo and redis.call('ZREVRANGEBYSCORE', ready, score, score, 'LIMIT', 0, 1) or { member })
+      from = '(' .. score
+    end
+  end
+  local since = -1
+  for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+    local task = raw and read(raw)
+    since = task and math.max(since, now - task.enqueued - task.wait) or since
+  end
+  return since
+end
