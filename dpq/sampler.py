@@ -10,7 +10,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from dpq import DPQ, known_queues
+from redis.exceptions import NoPermissionError
+
+from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
@@ -23,6 +25,12 @@ RATE_SECONDS = 10.0
 
 KNOWN_FOR = 5.0
 """Seconds between two looks at the list of names."""
+
+EVENTS = 1000
+"""Events that are kept of a queue: as many as the queue keeps."""
+
+REMEMBER_SECONDS = 60.0
+"""Seconds between two slots of a queue's history."""
 
 OPEN_QUEUES = 200
 """Queue objects that are kept for the queues of a server; they share one client."""
@@ -143,13 +151,27 @@ class Snapshot(NamedTuple):
 class Watch:
     """A queue that is looked at: its snapshot, and the samples of the last minutes."""
 
-    def __init__(self, queue: DPQ[Any], clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin to watch a queue; nothing is read yet."""
+    def __init__(
+        self,
+        queue: DPQ[Any],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        remembers: bool = False,
+    ) -> None:
+        """Begin to watch a queue; nothing is read yet.
+
+        Args:
+            queue: The queue.
+            clock: Tells seconds.
+            remembers: Store a slot of the queue's history each minute, as workers do.
+        """
         self.queue = queue
         self.browser = Browser(queue._session.operations)
         self._clock = clock
         self._samples: deque[Sample] = deque()
         self._looks: deque[tuple[float, list[DrainLook]]] = deque()
+        self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
+        self._events: deque[Event] = deque(maxlen=EVENTS)
         self.ahead_ms = 0.0  # the server's clock, against this machine's
 
     def read(self) -> Snapshot:
@@ -157,6 +179,7 @@ class Watch:
         stats, survey, workers = self.queue._session.run(self.browser.overview)
         self.ahead_ms = survey.now_ms - time.time() * 1000
         now = self._clock()
+        self._remember(now)
         backlog = stats.ready + stats.waiting
         samples = self._samples
         if samples and stats.pushed < samples[-1].pushed:
@@ -167,6 +190,24 @@ class Watch:
         while samples[0].at < now - KEPT_SECONDS:
             samples.popleft()
         return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
+
+    def _remember(self, now: float) -> None:
+        if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
+            self._remembered = now
+            try:
+                self.queue._session.run(self.queue._session.operations.remember)
+            except NoPermissionError:  # a user who may only look
+                self._remembers = False
+
+    def events(self) -> list[Event]:
+        """Read what has happened since the last look; return all that is known, oldest first."""
+        after = self._events[-1].id if self._events else ""
+        try:
+            self._events += self.queue.events(after, EVENTS)
+        except ConfigurationError:  # another number of partitions
+            self._events.clear()
+            self._events += self.queue.events("", EVENTS)
+        return list(self._events)
 
     def drain(self) -> Drain:
         """Say when all that is due will have begun: by the limits, and by what has ended lately."""

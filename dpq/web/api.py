@@ -126,6 +126,23 @@ def forecast(call: Call) -> Response:
     return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})
 
 
+def history(call: Call) -> Response:
+    """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
+    seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
+    key = ("history", call.name, seconds)
+    slots = call.site.shared.get(key, lambda: call.queue.history(seconds))
+    return call.answer({"slots": [slot.model_dump(mode="json") for slot in slots]})
+
+
+def events(call: Call) -> Response:
+    """Read what happened behind an event, or the newest of it."""
+    after = call.query.get("after", "")
+    limit = int(read_number(call.query.get("limit", "100"), "limit"))
+    key = ("events", call.name, after, limit)
+    found = call.site.shared.get(key, lambda: call.queue.events(after, limit))
+    return call.answer({"events": [event.model_dump(mode="json") for event in found]})
+
+
 def dead(call: Call) -> Response:
     """Count dead letters by reason and error."""
     kinds = call.shared("kinds", look_of(call))

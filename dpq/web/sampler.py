@@ -36,15 +36,22 @@ class Shared:
         self._lock = threading.Lock()
         self._readings: OrderedDict[Hashable, _Reading] = OrderedDict()
 
-    def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return a reading of the last second, or read it now; an error is shared as well."""
+    def get(self, key: Hashable, read: Callable[[], T], seconds: float | None = None) -> T:
+        """Return a reading of the last second, or read it now; an error is shared as well.
+
+        Args:
+            key: What is read.
+            read: Reads it.
+            seconds: For how long it is shared; None: `FRESH_SECONDS`.
+        """
+        fresh = FRESH_SECONDS if seconds is None else seconds
         with self._lock:
             reading = self._readings.setdefault(key, _Reading())
             self._readings.move_to_end(key)
             while len(self._readings) > READINGS:
                 self._readings.popitem(last=False)
         with reading.lock:
-            if self._clock() - reading.at >= FRESH_SECONDS:
+            if self._clock() - reading.at >= fresh:
                 reading.value = reading.error = None
                 try:
                     reading.value = read()

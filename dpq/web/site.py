@@ -13,17 +13,21 @@ from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError
+from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
+from dpq.web.charts import Span, Story, story
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
 from dpq.web.sampler import Shared
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
+
+STORY_SECONDS = 30.0
+"""Seconds that charts are shared: a minute is their shortest step."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
@@ -61,7 +65,7 @@ class Site:
         with self._lock:
             watch = self._watches.get(name)
             if watch is None or watch.queue is not queue:
-                watch = self._watches[name] = Watch(queue)
+                watch = self._watches[name] = Watch(queue, remembers=self.guard.access.write)
             self._watches.move_to_end(name)
             while len(self._watches) > OPEN_QUEUES:
                 self._watches.popitem(last=False)
@@ -75,6 +79,20 @@ class Site:
         """Return when all that is due in a queue will have begun, at most a second old."""
         watch = self.watch(name)
         return self.shared.get(("drain", name), watch.drain)
+
+    def events(self, name: str) -> list[Event]:
+        """Return what has happened to a queue, as far as it is kept, the oldest first."""
+        watch = self.watch(name)
+        return self.shared.get(("events", name), watch.events)
+
+    def story(self, name: str, chosen: Span) -> Story:
+        """Return the history of a queue, at most half a minute old."""
+        queue = self.watch(name).queue
+
+        def read() -> Story:
+            return story(queue.history(chosen.ask), chosen, self.now_ms())
+
+        return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return what is known of a queue, at most a second old."""
