@@ -53,7 +53,9 @@ class Top(App[None]):
         """Take the queues, what the server is called, and whether keys may act."""
         super().__init__()
         self._server, self._read_only = server, read_only
-        self._reader = Reader(directory, lambda found: self.post_message(Heard(found)))
+        self._reader = Reader(
+            directory, lambda found: self.post_message(Heard(found)), remembers=not read_only
+        )
         self._snapshots: dict[str, Snapshot] = {}
         self._details: Details | None = None
         self._away_since: float | None = None

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
-from dpq import DPQ, ConfigurationError, DPQError, Forecast, LimitState
+from dpq import DPQ, ConfigurationError, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 
@@ -22,6 +22,9 @@ CLOSED_SHOWN = 20
 
 NEXT_SHOWN = 10
 """Tasks that come next, of one queue."""
+
+EVENTS_SHOWN = 10
+"""Events that are read of one queue."""
 
 ENDING_SECONDS = 0.5
 """Seconds that the end of the program waits for a round that is under way."""
@@ -35,12 +38,14 @@ class Details(NamedTuple):
         drain: When all that is due will have begun.
         closed: Closed groups, those that open first.
         coming: The next tasks that start, each with its moment.
+        events: Its last events, the newest first.
     """
 
     name: str
     drain: Drain
     closed: list[LimitState]
     coming: list[Forecast]
+    events: list[Event]
 
 
 class Round(NamedTuple):
@@ -66,9 +71,14 @@ class Round(NamedTuple):
 class Reader:
     """Reads rounds in a thread, one after the other."""
 
-    def __init__(self, directory: Directory, hear: Callable[[Round], object]) -> None:
-        """Take the queues, and what hears of each round; it is called in the thread."""
-        self._directory, self._hear = directory, hear
+    def __init__(
+        self, directory: Directory, hear: Callable[[Round], object], *, remembers: bool = False
+    ) -> None:
+        """Take the queues, and what hears of each round; it is called in the thread.
+
+        With `remembers` it stores a slot of each queue's history a minute, as workers do.
+        """
+        self._directory, self._hear, self._remembers = directory, hear, remembers
         self._watches: OrderedDict[str, Watch] = OrderedDict()
         self._asked: SimpleQueue[tuple[Sequence[str], str] | None] = SimpleQueue()
         self._busy = threading.Event()
@@ -128,7 +138,7 @@ class Reader:
             return None
         watch = self._watches.get(name)
         if watch is None or watch.queue is not queue:
-            watch = self._watches[name] = Watch(queue, time.monotonic)
+            watch = self._watches[name] = Watch(queue, time.monotonic, remembers=self._remembers)
         self._watches.move_to_end(name)
         while len(self._watches) > OPEN_QUEUES:
             self._watches.popitem(last=False)
@@ -150,4 +160,8 @@ class Reader:
         if groups := run(watch.browser.groups, "closed", most=CLOSED_SHOWN):
             closed = run(watch.browser.states, groups).states[2:]
         coming = watch.queue.forecast(NEXT_SHOWN)
-        return Details(name, watch.drain(), closed, coming)
+        try:
+            events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
+        except NoPermissionError:  # a user of an older release's page
+            events = []
+        return Details(name, watch.drain(), closed, coming, events)

@@ -268,6 +268,7 @@ class Queue(_Screen):
             yield table
             yield Static(id="coming", classes="part")
             yield Static(id="workers", classes="part")
+            yield Static(id="events", classes="part")
         yield Footer(show_command_palette=False)
 
     def chosen(self) -> str:
@@ -309,6 +310,8 @@ class Queue(_Screen):
             self._part("drain", words.drain(details.drain))
             self._show_groups(details, now)
             coming = [words.coming(task, now) for task in details.coming]
+            events = [words.happened(event, now) for event in details.events]
+            self._part("events", "\n".join(["happened:", *events]) if events else "")
             self._part("coming", "\n".join(["next:", *coming]) if coming else "nothing comes next")
 
     def _part(self, name: str, text: str) -> None:

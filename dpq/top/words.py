@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dpq import Forecast, LimitState
+from dpq import Event, Forecast, LimitState
 from dpq.model.display import shown
 from dpq.model.drain import Drain
 from dpq.model.reports import WorkerInfo
@@ -158,6 +158,14 @@ def coming(task: Forecast, now_ms: float) -> str:
     payload = f"  {task.payload[:60]}" if task.payload else ""
     because = "" if task.because == "now" else f"  ({task.because})"
     return shown(f"{about + when:>9}  {task.priority:g}{group}{payload}{because}")
+
+
+def happened(event: Event, now_ms: float) -> str:
+    """Say what has happened, and how long ago."""
+    kind = {"rate_limited": "429"}.get(event.kind, event.kind.replace("_", " "))
+    about = "  ".join(each for each in (event.group, event.task_id, event.detail) if each)
+    ago = span(max(0.0, now_ms - event.at.timestamp() * 1000) / 1000)
+    return shown(f"{ago:>9} ago  {kind}  {about[:100]}")
 
 
 def worker(info: WorkerInfo) -> str:

@@ -88,33 +88,25 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
     edges = [first + step * i for i in range(chosen.bins + 1)]
     at = [slot.at.timestamp() * 1000 for slot in slots]
 
-    def counts(name: str) -> list[float | None]:
-        return counted(at, [getattr(slot, name) for slot in slots], edges)
+    def counts(name: str, *, whole: bool = True) -> list[float | None]:
+        return counted(at, [getattr(slot, name) for slot in slots], edges, whole=whole)
 
     def a_second(name: str) -> list[float | None]:
-        return [None if n is None else n * 1000 / step for n in scaled(counts(name), at, edges)]
+        parts = scaled(counts(name, whole=False), at, edges)
+        return [None if n is None else n * 1000 / step for n in parts]
 
     named = {"pushed": "in", "acked": "out", "rate_limited": "429s", "buried": "dead"}
     every = {name: counts(name) for name in named}
-    backlog = [
-        None if slot is None else slot.ready + slot.waiting for slot in last_of(slots, at, edges)
-    ]
-    lines = [
-        ("In and out", "/s", [("in", "in", a_second("pushed")), ("out", "out", a_second("acked"))]),
-        ("Backlog", "", [("ready and waiting", "in", backlog)]),
-        (f"429s in {chosen.each}", "", [("429s", "limited", every["rate_limited"])]),
-        (f"Dead letters in {chosen.each}", "", [("dead", "dead", every["buried"])]),
-    ]
+    held = last_of(slots, at, edges)
+    backlog = [float(slot.ready + slot.waiting) if slot else None for slot in held]
+    flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
+    limited = Line("429s", "limited", every["rate_limited"])
+    died = Line("dead", "dead", every["buried"])
     charts = [
-        Chart(
-            title,
-            unit,
-            [Line(*line) for line in each],
-            first,
-            step,
-            bars=title.endswith(chosen.each),
-        )
-        for title, unit, each in lines
+        Chart("In and out", "/s", flows, first, step),
+        Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
+        Chart(f"429s in {chosen.each}", "", [limited], first, step, bars=True),
+        Chart(f"Dead letters in {chosen.each}", "", [died], first, step, bars=True),
     ]
     for title, name in (("Wait for the first delivery", "wait"), ("Run", "run")):
         shares = percentiles([getattr(slot, name) for slot in slots], at, edges)
@@ -127,11 +119,12 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
 
 
 def counted(
-    at: Sequence[float], totals: Sequence[int], edges: Sequence[float]
+    at: Sequence[float], totals: Sequence[int], edges: Sequence[float], *, whole: bool = False
 ) -> list[float | None]:
     """Count what totals grew by between edges; None where nothing is known.
 
-    Totals that fall are those of a queue that was made anew.
+    Totals that fall are those of a queue that was made anew. Between two totals they grew evenly;
+    with `whole`, all at the later one, unless that is more than two bins away.
     """
     if len(at) < 2:
         return [None] * (len(edges) - 1)
@@ -145,7 +138,10 @@ def counted(
             return risen[-1]
         if not i:
             return 0.0
-        part = (moment - at[i - 1]) / max(1.0, at[i] - at[i - 1])
+        apart = at[i] - at[i - 1]
+        if whole and apart <= 2 * (edges[1] - edges[0]):
+            return risen[i - 1]
+        part = (moment - at[i - 1]) / max(1.0, apart)
         return risen[i - 1] + part * (risen[i] - risen[i - 1])
 
     return [
@@ -237,12 +233,14 @@ def draw(chart: Chart) -> Markup:
         'aria-label="{}: {}"><figcaption><b>{}</b> {} <output class="soft"></output></figcaption>'
         '<div class="plot"><span class="most">{}</span>'
         '<svg viewBox="0 0 {:g} {:g}" preserveAspectRatio="none" aria-hidden="true">{}'
-        '<line class="cursor" x1="-1" x2="-1" y1="0" y2="{:g}"></line></svg></div></figure>'
+        '<line class="cursor" x1="-1" x2="-1" y1="0" y2="{:g}"></line></svg></div>'
+        '<div class="axis"><span>{} ago</span><span>now</span></div></figure>'
     ).format(
         json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
         round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
         chart.title, keys if len(chart.lines) > 1 else "",
         say_value(most, chart.unit) if known else "", WIDTH, HEIGHT, shapes, HEIGHT,
+        say_span(chart.step_ms * len(chart.lines[0].values) / 1000),
     )  # fmt: skip
 
 
@@ -258,8 +256,10 @@ def path_of(line: Line, most: float) -> Markup:
             down = False
             continue
         x, y = step * (i + 0.5), _height(value, most)
-        alone = not down and (i + 1 == len(line.values) or line.values[i + 1] is None)
-        parts.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}" + ("h2" if alone else ""))
+        if not down and (i + 1 == len(line.values) or line.values[i + 1] is None):
+            parts.append(f"M{x - 0.4 * step:.1f} {y:.1f}h{0.8 * step:.1f}")  # it stands alone
+            continue
+        parts.append(f"{'L' if down else 'M'}{x:.1f} {y:.1f}")
         down = True
     return Markup('<path class="{}" d="{}"></path>').format(line.kind, "".join(parts))
 
@@ -334,6 +334,14 @@ def read_learned(detail: str) -> tuple[float | None, float | None]:
         return None, None
 
 
+def detail_of(event: Event) -> tuple[str, float | None]:
+    """Split the detail of an event: its text, and the moment in ms at its end if there is one."""
+    text, _, last = event.detail.rpartition(" ")
+    if len(last) == 13 and last.isdecimal():
+        return text, float(last)
+    return event.detail, None
+
+
 def chart_globals() -> dict[str, Any]:
     """Return the functions of this module that templates call."""
-    return {"draw": draw, "limited_by": limited_by}
+    return {"draw": draw, "limited_by": limited_by, "detail_of": detail_of}
