@@ -10,12 +10,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from redis.exceptions import NoPermissionError
+from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
+from dpq.transport.cluster import forbidden
 
 KEPT_SECONDS = 300
 """Seconds that samples are kept: what a sparkline shows."""
@@ -171,6 +172,7 @@ class Watch:
         self._samples: deque[Sample] = deque()
         self._looks: deque[tuple[float, list[DrainLook]]] = deque()
         self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
+        self.may_see_events = True
         self._events: deque[Event] = deque(maxlen=EVENTS)
         self.ahead_ms = 0.0  # the server's clock, against this machine's
 
@@ -196,17 +198,28 @@ class Watch:
             self._remembered = now
             try:
                 self.queue._session.run(self.queue._session.operations.remember)
-            except NoPermissionError:  # a user who may only look
-                self._remembers = False
+            except ResponseError as error:
+                if not forbidden(error):
+                    raise
+                self._remembers = False  # this user may only look
 
     def events(self) -> list[Event]:
-        """Read what has happened since the last look; return all that is known, oldest first."""
+        """Read what has happened since the last look; return all that is known, oldest first.
+
+        A user who may not read events is told so by `may_see_events`, and asks no more.
+        """
+        if not self.may_see_events:
+            return []
         after = self._events[-1].id if self._events else ""
         try:
             self._events += self.queue.events(after, EVENTS)
         except ConfigurationError:  # another number of partitions
             self._events.clear()
             self._events += self.queue.events("", EVENTS)
+        except ResponseError as error:
+            if not forbidden(error):
+                raise
+            self.may_see_events = False
         return list(self._events)
 
     def drain(self) -> Drain:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import RedisError, ResponseError
 
 from dpq import DPQ, ConfigurationError, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
@@ -160,8 +160,5 @@ class Reader:
         if groups := run(watch.browser.groups, "closed", most=CLOSED_SHOWN):
             closed = run(watch.browser.states, groups).states[2:]
         coming = watch.queue.forecast(NEXT_SHOWN)
-        try:
-            events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
-        except NoPermissionError:  # a user of an older release's page
-            events = []
+        events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
         return Details(name, watch.drain(), closed, coming, events)

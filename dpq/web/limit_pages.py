@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from redis.exceptions import NoPermissionError
 from starlette.responses import Response
 
-from dpq import ConfigurationError, Event
+from dpq import ConfigurationError
 from dpq.model.limits import EVERY_GROUP, RateLimit, read_rate
 from dpq.web.pages import PAGE, whole_of
 from dpq.web.render import drain_ms, promise
@@ -50,7 +49,7 @@ def limits(call: Call) -> Response:
         whole=states[0],
         default=states[1],
         groups=states[2:],
-        events=_events(call),
+        events=call.site.events(call.name),
         counted=counted,
         ways=WAYS,
         way="name" if call.query.get("q") else call.query.get("way", "largest"),
@@ -96,14 +95,6 @@ def _dry_run(call: Call, states: Any, now_ms: float) -> dict[str, Any] | None:
     }
 
 
-def _events(call: Call) -> list[Event]:
-    """Return what has happened to the queue; nothing if the user may not read that."""
-    try:
-        return call.site.events(call.name)
-    except NoPermissionError:
-        return []
-
-
 def limit(call: Call) -> Response:
     """Show the limit of one scope, to edit it, with what it promises."""
     group = call.query.get("group", "")
@@ -116,5 +107,5 @@ def limit(call: Call) -> Response:
         group=group,
         now_ms=now_ms,
         dry=_dry_run(call, states, now_ms),
-        events=_events(call),
+        events=call.site.events(call.name),
     )

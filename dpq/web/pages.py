@@ -73,6 +73,7 @@ def events(call: Call) -> Response:
         kinds=sorted({event.kind for event in known} | {kind} - {""}),
         kind=kind,
         group=group,
+        allowed=call.site.watch(call.name).may_see_events,
         following=start + PAGE if start + PAGE < len(found) else None,
     )
 
