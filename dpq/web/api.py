@@ -26,6 +26,9 @@ from dpq.web.pages import (
 from dpq.web.render import plain
 from dpq.web.site import Call, read_number
 
+BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
+"""The buckets of times, most of a slot: they are told if they are asked for."""
+
 MOST = 200
 """Tasks in one answer at most."""
 
@@ -131,7 +134,10 @@ def history(call: Call) -> Response:
     seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
     key = ("history", call.name, seconds)
     slots = call.site.shared.get(key, lambda: call.queue.history(seconds))
-    return call.answer({"slots": [slot.model_dump(mode="json") for slot in slots]})
+    left_out: Any = {} if call.query.get("buckets") == "1" else BUCKETS
+    return call.answer(
+        {"slots": [slot.model_dump(mode="json", exclude=left_out) for slot in slots]}
+    )
 
 
 def events(call: Call) -> Response:

@@ -26,8 +26,11 @@ from dpq.web.sampler import Shared
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
 
+STORY_SHARE = 0.1
+"""The part of one bin for which charts are shared: 14 days take longest, and change least."""
+
 STORY_SECONDS = 30.0
-"""Seconds that charts are shared: a minute is their shortest step."""
+"""Seconds that charts are shared at least."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
@@ -86,13 +89,14 @@ class Site:
         return self.shared.get(("events", name), watch.events)
 
     def story(self, name: str, chosen: Span) -> Story:
-        """Return the history of a queue, at most half a minute old."""
+        """Return the history of a queue, at most half a minute or a tenth of a bin old."""
         queue = self.watch(name).queue
 
         def read() -> Story:
             return story(queue.history(chosen.ask), chosen, self.now_ms())
 
-        return self.shared.get(("story", name, chosen), read, STORY_SECONDS)
+        seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
+        return self.shared.get(("story", name, chosen), read, seconds)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return what is known of a queue, at most a second old."""

@@ -64,6 +64,7 @@ def test_the_charts_of_a_page(
 ) -> None:
     """A page with `--write` stores slots while it is seen, one that only shows does not."""
     monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.web.site.STORY_SHARE", 0.0)
     monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0.0)
     monkeypatch.setattr("dpq.sampler.REMEMBER_SECONDS", 0.0)
     path = f"/q/{q.queue_name}"
@@ -78,6 +79,12 @@ def test_the_charts_of_a_page(
     assert "No history of the last 14 days" in look.page(f"{path}?span=14d")  # one quarter
     slots = look.api(f"/queues/{q.queue_name}/history?seconds=7200")["slots"]
     assert [slot["pushed"] for slot in slots] == [1, 2]
+    q.pop()
+    clock.advance(61)
+    change.page(path)
+    at = f"/queues/{q.queue_name}/history"
+    assert "buckets" not in look.api(at)["slots"][-1]["wait"]
+    assert look.api(f"{at}?buckets=1")["slots"][-1]["wait"]["buckets"][0] == [0.001, 0]
     assert look.get(f"/api/queues/{q.queue_name}/history?seconds=0").status_code == 400
 
 
