@@ -52,7 +52,7 @@ ALL = (
         "web",
     ),
 )
-NAMED = ("ten_million", "peers")
+NAMED = ("ten_million", "peers", "tracing")
 """Benchmarks that run only when they are named: long, much memory, or programs of others."""
 
 

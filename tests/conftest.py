@@ -46,6 +46,7 @@ import fakeredis
 import pytest
 from given_server import Given
 from hypothesis import HealthCheck, Phase, settings
+from kit.compiled import compile_once
 from redis import Redis
 from support import SERVERS
 
@@ -58,14 +59,14 @@ MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
     *("test_repair", "test_check", "test_delay_group", "test_recurring"),
 }
-"""Not on fakeredis, which compiles a script at each call: it would take minutes. Single tests have
-the mark `many_calls`: they run there in `make test-all`."""
+"""Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
+have the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
-    *("test_machine", "test_scheduler", "test_partitions"),
+    *("test_machine", "test_scheduler", "test_partitions", "test_otel"),
     *("test_web_chromium", "test_top"),
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
     "test_web_history",
@@ -125,6 +126,7 @@ GIVEN = pytest.StashKey[Given | None]()
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    compile_once()
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
     config.addinivalue_line(
         "markers", "many_calls: not on fakeredis, except in the soak's settings"

@@ -312,7 +312,20 @@ def children(words: Sequence[Sequence[str]], environment: Mapping[str, str]) -> 
     `_target.load` still finds the handlers there.
     """
     dpq = [sys.executable, "-P", "-m", "dpq"]
-    return [Child([*dpq, *each], {**os.environ, **environment}) for each in words]
+    added = {**instrumentation(), **environment}
+    return [Child([*dpq, *each], {**os.environ, **added}) for each in words]
+
+
+def instrumentation() -> dict[str, str]:
+    """Make what lets children be traced, if `opentelemetry-instrument` has started this process.
+
+    That program adds a folder to PYTHONPATH; the process takes it away again for its children.
+    """
+    tool = sys.modules.get("opentelemetry.instrumentation.auto_instrumentation")
+    if tool is None or tool.__file__ is None:
+        return {}
+    paths = [os.path.dirname(tool.__file__), os.environ.get("PYTHONPATH", "")]
+    return {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def end_with(parent: int) -> None:

@@ -1,19 +1,17 @@
 """The progress of `dpq run`: a bar at a terminal, else a line every 5 s; JSON lines if wanted."""
 
-import asyncio
 import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
-from redis.exceptions import RedisError
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from dpq import AsyncDPQ, LimitState, QueueStats
-from dpq.cli._drain import BAR_SECONDS, LINE_SECONDS
-from dpq.cli._terminal import emit, errors, talk
+from dpq.cli._progress import Bar, repeated
+from dpq.cli._terminal import emit, talk
 
 RATE_SECONDS = 60.0
 """Seconds over which the rate is taken: as long as most limits."""
@@ -32,15 +30,14 @@ class RunMeter:
         self._saved = self._limited = 0
         self._seen: deque[tuple[float, int]] = deque()
         self._since = time.monotonic()
-        bar = errors.is_terminal and not as_json
-        self._seconds = BAR_SECONDS if bar else LINE_SECONDS
-        columns = (
+        self._bar = Bar(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TextColumn("{task.fields[told]}"),
+            lines=as_json,
+            total=total,
+            told="",
         )
-        self._bar = Progress(*columns, console=errors, transient=True) if bar else None
-        self._row = self._bar.add_task("", total=total, told="") if self._bar else None
 
     def saved(self) -> None:
         """Count an answer that this process has saved."""
@@ -53,22 +50,16 @@ class RunMeter:
     @asynccontextmanager
     async def showing(self, queue: AsyncDPQ[Any], group: str) -> AsyncIterator[None]:
         """Show the progress while the body runs: of the queue, and of its group."""
-        self._show(await queue.stats(), await queue.group(group))
 
         async def look() -> None:
-            while True:
-                await asyncio.sleep(self._seconds)
-                with suppress(RedisError):  # the worker logs it
-                    self._show(await queue.stats(), await queue.group(group))
+            self._show(await queue.stats(), await queue.group(group))
 
-        looking = asyncio.create_task(look())
+        await look()
         try:
-            yield
+            async with repeated(self._bar.seconds, look):
+                yield
         finally:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
-            if self._bar:
-                self._bar.stop()
+            self._bar.stop()
 
     def _show(self, stats: QueueStats, state: LimitState) -> None:
         closed = state.opens_at if state.reason in ("rate limited", "closed by hand") else None
@@ -97,11 +88,7 @@ class RunMeter:
         text += f"{_clock(seconds)} left"
         if closed:
             text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
-        if self._bar and self._row is not None:
-            self._bar.start()
-            self._bar.update(self._row, completed=done, told=text)
-        else:
-            talk(f"{done} of {self._total}, {text}")
+        self._bar.show(f"{done} of {self._total}, {text}", completed=done, told=text)
 
     def end(self, *, saved: int, dead: int, left: int, stopped: str) -> None:
         """Say how the run ended."""

@@ -11,7 +11,8 @@ import typer
 from dpq import RateLimit
 from dpq.cli import _rates
 from dpq.cli._options import named
-from dpq.cli._run import Job, require_httpx, run_job
+from dpq.cli._run import require_httpx, run_job
+from dpq.cli._run_job import Job
 from dpq.model.validation import label
 from dpq.worker.base import MAX_CONCURRENCY
 

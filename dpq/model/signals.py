@@ -26,6 +26,18 @@ Scope = Literal["member", "group", "queue", "task"]
 the queue), the queue, or only the task."""
 
 
+def require_scope(scope: object) -> None:
+    """Refuse what is no `Scope`.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if scope not in get_args(Scope):
+        raise ConfigurationError(
+            f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
+        )
+
+
 class Signal(Exception):
     """Base of the signals, which a handler or the body of `lease()` raises for its task."""
 
@@ -98,10 +110,7 @@ class RateLimited(Signal):
             raise ConfigurationError(
                 f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
             )
-        if scope not in get_args(Scope):
-            raise ConfigurationError(
-                f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
-            )
+        require_scope(scope)
         super().__init__(f"rate limited: again in {retry_after} s")
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope

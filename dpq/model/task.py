@@ -84,6 +84,7 @@ class Task(BaseModel, Generic[P]):
             different for each run.
         visibility: Seconds of its leases; None takes those of its consumers.
         time_limit: Seconds that its handler may run in a worker; None takes the worker's limit.
+        trace: The W3C traceparent of the span that pushed it, or None (docs/tracing.md).
     """
 
     model_config = ConfigDict(frozen=True)
@@ -117,6 +118,7 @@ class Task(BaseModel, Generic[P]):
     costs: dict[str, int] | None = None
     member: str | None = None
     pinned: str | None = None
+    trace: str | None = None
 
 
 class DeadTask(Task[P], Generic[P]):

@@ -19,7 +19,7 @@ from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.model.task import Task, TaskState
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.operations.limits import LimitOperations
-from dpq.operations.queue import QueueOperations
+from dpq.operations.queue import QueueOperations, one_queue
 from dpq.protocol.command import Steps, all_of, together
 from dpq.protocol.placement import partition_of, tags_of
 from dpq.protocol.records import stored_task
@@ -404,7 +404,7 @@ class Browser:
                 for part, names in zip(parts, homes, strict=True)
             ]
         )
-        queue = _joined([part.states[0] for part in found])
+        queue = one_queue([part.states[0] for part in found])
         by_name = {state.group: state for part in found for state in part.states[1:]}
         ordered = [by_name[name] for name in groups]
         counted = all(part.counted for part in found)
@@ -456,14 +456,3 @@ def _until(found: Waiting, limits: Sequence[LimitState]) -> float | None:
     if shut:
         return shut.opens_at.timestamp() * 1000 if shut.opens_at else None
     return found.held_until_ms or None
-
-
-def _joined(states: Sequence[LimitState]) -> LimitState:
-    """Join the states of the queue in all partitions: it is open if one of them is."""
-    said = next((state for state in states if state.open), states[0])
-    return said.model_copy(
-        update={
-            "waiting": sum(state.waiting for state in states),
-            "in_flight": sum(state.in_flight for state in states),
-        }
-    )

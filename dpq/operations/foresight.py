@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dpq.model.drain import DrainLook
-from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast, Forecasting, merged
+from dpq.model.forecast import MAX_FORECAST, PREVIEW_CHARACTERS, Forecast
+from dpq.model.forecasting import Forecasting, merged
 from dpq.model.validation import milliseconds, whole_number
 from dpq.operations.description import Description
 from dpq.operations.partition import Partition

@@ -8,44 +8,42 @@ reader of each reply. An operation is a generator that yields commands and is se
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, Generic, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 from dpq.model.cost import write_cost, write_spent
-from dpq.model.errors import ConfigurationError, LeaseLostError, TaskNotFoundError
-from dpq.model.history import Event
+from dpq.model.errors import ConfigurationError, LeaseLostError
 from dpq.model.interrupts import expected
 from dpq.model.pools import member_name
 from dpq.model.priority import encode_priority
-from dpq.model.reports import Problem, QueueStats
-from dpq.model.schedule import Later, claim, computable, named_moment, named_schedule, with_first
-from dpq.model.signals import Scope
-from dpq.model.task import Cost, DeadTask, OnDuplicate, P, Push, Task, TaskState
+from dpq.model.schedule import Later, claim, named_moment, named_schedule, with_first
+from dpq.model.signals import Scope, require_scope
+from dpq.model.task import Cost, OnDuplicate, P, Push, Task
 from dpq.model.validation import (
     MAX_BATCH,
     delay_milliseconds,
     error_line,
     label,
     milliseconds,
-    number,
     one_line,
     whole_number,
 )
+from dpq.operations.base import BATCH_BYTES, in_batches
 from dpq.operations.description import MAX_ATTEMPTS, Description
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
-from dpq.operations.settings import agree
+from dpq.operations.repair import RepairOperations
+from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
-from dpq.protocol.command import Command, Steps, leased, once, same, task_id, task_name
-from dpq.protocol.keys import INLINE_BYTES, STORAGE_FORMAT, key_of
-from dpq.protocol.placement import mark_of, tags_of
+from dpq.protocol.command import Command, Steps, leased, once, same
+from dpq.protocol.keys import INLINE_BYTES
+from dpq.protocol.placement import mark_of
 from dpq.protocol.records import PIN, SPENT
-from dpq.protocol.refusals import Code, read_settings
-from dpq.protocol.remembered import read_events, read_stats
+from dpq.protocol.refusals import Code
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
 
@@ -69,132 +67,41 @@ ACK_BATCH = 250
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
 
-BATCH_BYTES = 4 * 1024 * 1024
-"""Payload bytes in one call or reply: a larger one would hold up other clients."""
-
-PAGE = 100
-"""Tasks in one round trip of reading, checking or purging."""
-
-CHECKED_PARTS = (
-    *(("check", part) for part in ("meta", "ready", "delayed", "invisible", "waiting", "dead")),
-    *(("check", part) for part in ("closed", "payload", "keys", "groups")),
-    *(("check_limits", part) for part in ("settings", "limits", "kept")),
-    *(("check_limits", part) for part in ("tracked", "gates", "invisible")),
-)
-
-REPAIRED_PARTS = (
-    *(("repair_limits", part) for part in ("settings", "limits", "kept")),  # what all others read
-    ("repair", "waiting"),  # before the others: they take the next heads of groups from it
-    ("repair_limits", "gates"),  # an unreadable gate would keep a group from being opened
-    *(("repair", part) for part in ("ready", "groups", "closed", "meta", "payload")),
-    *(("repair", part) for part in ("delayed", "invisible", "dead", "keys", "heads", "events")),
-    ("repair_limits", "tracked"),
-    ("repair_limits", "invisible"),
-)
-"""The parts that repair goes over, in this order; see lua/repair.lua."""
-
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
-class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P]):
+class Partition(
+    LimitOperations,
+    PermitOperations[P],
+    WorkerOperations,
+    StoredOperations[P],
+    RepairOperations[P],
+):
     """Every operation on one partition; for the scripts a partition is a whole queue."""
 
     def __init__(
         self, queue: Description[P], index: int, count: int, make: Callable[[], Steps[Any]]
     ) -> None:
-        """Describe one partition.
-
-        Args:
-            queue: The description of its queue.
-            index: The index of the partition, from 0.
-            count: The number of partitions; 0 while it is not known.
-            make: Creates the queue, with the number of partitions that this client knows.
-        """
-        tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
-        super().__init__(queue.name, tag, queue.clock)
-        self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
+        """Describe one partition; the arguments are those of `PartitionBase`."""
+        super().__init__(queue, index, count, make)
         self._mark = mark_of(index)  # the beginning of its ids
-        self._count = count
-        self._make = make
-        self._codec = queue.codec
         self._backoff = queue.backoff
         self._max_attempts = queue.default_max_attempts
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
 
-    @property
-    def marker(self) -> str:
-        """The key that waiting consumers block on."""
-        return key_of(self._tag, "wake")
-
-    @property
-    def tick(self) -> str:
-        """The key that daemons block on."""
-        return key_of(self._tag, "tick")
-
-    @property
-    def conf(self) -> str:
-        """The key that daemons glance at."""
-        return key_of(self._tag, "conf")
-
-    # Settings of the queue
-
-    def configure(
-        self,
-        *,
-        create: bool = False,
-        limits: bool = False,
-        named: dict[str, str] | None = None,
-        storage_format: str = str(STORAGE_FORMAT),
-    ) -> Steps[dict[str, str]]:
-        """Write the settings that this client names and no client has named before; read all.
-
-        With `limits`, restore lost limits as well. `storage_format` is that of a new queue.
-        """
-        named = self.named if named is None else named
-        flat = [text for pair in named.items() for text in pair]
-        read = partial(agree, self.queue_name, named)
-        args = [self._now(), storage_format, 2 if limits else int(create), *flat]
-        command = self._command("configure", args, read)
-        return once(command._replace(needs_confirmation=False))  # see SettingsWatch
-
-    def stored_settings(self) -> Steps[dict[str, str]]:
-        """Read the settings, without checks."""
-        command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
-        return once(command._replace(needs_confirmation=False))
-
-    def register(self) -> Steps[Any]:
-        """Add the queue to the registry that daemons and the CLI read."""
-        return self._ask("register", [self.queue_name], same)
-
-    def enter(self) -> Steps[None]:
-        """Add the queue to the registry if possible; an error is ignored, and the queue works.
-
-        Reasons for an error: the Redis user may not write the registry, its key has another type,
-        or its master is away. All queues share the registry, and it must stop none of them.
-        """
-        yield [self._command("register", [self.queue_name], same)]  # the answer may be an error
-
-    def unregister(self) -> Steps[Any]:
-        """Remove the queue from the registry."""
-        return self._ask("unregister", [self.queue_name], same)
-
-    def drop(self) -> Steps[Any]:
-        """Remove the whole partition."""
-        return self._ask("drop", [], same)
-
     # Adding
 
     def push(self, payload: P, *arguments: Any) -> Steps[str]:
-        """Add one task; the other arguments are those of a `Push`, in its order."""
+        """Add one task; the other arguments are those of a `Push`, in its order, then `trace`."""
         ids: list[str] = yield from self._push([self._prepare(payload, *arguments)])
         return ids[0]
 
-    def checked(self, push: Push[P]) -> Checked:
-        """Check one push."""
+    def checked(self, push: Push[P], trace: str = "") -> Checked:
+        """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
             raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
-        return self._prepare(*push)
+        return self._prepare(*push, trace)
 
     def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
         """Add any number of checked tasks."""
@@ -248,6 +155,7 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         visibility: float | None,
         time_limit: float | None,
         member: str | None = None,
+        trace: str = "",
     ) -> Checked:
         text, residual = encode_priority(priority)
         delay_ms = delay_milliseconds(delay) if delay != 0 else 0
@@ -274,12 +182,12 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
                     f"at and {'cron' if line else 'delay'} are both given: give one of them"
                 )
             due, line = named_moment(at)
-        if visibility is not None or time_limit is not None:
+        if visibility is not None or time_limit is not None or trace:
             own = [
                 0 if seconds is None else milliseconds(name, seconds, least=0.001)
                 for name, seconds in (("visibility", visibility), ("time_limit", time_limit))
             ]
-            mode += f"\x1f{own[0]} {own[1]}"
+            mode += f"\x1f{own[0]} {own[1]} {trace}".rstrip(" ")
         if member is not None:
             if not group:
                 raise ConfigurationError(
@@ -371,21 +279,6 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
             seen = yield self._command("pop", args, replies.read_look)
         return seen
 
-    def _restore(self, restored: bool) -> Steps[bool]:
-        """Restore lost settings and limits, before a task runs without them.
-
-        Raises:
-            ConfigurationError: They were restored before, and are lost again.
-        """
-        if restored:
-            raise ConfigurationError(
-                f"limits of queue {self.queue_name!r} and their copies are lost, and no task runs "
-                "without them: set them again, then `dpq doctor --repair`"
-            )
-        yield from self._make()
-        yield from self.configure(create=True, limits=True)
-        return True
-
     # Ending or going on with a delivery
 
     def ack(self, task: Task[P], cost: Cost | None = None) -> Steps[bool]:
@@ -405,17 +298,13 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
     def ack_many(
         self, tasks: Iterable[Task[P]], costs: Iterable[Cost | None] | None = None
     ) -> Steps[list[bool]]:
-        """Finish tasks; `costs` are what they have spent."""
+        """Finish tasks; `costs` are what they have spent, one for each."""
         done: list[bool] = []
         lost: list[str] = []
         given = list(tasks)
         told = [""] * len(given) if costs is None else list(map(write_spent, costs))
-        if len(told) != len(given):
-            raise ConfigurationError(
-                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
-            )
         pairs = list(zip(given, told, strict=True))
-        for some in _batches(pairs, ACK_BATCH):
+        for some in in_batches(pairs, ACK_BATCH):
             batch = [task for task, _ in some]
             codes: list[Any] = [None] * len(batch)
             todo: Sequence[int] = range(len(batch))
@@ -444,7 +333,7 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
     def extend_many(self, leases: Sequence[tuple[Task[Any], float]]) -> Steps[list[bool]]:
         """Keep leases alive, each for its seconds from now; False for those that are lost."""
         kept: list[bool] = []
-        for batch in _batches(leases, EXTEND_BATCH):
+        for batch in in_batches(leases, EXTEND_BATCH):
             args: list[Any] = [self._now()]
             for task, seconds in batch:
                 args += (task.id, task.token, milliseconds("seconds", seconds, least=0.001))
@@ -526,8 +415,7 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        require_scope(scope)
         ms = milliseconds("retry_after", retry_after)
         action = "rate_limited of"
         return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost))
@@ -539,86 +427,6 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         if told := write_spent(cost):
             args = (*args, told)
         return self._command(script_name, [self._now(), task.id, task.token, *args], read)
-
-    # Looking and changing
-
-    def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
-        """Look at one task."""
-        name = task_name(id_, key)
-
-        def read(reply: list[Any]) -> Task[P]:
-            found = replies.read_stored(self._codec, [name.id], reply)[0]
-            if found is None:
-                raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
-            return found
-
-        return self._ask("get", [f"\t{name.key}" if name.key else name.id], read)
-
-    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
-        """Look at the first tasks of one state, or at those behind the task `after`."""
-        count = whole_number("n", count, 0, 10**9)
-        passed = after is None or not task_id(after)
-        tasks: list[Task[P]] = []
-        start = 0
-        while len(tasks) < count:
-            most = min(PAGE, count - len(tasks)) if passed else PAGE
-            page: list[Task[P]] = yield self._page(state, start, most)
-            if not page:
-                break
-            start += len(page)
-            for task in page:
-                if passed:
-                    tasks.append(task)
-                passed = passed or task.id == after
-        if not passed and count:
-            raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
-        return tasks[:count]
-
-    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
-        read = partial(replies.read_page, self._codec, state)
-        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
-
-    def ranked(self, state: TaskState, start: int, count: int) -> Steps[list[tuple[Any, Task[P]]]]:
-        """Read a page of `peek`, each task with the value that sorts it among partitions."""
-        read = partial(replies.read_ranked_page, self._codec, state)
-        return self._ask("peek", [state.value, start, count, BATCH_BYTES], read)
-
-    def stats(self) -> Steps[QueueStats]:
-        """Count the tasks of each state."""
-        return self.report("stats", [], read_stats)
-
-    def report(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
-        """Run a script that reports on the queue at one moment."""
-        return self._ask(name, [self._now(), *args], read)
-
-    def events(self, after: str, most: int) -> Steps[list[Event]]:
-        """Read the events behind a position, or the newest ones."""
-        return self._ask("events", [after, most], read_events)
-
-    def update(
-        self,
-        id_: str | None,
-        key: str | None,
-        priority: float | None,
-        delay: float | timedelta | None,
-        cost: Cost | None,
-    ) -> Steps[None]:
-        """Change a live task in place."""
-        if priority is None and delay is None and cost is None:
-            raise ConfigurationError("update changes nothing: give priority, delay or cost")
-        units = "" if cost is None else write_cost(cost)
-        text, residual = ("", "") if priority is None else encode_priority(priority)
-        wait = "" if delay is None else delay_milliseconds(delay)
-        name = task_name(id_, key)
-        read = replies.read_change("update", name, self.queue_name)
-        args = [self._now(), name.id, text, residual, wait, name.key, units]
-        return self._ask("update", args, read)
-
-    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
-        """Remove a live task."""
-        name = task_name(id_, key)
-        read = replies.read_change("cancel", name, self.queue_name)
-        return self._ask("cancel", [self._now(), name.id, name.key], read)
 
     # The whole queue
 
@@ -640,166 +448,9 @@ class Partition(LimitOperations, PermitOperations, WorkerOperations, Generic[P])
         """Return the ms until the next event."""
         return self._ask("next_event", [self._now()], replies.read_wait)
 
-    def purge(self, state: TaskState | None) -> Steps[int]:
-        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
-        # waiting before ready: if a head goes, the next waiting task of its group becomes ready
-        order = ("waiting", "ready", "delayed", "invisible", "dead")
-        stats = yield from self.stats()
-        removed = 0
-        states = order if state is None else (state.value,)
-        for name in states:
-            left = getattr(stats, name)
-            while left > 0:
-                gone = yield self._command("purge", [self._now(), name, min(left, PAGE)], same)
-                if gone == 0:
-                    break
-                removed += gone
-                left -= gone
-        if not removed:  # the removals of an earlier call may still need a confirmation
-            yield self._command("purge", [self._now(), states[0], 0], same)
-        return removed
-
-    def check(self) -> Steps[list[Problem]]:
-        """Look at everything that is stored; only at the types of keys while one is wrong."""
-        return (yield from self._types()) or (yield from self._walk(CHECKED_PARTS))
-
-    def repair(self) -> Steps[list[Problem]]:
-        """Repair everything that is stored."""
-        removed = yield from self._types(remove=True)
-        if not self._count and (
-            yield from self._types()
-        ):  # the settings, which say how many partitions
-            return removed
-        if key_of(self._tag, "conf") in {problem.subject for problem in removed}:
-            yield from self._make()  # so that clients which follow the queue find all partitions
-        mended = yield from self._walk(REPAIRED_PARTS)
-        if any(each.kind == "settings lost" and each.subject == "format" for each in mended):
-            yield from self._make()
-        return removed + mended
-
-    def upgrade(self) -> Steps[int]:
-        """Raise the storage format, and rewrite all records; return how many are left."""
-        left = 0
-        cursor = "0"
-        while True:
-            cursor, held = yield self._command("upgrade", [cursor, PAGE], replies.read_upgrade)
-            left += int(held)
-            if cursor == "0":
-                return left
-
-    def _types(self, *, remove: bool = False) -> Steps[list[Problem]]:
-        """Find keys of another type, which no other script can read; `remove` removes them."""
-        args = [self._now(), int(remove), self._count]
-        return self._ask("types", args, lambda reply: replies.read_problems(reply)[1])
-
-    def _walk(self, parts: Iterable[tuple[str, str]]) -> Steps[list[Problem]]:
-        problems: list[Problem] = []
-        for name, part in parts:
-            cursor = "0"
-            while True:
-                args = [self._now(), part, cursor, PAGE]
-                cursor, found = yield self._command(name, args, replies.read_problems)
-                problems += (each for each in found if each.kind != "cron")
-                recurring = [each for each in found if each.kind == "cron"]
-                if name == "check":
-                    problems += (
-                        Problem(kind="bad schedule", subject=each.subject, detail=each.detail)
-                        for each in recurring
-                        if not computable(each.detail)
-                    )
-                elif lines := {c.detail for c in recurring if not computable(c.detail, "UTC")}:
-                    again = self._command(name, [*args, *lines], replies.read_problems)
-                    problems += (each for each in (yield again)[1] if each.kind != "cron")
-                if cursor == "0":
-                    break
-        return problems
-
-    # Dead letters
-
-    def dead_list(
-        self, count: int, chosen: Callable[[DeadTask[P]], bool]
-    ) -> Steps[list[DeadTask[P]]]:
-        """List dead letters, the longest dead first."""
-        count = whole_number("n", count, 0, 10**9)
-        found: list[DeadTask[P]] = []
-        start = 0
-        while len(found) < count:
-            page = yield self._page(TaskState.DEAD, start, PAGE)
-            if not page:
-                break
-            found += filter(chosen, page)
-            start += len(page)
-        return found[:count]
-
-    def dead_replay(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
-    ) -> Steps[int]:
-        """Make dead tasks live, at most `rate` per second."""
-        return self.dead_replay_spaced(ids, chosen, spacing_of(rate))
-
-    def dead_replay_spaced(
-        self,
-        ids: Sequence[str] | None,
-        chosen: Callable[[DeadTask[P]], bool],
-        spacing: float,
-        first: float = 0.0,
-    ) -> Steps[int]:
-        """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
-
-        def replay(batch: Sequence[str], done: int) -> Command[int]:
-            args = [self._now(), first + done * spacing, spacing, *batch]
-            return self._command("replay", args, same)
-
-        return self._each_dead(ids, chosen, replay)
-
-    def dead_purge(
-        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
-    ) -> Steps[int]:
-        """Remove dead tasks."""
-
-        def purge(batch: Sequence[str], _: int) -> Command[int]:
-            return self._command("purge", [self._now(), "dead", len(batch), *batch], same)
-
-        return self._each_dead(ids, chosen, purge)
-
-    def _each_dead(
-        self,
-        ids: Sequence[str] | None,
-        chosen: Callable[[DeadTask[P]], bool],
-        act: Callable[[Sequence[str], int], Command[int]],
-    ) -> Steps[int]:
-        done = 0
-        if ids is not None:
-            for batch in _batches([task_id(id_) for id_ in ids], PAGE):
-                done += yield act(batch, done)
-            if not ids:
-                yield act([], done)
-            return done
-        stats = yield from self.stats()
-        start, left = 0, stats.dead  # tasks that die meanwhile come behind them
-        while left > 0:
-            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
-            if not page:
-                break
-            batch = [task.id for task in page if chosen(task)]
-            gone = (yield act(batch, done)) if batch else 0
-            done += gone
-            start += len(page) - gone
-            left -= len(page)
-        if not done:  # the changes of an earlier call may still need a confirmation
-            yield act([], done)
-        return done
-
 
 Checked = tuple[str, bytes, str, str]
 """A checked push: its spec (see push.lua), its payload, its key, its cron line."""
-
-
-def spacing_of(rate: float | None) -> float:
-    """Convert a rate to the ms from one replayed task to the next."""
-    if rate is not None:
-        number("rate", rate, "tasks per second", 0.001, 1_000_000)
-    return 1000 / rate if rate else 0.0
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:
@@ -816,7 +467,3 @@ def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
     """Make the token for ack, with what the task has spent."""
     token = _token(task, later)
     return f"{token}{SPENT}{told}" if told else token
-
-
-def _batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    return (items[i : i + size] for i in range(0, len(items), size))

@@ -1,12 +1,13 @@
 """The operations about permits, which take units of a limit without a task, on one partition."""
 
-from typing import Any, get_args
+from typing import Any
 
-from dpq.model.errors import ConfigurationError
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
-from dpq.model.signals import Scope
+from dpq.model.signals import Scope, require_scope
+from dpq.model.task import P
 from dpq.model.validation import milliseconds
-from dpq.protocol.command import CommandMaker, Steps, same
+from dpq.operations.base import PartitionBase
+from dpq.protocol.command import Steps, same
 from dpq.protocol.refusals import Code, require_same
 
 
@@ -23,10 +24,8 @@ def read_permit(reply: list[Any]) -> PermitAnswer | None:
     return PermitAnswer(code, microseconds / 1e6, *(text.decode() for text in texts))
 
 
-class PermitOperations(CommandMaker):
+class PermitOperations(PartitionBase[P]):
     """Every operation about permits, on one partition."""
-
-    _count: int
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
         """Take units of a limit, or learn when they are there; `now` is the caller's clock."""
@@ -42,10 +41,6 @@ class PermitOperations(CommandMaker):
             if answer is not None:
                 return answer
             restored = yield from self._restore(restored)
-
-    def _restore(self, restored: bool) -> Steps[bool]:
-        """Restore lost settings and limits; see `Partition`."""
-        raise NotImplementedError
 
     def extend_permit(self, held: HeldPermit, seconds: float) -> Steps[bool]:
         """Keep the lease of a permit alive; False if it is lost."""
@@ -64,8 +59,7 @@ class PermitOperations(CommandMaker):
         self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
     ) -> Steps[None]:
         """Close a member, a group, or the queue, after a 429."""
-        if scope not in get_args(Scope):
-            raise ConfigurationError(f"scope is {scope!r}: it must be one of {get_args(Scope)}")
+        require_scope(scope)
         ms = milliseconds("retry_after", retry_after)
         args = [self._now(), caller.scope, scope, ms, caller.moment, member, told]
         args.append(caller.cost)

@@ -24,7 +24,8 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from dpq.model.task import Task
-from dpq.operations.partition import BATCH_BYTES, Partition
+from dpq.operations.base import BATCH_BYTES
+from dpq.operations.partition import Partition
 from dpq.protocol.command import Steps, together
 from dpq.protocol.replies import Batch, Look, LookAgain
 

@@ -30,10 +30,12 @@ from dpq.model.signals import RateLimited, Reject, Release, Retry, Scope
 from dpq.model.task import Cost, DeadTask, P, Push, Task, TaskState
 from dpq.model.validation import MAX_SECONDS, error_line, label, number, whole_number
 from dpq.operations import foresight, history
+from dpq.operations.base import PAGE
 from dpq.operations.description import Description
-from dpq.operations.partition import PAGE, PUSH_BATCH, Checked, Partition, spacing_of
+from dpq.operations.partition import PUSH_BATCH, Checked, Partition
 from dpq.operations.pop import PartitionPop
 from dpq.operations.settings import partition_count
+from dpq.operations.stored import spacing_of
 from dpq.operations.workers import NOTHING, Doing, lease_info
 from dpq.protocol.command import Steps, all_of, leased, task_id, task_name, together
 from dpq.protocol.placement import MAX_PARTITIONS, home_of, partition_of
@@ -62,10 +64,13 @@ class QueueOperations(Generic[P]):
             known.
         settings: The stored settings; None before they are read, and while the queue does not
         exist.
+        client: The client of the queue object that owns these operations; None without an owner.
+            Only its address is read, by `dpq.otel`.
     """
 
     partitions: tuple[Partition[P], ...]
     settings: dict[str, str] | None
+    client: Any = None
 
     def __init__(self, description: Description[P], ask: int) -> None:
         """Build the operations of a queue; a pop compares `ask` of its partitions."""
@@ -127,6 +132,10 @@ class QueueOperations(Generic[P]):
 
     def _group(self, name: str) -> Partition[P]:
         return self._home(label("group", name), None)
+
+    def _scope(self, group: str | None) -> Partition[P]:
+        """Find the partition of a group; the first one keeps the permits of the whole queue."""
+        return self.partitions[0] if group is None else self._group(group)
 
     def _by_partition(
         self, ids: Iterable[str], items: Iterable[T]
@@ -201,15 +210,18 @@ class QueueOperations(Generic[P]):
         """Add one task to the partition of its group, of its key, or to the next in turn."""
         return self._home(group, key).push(payload, priority, delay, group, key, *arguments)
 
-    def push_many(self, pushes: Iterable[Push[P]]) -> Steps[list[str]]:
-        """Add any number of tasks, to many partitions in each round trip."""
+    def push_many(self, pushes: Iterable[Push[P]], trace: str = "") -> Steps[list[str]]:
+        """Add any number of tasks, to many partitions in each round trip.
+
+        `trace` is the traceparent that they carry, or "".
+        """
         parts = self.partitions
         if len(parts) == 1:
-            return parts[0].push_checked(map(parts[0].checked, pushes))
-        return self._push_spread(parts, pushes)
+            return parts[0].push_checked(map(parts[0].checked, pushes, itertools.repeat(trace)))
+        return self._push_spread(parts, pushes, trace)
 
     def _push_spread(
-        self, parts: Sequence[Partition[P]], pushes: Iterable[Push[P]]
+        self, parts: Sequence[Partition[P]], pushes: Iterable[Push[P]], trace: str
     ) -> Steps[list[str]]:
         ids: list[str] = []
         coming = iter(pushes)
@@ -217,7 +229,7 @@ class QueueOperations(Generic[P]):
         while window := list(itertools.islice(coming, most)):
             batches: dict[Partition[P], dict[int, Checked]] = defaultdict(dict)
             for index, push in enumerate(window):
-                checked = parts[0].checked(push)
+                checked = parts[0].checked(push, trace)
                 batches[self._home(push.group, push.key)][index] = checked
             found = yield from all_of(
                 [part.push_checked(batch.values()) for part, batch in batches.items()]
@@ -245,21 +257,21 @@ class QueueOperations(Generic[P]):
         """Finish tasks; `costs` are what they have spent."""
         parts, given = self.partitions, list(tasks)
         told = None if costs is None else list(costs)
+        if told is not None and len(told) != len(given):
+            raise ConfigurationError(
+                f"costs has {len(told)} entries for {len(given)} tasks: give one for each, or None"
+            )
         if len(parts) == 1:
             return parts[0].ack_many(given, told)
-        return self._ack_spread(given, told or [None] * len(given))
+        return self._ack_spread(given, told)
 
     def _ack_spread(
-        self, given: Sequence[Task[P]], costs: Sequence[Cost | None]
+        self, given: Sequence[Task[P]], costs: Sequence[Cost | None] | None
     ) -> Steps[list[bool]]:
-        if len(costs) != len(given):
-            raise ConfigurationError(
-                f"costs has {len(costs)} entries for {len(given)} tasks: give one for each, or None"
-            )
         batches = self._by_partition([leased(task).id for task in given], given)
         results = yield from together(
             [
-                part.ack_many(batch.values(), [costs[index] for index in batch])
+                part.ack_many(batch.values(), costs and [costs[index] for index in batch])
                 for part, batch in batches.items()
             ]
         )
@@ -294,10 +306,8 @@ class QueueOperations(Generic[P]):
         tasks = [(task, seconds) for task, seconds in leases if isinstance(task, Task)]
         permits = [(held, seconds) for held, seconds in leases if isinstance(held, HeldPermit)]
         kept = iter((yield from self.extend_many(tasks)) if tasks else [])
-        homes = (self._group(h.group) if h.group else self.partitions[0] for h, _ in permits)
         extensions = [
-            home.extend_permit(held, seconds)
-            for home, (held, seconds) in zip(homes, permits, strict=True)
+            self._scope(held.group).extend_permit(held, seconds) for held, seconds in permits
         ]
         going = iter((yield from all_of(extensions)))
         return [next(kept if isinstance(task, Task) else going) for task, _ in leases]
@@ -645,22 +655,18 @@ class QueueOperations(Generic[P]):
 
     def acquire(self, caller: Caller, now: float) -> Steps[PermitAnswer]:
         """Take units of a limit without a task."""
-        group = caller.request.group
-        part = self.partitions[0] if group is None else self._group(group)
-        return part.acquire(caller, now)
+        return self._scope(caller.request.group).acquire(caller, now)
 
     def end_permit(self, caller: Caller, member: str, told: str) -> Steps[None]:
         """End the lease of a permit, and tell what it has spent."""
-        group = caller.request.group
-        part = self.partitions[0] if group is None else self._group(group)
-        return part.end_permit(caller, member, told)
+        return self._scope(caller.request.group).end_permit(caller, member, told)
 
     def met_limit(
         self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
     ) -> Steps[None]:
         """Close a member, a group, or all partitions, after a 429 that no task has met."""
         group = caller.request.group
-        own = self.partitions[0] if group is None else self._group(group)
+        own = self._scope(group)
         whole = scope == "queue" or group is None
         others = [part for part in self.partitions if part is not own] if whole else []
         yield from own.met_limit(caller, scope, retry_after, member, told)
@@ -672,7 +678,7 @@ class QueueOperations(Generic[P]):
         The queue is open if one of its partitions is.
         """
         found = yield from all_of([part.limits() for part in self.partitions])
-        queue = _one_queue([states[0] for states in found])
+        queue = one_queue([states[0] for states in found])
         default = [state for state in found[0] if state.group == EVERY_GROUP]
         groups = (s for states in found for s in states if s.group not in (None, EVERY_GROUP))
         return [queue, *default, *sorted(groups, key=lambda state: str(state.group))]
@@ -806,7 +812,7 @@ def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
     return tuple(replace(few[0], left=sum(budget.left for budget in few)) for few in shares)
 
 
-def _one_queue(states: Sequence[LimitState]) -> LimitState:
+def one_queue(states: Sequence[LimitState]) -> LimitState:
     """Join the states of all partitions into one state of the queue."""
     shut = [state for state in states if not state.open]
     said = shut[0] if len(shut) == len(states) else next(state for state in states if state.open)

@@ -38,6 +38,8 @@ OPTIONS, PIN, SPENT, RUNS_AS = "\x1f", "\x1e", "\x1d", "\x1c"
 
 _NOTE = re.compile("([\x1c-\x1f])([^\x1c-\x1f]*)")
 
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
 NO_RECORD = b"0 0 0 0 - 0 f0 1 1 0 1 0 0 0\t\t\tbad record\tbad record"
@@ -130,6 +132,7 @@ def _full(head: str, names: str) -> tuple[str, dict[str, Any], str, str, str]:
         values["member"] = live_note(notes, RUNS_AS, token)
     if OPTIONS in notes:
         values["visibility"], values["time_limit"] = read_options(notes[OPTIONS])
+        values["trace"] = read_trace(notes[OPTIONS])
     if is_recurring:
         values["every"], values["cron"] = read_schedule(schedule)
         values["scheduled_at"] = moment_of(int(enqueued) + int(wait))
@@ -164,7 +167,13 @@ def live_note(notes: Mapping[str, str], mark: str, token: str) -> str | None:
 def read_options(text: str) -> tuple[float | None, float | None]:
     """Read the visibility and the time limit of one task; None for a missing or damaged one."""
     visibility, _, limit = text.partition(" ")
-    return _option(visibility), _option(limit)
+    return _option(visibility), _option(limit.partition(" ")[0])
+
+
+def read_trace(text: str) -> str | None:
+    """Read the traceparent behind the options of one task; None for a missing or damaged one."""
+    trace = text.partition(" ")[2].partition(" ")[2]
+    return trace if _TRACEPARENT.fullmatch(trace) else None
 
 
 def _option(ms: str) -> float | None:

@@ -167,7 +167,7 @@ class QueueBase(Generic[P]):
         )
         self._durability = named_durability(durability)
         self._operations = QueueOperations(self._described, ask)
-        self._redis = redis
+        self._redis = self._operations.client = redis
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))
         if not hasattr(redis, "execute_command"):
             raise ConfigurationError(

@@ -8,7 +8,7 @@ import time
 from asyncio import CancelledError
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic, Protocol
 
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release, Signal
@@ -24,6 +24,13 @@ NO_FAILURE = (RateLimited, Release, CancelledError)
 """The errors of a handler that are no failed attempt: `on_error` is not called."""
 
 
+class Tracing(Protocol):
+    """An object that follows one call of a handler, until its hooks have ended."""
+
+    def end(self, error: BaseException | None) -> None:
+        """Take note of its end, in the thread or asyncio task in which it began."""
+
+
 class HandlerCalls(Generic[Q]):
     """The handlers, the hooks and the counts of a worker, for all its runs.
 
@@ -34,7 +41,11 @@ class HandlerCalls(Generic[Q]):
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
         handled: The number of handlers that have ended, by their end.
+        traced: Begins to follow the handler of a task of a queue; None if nothing does. `dpq.otel`
+            sets it, for all workers.
     """
+
+    traced: ClassVar["staticmethod[[Any, Task[Any]], Tracing | None] | None"] = None
 
     def __init__(
         self,
@@ -63,6 +74,10 @@ class HandlerCalls(Generic[Q]):
         if not lease.alive:  # lost before `lease.lost` was set
             context._lose()
         return context
+
+    def trace(self, queue_index: int, task: Task[Any]) -> Tracing | None:
+        """Begin to follow a handler, if anything does."""
+        return self.traced(self._queues[queue_index], task) if self.traced else None
 
     def call_hook(self, hook: Callable[..., Any] | None, *args: Any) -> Any:
         """Call a hook, if there is one; return its result, which may have to be awaited."""

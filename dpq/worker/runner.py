@@ -80,11 +80,14 @@ class Runner:
         run = self._running[lease] = HandlerRun(queue_index, time.monotonic(), limit)
         if self.overdue.asleep:
             self.overdue.wake()
+        tracing = calls.traced and calls.trace(queue_index, task)
         error = self._call(run, lease)
         error = run.overdue or error
         if run.context and calls.hooked:
             for hook, args in calls.hooks_at_end(run.context, error):
                 calls.call_hook(hook, *args)
+        if tracing:
+            tracing.end(error)
         run.ended = True
         if self._logs_ends:
             calls.log_end(queue_index, task, error, run.began)

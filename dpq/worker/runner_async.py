@@ -101,12 +101,15 @@ class AsyncRunner:
             self._leave(handling)
             return
         began = self._began[handling] = time.monotonic()
+        tracing = self._calls.traced and self._calls.trace(queue_index, lease.task)
         error = await self._call(context)
         try:
             if self._calls.hooked:
                 for hook, args in self._calls.hooks_at_end(context, error):
                     await self._call_hook(hook, *args)
         finally:
+            if tracing:
+                tracing.end(error)
             try:
                 budgets = tuple(context.budgets.values())
                 done = Done(queue_index, lease.task, error, budgets=budgets, cost=context.told)

@@ -1,6 +1,6 @@
 """What the suites of workers share, and the event loop of tests that are coroutine functions.
 
-Each file has its own `make` and `q`.
+Each file has its own `q`; over `AsyncWorker`, test_worker_async.py has its own `make`.
 """
 
 import asyncio
@@ -11,10 +11,16 @@ from typing import Any
 
 import pytest
 from kit.awaited import LOOPS, PATIENCE, asyncio_client
-from kit.workers import Gate, Start, threads_of_workers
+from kit.workers import Gate, Make, Start, queues, threads_of_workers
 from redis import Redis
 
-from dpq import AsyncDPQ, Backoff
+from dpq import DPQ, AsyncDPQ, Backoff
+
+
+@pytest.fixture
+def make(redis: Redis, queue_name: str) -> Iterator[Make]:
+    with queues(DPQ, redis, queue_name) as make:
+        yield make
 
 
 @pytest.fixture

@@ -35,7 +35,8 @@ from dpq import (
     Signal,
     TaskNotFoundError,
 )
-from dpq.operations.partition import BATCH_BYTES, PUSH_BATCH
+from dpq.operations.base import BATCH_BYTES
+from dpq.operations.partition import PUSH_BATCH
 from dpq.protocol.command import Command
 from dpq.protocol.keys import key_of
 from dpq.server import Server

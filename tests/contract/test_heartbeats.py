@@ -4,23 +4,15 @@ Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
 """
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.workers import PATIENCE, Gate, Make, Start, note_calls, queues
-from redis import Redis
+from kit.workers import PATIENCE, Gate, Make, Start, note_calls
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import wait_for
 
 from dpq import DPQ, Worker
 from dpq.operations.queue import QueueOperations
-
-
-@pytest.fixture
-def make(redis: Redis, queue_name: str) -> Iterator[Make]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make
 
 
 @pytest.fixture

@@ -124,6 +124,18 @@ def test_push_many_answers_in_the_order_given(make: Make) -> None:
     assert len(set(ids)) == len(q) == 2000
 
 
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_costs_that_are_not_one_for_each_task(make: Make, partitions: int) -> None:
+    """They are refused, also an empty list, and no task is acked."""
+    q = make(partitions=partitions)
+    q.push_many(Push(n) for n in range(2))
+    tasks = q.pop_many(2)
+    for costs in ([], [1], [1, 2, 3]):
+        with pytest.raises(ConfigurationError, match=f"costs has {len(costs)} entries for 2"):
+            q.ack_many(tasks, costs)
+    assert q.ack_many(tasks, [None, 2]) == [True, True]
+
+
 @engines
 def test_a_key_is_unique_where_its_group_is(make: Make) -> None:
     """A key is unique without a group, and in each; where two share a partition, it is taken."""

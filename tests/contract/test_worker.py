@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,7 +24,6 @@ from kit.workers import (
     Unspeakable,
     asked,
     note_calls,
-    queues,
     raising,
 )
 from redis import Redis
@@ -49,12 +48,6 @@ from dpq import (
 from dpq.server import Server
 
 engines = pytest.mark.fakeredis
-
-
-@pytest.fixture
-def make(redis: Redis, queue_name: str) -> Iterator[Make]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make
 
 
 @pytest.fixture

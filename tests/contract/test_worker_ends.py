@@ -5,12 +5,11 @@ Here over `Worker`; test_worker_async.py runs over `AsyncWorker` what `THREADS_O
 
 import functools
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kit.waiting import recheck, wait_for_idle
-from kit.workers import Make, queues
+from kit.workers import Make
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
@@ -37,12 +36,6 @@ THREADS_ONLY = (
 
 SOON = 50.0
 """Seconds: what a slow machine may take; a wake-up that is lost takes 60 here."""
-
-
-@pytest.fixture
-def make(redis: Redis, queue_name: str) -> Iterator[Make]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from kit.workers import PATIENCE, Gate, Start, queues
+from kit.workers import PATIENCE, Gate, Make, Start
 from redis import Redis
 from redis.exceptions import ResponseError
 from support import PATIENCE_S, wait_for
@@ -26,9 +26,8 @@ PAUSE_S = 10 * PATIENCE_S
 
 
 @pytest.fixture
-def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make()
+def q(make: Make) -> DPQ[Any]:
+    return make()
 
 
 def worker_of(q: DPQ[Any], handler: Any) -> Worker:

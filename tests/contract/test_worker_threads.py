@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -15,9 +15,9 @@ from kit.waiting import wait_for_idle
 from kit.workers import (
     PATIENCE,
     Gate,
+    Make,
     Start,
     asked,
-    queues,
     raising,
 )
 from redis import Redis
@@ -30,9 +30,8 @@ engines = pytest.mark.fakeredis
 
 
 @pytest.fixture
-def q(redis: Redis, queue_name: str) -> Iterator[DPQ[Any]]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make()
+def q(make: Make) -> DPQ[Any]:
+    return make()
 
 
 @engines

@@ -4,12 +4,10 @@ Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
 """
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit.workers import PATIENCE, Gate, Make, Start, queues, raising
-from redis import Redis
+from kit.workers import PATIENCE, Gate, Make, Start, raising
 from redis.exceptions import ConnectionError as RedisConnectionError
 from support import steers, wait_for
 
@@ -17,12 +15,6 @@ from dpq import DPQ, RateLimited, Reject, Release, Retry, Task, Worker
 from dpq.model.log_fields import FIELDS
 from dpq.operations.queue import QueueOperations
 from dpq.worker import pulse
-
-
-@pytest.fixture
-def make(redis: Redis, queue_name: str) -> Iterator[Make]:
-    with queues(DPQ, redis, queue_name) as make:
-        yield make
 
 
 @pytest.fixture

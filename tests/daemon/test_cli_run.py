@@ -1,6 +1,5 @@
 """`dpq run`: real processes against a real server that counts; killed, interrupted, refused."""
 
-import contextlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from kit.programs import Start, programs
 from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, wait_for
 
@@ -29,7 +29,6 @@ SIMULATED = Path(dpq.__file__).parents[1] / "examples" / "simulated_llm_api.py"
 SECRET = "sk-never-to-be-seen-4711"  # noqa: S105 - of no host
 
 Lines = list[dict[str, Any]]
-Start = Callable[..., "subprocess.Popen[str]"]
 
 
 class Api:
@@ -82,23 +81,9 @@ def api() -> Iterator[Callable[..., Api]]:
 
 @pytest.fixture
 def start(url: str, name: str, tmp_path: Path) -> Iterator[Start]:
-    """Starts `dpq run` in a directory of its own; whatever is left at the end is an error."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*words: object, where: bool = True, **options: Any) -> "subprocess.Popen[str]":
-        place = ["--redis", url, "--queue", name] if where else []
-        command = [sys.executable, "-m", "dpq", "run", *map(str, words), *place]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        streams["stderr"] = subprocess.PIPE
-        options = {**streams, "cwd": tmp_path, **options}
-        started.append(subprocess.Popen(command, text=True, **options))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
+    """Starts `dpq run` in a directory of its own; whatever is left at the end is killed."""
+    with programs("run", tmp_path, ("--redis", url, "--queue", name)) as begin:
+        yield begin
     with DPQ.from_url(url, name) as queue, DPQ.from_url(url, f"{name}.batch") as batches:
         queue.drop()
         batches.drop()
@@ -456,7 +441,7 @@ def test_a_file_that_grew_sends_what_is_new(api, run, tmp_path):
     assert sorted(lines_of(tmp_path / "asks.results.jsonl")) == [1, 2, 3, 4]
 
 
-def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
+def test_a_file_whose_loader_died_is_loaded_anew(api, start, tmp_path, url, name):
     """If a process died while it loaded the file, the next one waits for the end of its lease, and
     loads the whole file; what was queued already is queued once."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(5)])
@@ -464,14 +449,15 @@ def test_a_file_whose_loader_died_is_loaded_anew(api, run, tmp_path, url, name):
     digest = Reader(file, host.url).check().digest
     with DPQ.from_url(url, f"{name}.batch") as batches, DPQ.from_url(url, name) as queue:
         batches.push({"file": digest, "name": "asks.jsonl"}, key="batch")
-        assert batches.pop(visibility=3).task
+        loading = batches.pop(visibility=600).task
         known = Reader(file, host.url).check().hashes
         first = {"line": 1, "request": hash_text(known[0]), "id": None, "path": None}
         queue.push({**first, "body": body(0)}, group="x", key=f"{digest[:16]}:1")
-        code, _, err = run(file, "--url", host.url, "--group", "x")
-        assert code == 0, err
-        assert "another process loads the file: waiting for it" in err
-        assert queue.stats().pushed == 5
+        process = start(file, "--url", host.url, "--group", "x")
+        assert any("another process loads the file: waiting" in line for line in process.stderr)
+        batches.extend(loading, 0.001)  # the end of its lease
+        process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, queue.stats().pushed) == (0, 5)
     assert sorted(host.answered) == [f"u{n}" for n in range(5)]
 
 

@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import settings
+from kit.programs import Start, programs
 from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, processes, wait_for
 from typer.testing import CliRunner, Result
@@ -90,7 +90,6 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 SOAK = settings.get_current_profile_name() == "soak"
 
-Start = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., str]
 
 
@@ -104,21 +103,8 @@ def here(tmp_path: Path) -> Path:
 @pytest.fixture
 def start(url: str, name: str, here: Path) -> Iterator[Start]:
     """Starts `dpq worker TARGET ...` in that directory; whatever is left at the end is an error."""
-    started: list[subprocess.Popen[str]] = []
-
-    def begin(*words: object, where: bool = True, **settings: Any) -> "subprocess.Popen[str]":
-        place = ["--url", url, "--queue", name] if where else []
-        command = [sys.executable, "-m", "dpq", "worker", *map(str, words), *place]
-        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
-        streams["stderr"] = subprocess.PIPE
-        started.append(subprocess.Popen(command, text=True, cwd=here, **{**streams, **settings}))
-        return started[-1]
-
-    yield begin
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        process.communicate()
+    with programs("worker", here, ("--url", url, "--queue", name)) as begin:
+        yield begin
     with contextlib.suppress(AssertionError):
         wait_for(lambda: not processes(name), lambda: processes(name))
     left = processes(name)

@@ -11,9 +11,14 @@ from typing import Any
 
 import httpx
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from typer.testing import CliRunner
 
 import dpq
+import dpq.otel
 from dpq import DPQ, Backoff, Worker
 from dpq.cli import app
 
@@ -29,6 +34,7 @@ NAMED_TASKS = (ROOT / "docs" / "named_tasks.md").read_text(encoding="utf-8")
 WORKERS = (ROOT / "docs" / "workers.md").read_text(encoding="utf-8")
 SCALING = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
 USAGE = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8")
+TRACING = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
 BATCHES = (ROOT / "docs" / "llm_batches.md").read_text(encoding="utf-8")
 SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -196,6 +202,25 @@ def test_every_block_of_limits_without_tasks_runs(url, session, monkeypatch, cap
     assert re.fullmatch(r"200\nasking\nnot before (59|60) s\n", printed)
     assert queue.check() == []
     session["client"].close()
+
+
+def test_every_block_of_the_page_on_traces_runs(url, session, monkeypatch, capsys):
+    """Its blocks run one after the other, with the global provider: a worker and a loop of pops
+    make the spans that the page names."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
+    try:
+        for code in blocks(TRACING, "python"):
+            run(code, session, url)
+    finally:
+        dpq.otel.uninstrument()
+    assert capsys.readouterr().out == "/index.html\n/about.html\n"
+    made = [span.name for span in exporter.get_finished_spans()]
+    for verb in ("push", "pop", "process", "ack"):
+        assert f"| `{verb} pages`" in TRACING
+        assert made.count(f"{verb} pages") == 2
+    assert made.index("ack pages", 4) < made.index("process pages", 4)  # inside of the block
 
 
 def test_every_block_of_the_guide_to_recurring_tasks_runs(url, session, capsys):

@@ -7,7 +7,7 @@ import pytest
 from kit.limits import fill
 
 from dpq import DPQ, ConfigurationError, Push, Task
-from dpq.operations.partition import REPAIRED_PARTS
+from dpq.operations.repair import REPAIRED_PARTS
 from dpq.protocol.keys import STORAGE_FORMAT
 
 pytestmark = pytest.mark.damaged

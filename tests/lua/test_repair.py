@@ -19,7 +19,7 @@ from damage import (
 )
 
 from dpq import DPQ, Push, TaskState
-from dpq.operations.partition import REPAIRED_PARTS
+from dpq.operations.repair import REPAIRED_PARTS
 from dpq.protocol.keys import PARTS, key_of
 from dpq.protocol.placement import tags_of
 

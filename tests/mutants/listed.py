@@ -1206,7 +1206,7 @@ SCHEDULER = [
     ),
     _py(
         "who may not write the list of names cannot push",
-        "operations/partition",
+        "operations/base",
         'yield [self._command("register", [self.queue_name], same)]',
         'yield self._command("register", [self.queue_name], same)',
         "tests/security/test_acl.py::test_who_registers_queues",
@@ -1378,7 +1378,7 @@ EDGES = [
     ),
     _py(
         "a page of peek repeats the last task",
-        "operations/partition",
+        "operations/stored",
         "                if passed:\n                    tasks.append",
         "                if passed or task.id == after:\n                    tasks.append",
         f"{LUA}options.py::test_pages_of_peek_follow_each_other",
@@ -1518,7 +1518,7 @@ REPAIR = [
     ),
     _lua(
         "what waits for long is counted from its push",
-        "stats",
+        "lib/oldest",
         "now - task.enqueued - task.wait",
         "now - task.enqueued",
         f"{LUA}stats.py",
@@ -2038,7 +2038,7 @@ FORESIGHT = [
     ),
     _py(
         "a forecast is exact though delayed tasks were not read",
-        "model/forecast",
+        "model/forecasting",
         "return self._instant < min(view.last_due, view.last_opening, self._cut_at)",
         "return self._instant < min(view.last_opening, self._cut_at)",
         f"{CONTRACT}forecast.py",
@@ -2186,6 +2186,53 @@ SEEN = [
     ),
 ]
 
+OTEL = f"{CONTRACT}otel.py"
+
+TRACES = [
+    _py(
+        "a push that is not sampled leaves its context",
+        "otel/spans",
+        "context.is_valid and context.trace_flags.sampled",
+        "context.is_valid",
+        OTEL,
+    ),
+    _py(
+        "a 429 is an error of the span of its handler",
+        "otel/spans",
+        "not isinstance(error, RateLimited | Release)",
+        "not isinstance(error, Release)",
+        OTEL,
+    ),
+    _py(
+        "a handler does not run inside of its span",
+        "otel/spans",
+        "trace.set_span_in_context(self.span, around)",
+        "around",
+        OTEL,
+    ),
+    _py(
+        "the span of a handler is a child of what runs the worker",
+        "otel/spans",
+        "contexts.Context() if root",
+        "contexts.get_current() if root",
+        OTEL,
+    ),
+    _py(
+        "a traced task has no time limit",
+        "protocol/records",
+        'limit.partition(" ")[0]',
+        "limit",
+        OTEL,
+    ),
+    _py(
+        "telemetry that fails stops a worker",
+        "otel/spans",
+        "    except Exception as error:\n        if type_name(error) not in _told:",
+        "    except LookupError as error:\n        if type_name(error) not in _told:",
+        OTEL,
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2218,5 +2265,6 @@ MUTANTS: list[Mutant] = [
         + POOLS
         + DASHBOARD
         + SEEN
+        + TRACES
     ),
 ]

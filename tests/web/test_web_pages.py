@@ -286,8 +286,11 @@ def test_a_partitioned_queue_is_one_queue(dashboard: Open, redis: Any, queue_nam
             found = re.search(r'href="([^"]*after=[^"]*)"', html)
             link = found[1].replace("&amp;", "&") if found else ""
         assert seen == [task.id for task in q.peek(500)]
-        names = [each["group"] for each in look.api(f"/queues/{queue_name}/limits")["limits"][2:]]
-        assert sorted(names) == [f"g{n}" for n in range(9)]
+        left = {"x-ratelimit-remaining": "40", "x-ratelimit-reset": "600"}
+        q.observe(None, headers=left, status=200)
+        queue, _, *groups = look.api(f"/queues/{queue_name}/limits")["limits"]
+        assert queue["budgets"][0]["left"] == q.limits()[0].budgets[0].left == 40
+        assert sorted(each["group"] for each in groups) == [f"g{n}" for n in range(9)]
         assert "<dt>partitions</dt><dd>4</dd>" in look.page(path)
         q.drop()
 

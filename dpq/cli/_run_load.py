@@ -1,0 +1,101 @@
+"""The loading of `dpq run`: queue a file once, whoever begins.
+
+A second queue, `NAME.batch`, holds one task: the file that this queue works on. Loading the file is
+the work of that task. So one process loads while the others wait, and if it dies, the next one
+begins anew: nobody sends before the file is loaded, and keys make a second push of a line harmless.
+Then the task is put off for ten years: "loaded". From then on the queue alone says what is left: a
+line is in it until its answer is saved.
+"""
+
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
+from dpq.cli._batch import Batch, Reader, Request
+from dpq.cli._results import Results, hash_text
+from dpq.cli._run_job import Job
+from dpq.cli._terminal import Failed, talk
+
+BATCH_KEY = "batch"
+LOADED_SECONDS = 315_360_000
+"""Seconds: ten years, the longest delay. A file that is loaded stays so."""
+
+SLICE = 200
+"""Lines that are pushed in one round trip."""
+
+
+class Loader:
+    """Queues a file, unless that is done."""
+
+    def __init__(
+        self, job: Job, reader: Reader, batch: Batch, results: Results, queue: AsyncDPQ[Any]
+    ) -> None:
+        self._job, self._reader, self._batch, self._results = job, reader, batch, results
+        self._queue = queue
+
+    async def load(self) -> None:
+        """Queue the file, unless that is done.
+
+        Raises:
+            Failed: The queue works on another file.
+        """
+        again = self._job.again
+        waited, leased = False, None
+        async with AsyncDPQ(self._queue.redis, f"{self._job.queue}.batch") as batches:
+            while True:
+                try:
+                    task = await batches.get(key=BATCH_KEY)
+                except TaskNotFoundError:
+                    named = {"file": self._batch.digest, "name": self._batch.path.name}
+                    await batches.push(named, key=BATCH_KEY, max_attempts=1_000_000)
+                    again = False
+                    continue
+                loaded = task.state is TaskState.DELAYED
+                same = task.payload["file"] == self._batch.digest
+                if not same or (again and loaded):
+                    await self._require_idle(task)
+                    await batches.cancel(task.id)
+                elif loaded:
+                    return
+                else:
+                    with suppress(LeaseLostError):  # another process loads now
+                        async with batches.lease(timeout=1) as leased:
+                            if leased:
+                                await self._push(batches, leased)
+                                raise Release(delay=LOADED_SECONDS)
+                    if leased is None and not waited:
+                        talk("another process loads the file: waiting for it")
+                        waited = True
+
+    async def _require_idle(self, task: Task[Any]) -> None:
+        left = await self._queue.size()
+        if left or task.state is not TaskState.DELAYED:
+            raise Failed(
+                f"queue {self._job.queue!r} still works on {task.payload['name']!r} ({left} "
+                "requests are left): finish that first, with the same command as before, or name "
+                "another --queue"
+            )
+        await self._queue.purge(TaskState.DEAD)
+
+    async def _push(self, batches: AsyncDPQ[Any], leased: Task[Any]) -> None:
+        """Push what has no result yet."""
+        wanted = (each for each in self._reader.requests() if not self._results.has(each.line))
+        while some := list(islice(wanted, SLICE)):
+            await batches.extend(leased, self._job.visibility)  # if another has it, this ends
+            await self._queue.push_many([self._as_push(each) for each in some])
+
+    def _as_push(self, request: Request) -> Push[Any]:
+        return Push(
+            {
+                "line": request.line,
+                "request": hash_text(request.known),
+                "id": request.custom_id,
+                "path": request.path,
+                "body": request.body,
+            },
+            request.priority,
+            group=self._job.group,
+            key=f"{self._batch.digest[:16]}:{request.line}",
+            cost=request.cost,
+        )

@@ -1,0 +1,158 @@
+"""The sending of `dpq run`: one request for each task, and its answer to the disk."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic_core import from_json, to_json
+
+from dpq import AsyncDPQ, Context, RateLimited, Reject, Release, Retry, Task
+from dpq.cli._batch import target, tokens_used
+from dpq.cli._results import Results, result_line
+from dpq.cli._run_job import Job
+from dpq.cli._run_meter import RunMeter
+from dpq.model.rate_headers import DEFAULT_RETRY_AFTER
+
+if TYPE_CHECKING:
+    import httpx
+
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
+"""Bytes of an answer that are read; a longer one is a failed attempt."""
+
+MAX_TEXT_CHARACTERS = 500
+"""Characters of a refusal that are kept as the reason of a dead letter."""
+
+REFUSALS_AT_FIRST = 10
+"""Answers in a row, before the first good one, that end a run: an address or a key is wrong."""
+
+CONNECT_SECONDS = 10.0
+BUSY = (429, 503, 529)
+NOT_ALLOWED = (401, 402)
+"""Statuses that no other line would escape: the key is wrong, or there is no money."""
+
+
+class Sender:
+    """Sends requests, and saves their answers: `send` is the handler of the worker.
+
+    Attributes:
+        stopped: The reason why the run has ended itself, or "".
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        results: Results,
+        meter: RunMeter,
+        client: "httpx.AsyncClient",
+        stop: Callable[[], None],
+    ) -> None:
+        self._job, self._results, self._meter = job, results, meter
+        self._http, self._end_run = client, stop
+        self._reading = asyncio.Lock()
+        self._good = self._bad_at_first = 0
+        self.stopped = ""
+
+    async def send(self, task: Task[Any], context: Context[AsyncDPQ[Any]]) -> None:
+        """Send one request, and save its answer: the handler of the worker."""
+        request = task.payload
+        if task.deliveries > 1:  # a process may have died between save and ack
+            async with self._reading:
+                await asyncio.to_thread(self._results.read_on)
+        if self._results.has(request["line"]):
+            return
+        if context.stopping:
+            raise Release
+        status, headers, body = await self._ask(request)
+        text = body.decode(errors="replace")
+        if not 200 <= status < 300:
+            self._refuse(status, headers, text)
+        try:
+            answer = from_json(body)
+        except ValueError:
+            raise Retry(reason=f"status {status}, but no JSON: {self._shown(text)}") from None
+        self._good += 1
+        if (tokens := tokens_used(answer)) is not None:
+            context.spent(tokens=tokens)
+        response = {"status_code": status, "request_id": headers.get("x-request-id")}
+        line = result_line(request, {**response, "body": answer})
+        try:
+            await self._results.save(request["line"], line)
+        except OSError as error:
+            self._stop(f"{self._job.save} cannot be written: {error}")
+            raise Release from error
+        self._meter.saved()
+
+    async def _ask(self, request: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request; return status, headers and body of the answer.
+
+        Raises:
+            Retry: There was no answer, or it is too long.
+        """
+        import httpx
+
+        path = request["path"]
+        url = self._job.url if path is None else target(self._job.url, path)
+        content = to_json(request["body"], inf_nan_mode="constants")
+        chunks, size = [], 0
+        try:
+            async with (
+                asyncio.timeout(self._job.timeout),
+                self._http.stream("POST", url, content=content) as response,
+            ):
+                async for chunk in response.aiter_bytes():
+                    chunks.append(chunk)
+                    size += len(chunk)
+                    if size > MAX_ANSWER_BYTES:
+                        raise Retry(reason=f"an answer of more than {MAX_ANSWER_BYTES} bytes")
+        except (httpx.HTTPError, TimeoutError) as error:
+            self._count_bad(f"{type(error).__name__}: {error}")
+            reason = self._shown(f"{type(error).__name__}: {error}")
+            raise Retry(reason=reason) from None
+        return response.status_code, response.headers, b"".join(chunks)
+
+    def _refuse(self, status: int, headers: Mapping[str, str], text: str) -> NoReturn:
+        """Say what becomes of a request that was not answered well."""
+        said = self._shown(f"{status}: {text}")
+        spent = status == 429 and "insufficient_quota" in text
+        if status in NOT_ALLOWED or spent:
+            self._stop(f"the API refuses every request: {said}")
+            raise Release
+        if status in BUSY:
+            self._meter.limited()
+            raise RateLimited.from_headers(status, headers) or RateLimited(DEFAULT_RETRY_AFTER)
+        self._count_bad(said)
+        if status >= 500 or status == 408:
+            raise Retry(reason=said)
+        raise Reject(said)
+
+    def _count_bad(self, said: str) -> None:
+        """End the run if no request succeeds from its beginning on."""
+        self._bad_at_first += not self._good
+        if self._bad_at_first == REFUSALS_AT_FIRST and not self._good:
+            self._stop(f"the first {REFUSALS_AT_FIRST} requests failed: {self._shown(said)}")
+
+    def _stop(self, reason: str) -> None:
+        if not self.stopped:
+            self.stopped = reason
+            self._end_run()
+
+    def _shown(self, text: str) -> str:
+        """Shorten a text of the API, and hide the values of headers that it may repeat."""
+        for value in self._job.headers.values():
+            for word in {value, value.rpartition(" ")[2]}:
+                if len(word) > 3:
+                    text = text.replace(word, "***")
+        return " ".join(text.split())[:MAX_TEXT_CHARACTERS]
+
+
+@asynccontextmanager
+async def open_client(job: Job) -> "AsyncIterator[httpx.AsyncClient]":
+    """Open the HTTP client: one connection for each open request, and no retries of its own."""
+    import httpx
+
+    headers = {"content-type": "application/json", **job.headers}
+    limits = httpx.Limits(max_connections=job.workers, max_keepalive_connections=job.workers)
+    timeout = httpx.Timeout(job.timeout, connect=min(CONNECT_SECONDS, job.timeout))
+    async with httpx.AsyncClient(headers=headers, limits=limits, timeout=timeout) as client:
+        yield client

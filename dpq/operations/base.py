@@ -1,0 +1,127 @@
+"""The base of the operations on one partition: its keys and its settings. No I/O."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from dpq.model.errors import ConfigurationError
+from dpq.model.task import P
+from dpq.operations.description import Description
+from dpq.operations.settings import agree
+from dpq.protocol.command import CommandMaker, Steps, once, same
+from dpq.protocol.keys import STORAGE_FORMAT, key_of
+from dpq.protocol.placement import tags_of
+from dpq.protocol.refusals import read_settings
+
+T = TypeVar("T")
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Payload bytes in one call or reply: a larger one would hold up other clients."""
+
+PAGE = 100
+"""Tasks in one round trip of reading, checking or purging."""
+
+
+class PartitionBase(CommandMaker, Generic[P]):
+    """One partition and its settings, for every class of operations on it."""
+
+    def __init__(
+        self, queue: Description[P], index: int, count: int, make: Callable[[], Steps[Any]]
+    ) -> None:
+        """Describe one partition.
+
+        Args:
+            queue: The description of its queue.
+            index: The index of the partition, from 0.
+            count: The number of partitions; 0 while it is not known.
+            make: Creates the queue, with the number of partitions that this client knows.
+        """
+        tag = tags_of(queue.name, count)[index] if count > 1 else queue.name
+        super().__init__(queue.name, tag, queue.clock)
+        self.named = queue.named | {"partitions": str(count)} if count > 1 else queue.named
+        self._count = count
+        self._make = make
+        self._codec = queue.codec
+
+    @property
+    def marker(self) -> str:
+        """The key that waiting consumers block on."""
+        return key_of(self._tag, "wake")
+
+    @property
+    def tick(self) -> str:
+        """The key that daemons block on."""
+        return key_of(self._tag, "tick")
+
+    @property
+    def conf(self) -> str:
+        """The key that daemons glance at."""
+        return key_of(self._tag, "conf")
+
+    # Settings
+
+    def configure(
+        self,
+        *,
+        create: bool = False,
+        limits: bool = False,
+        named: dict[str, str] | None = None,
+        storage_format: str = str(STORAGE_FORMAT),
+    ) -> Steps[dict[str, str]]:
+        """Write the settings that this client names and no client has named before; read all.
+
+        With `limits`, restore lost limits as well. `storage_format` is that of a new queue.
+        """
+        named = self.named if named is None else named
+        flat = [text for pair in named.items() for text in pair]
+        read = partial(agree, self.queue_name, named)
+        args = [self._now(), storage_format, 2 if limits else int(create), *flat]
+        command = self._command("configure", args, read)
+        return once(command._replace(needs_confirmation=False))  # see SettingsWatch
+
+    def stored_settings(self) -> Steps[dict[str, str]]:
+        """Read the settings, without checks."""
+        command = self._command("configure", [self._now(), STORAGE_FORMAT, 0], read_settings)
+        return once(command._replace(needs_confirmation=False))
+
+    def register(self) -> Steps[Any]:
+        """Add the queue to the registry that daemons and the CLI read."""
+        return self._ask("register", [self.queue_name], same)
+
+    def enter(self) -> Steps[None]:
+        """Add the queue to the registry if possible; an error is ignored, and the queue works.
+
+        Reasons for an error: the Redis user may not write the registry, its key has another type,
+        or its master is away. All queues share the registry, and it must stop none of them.
+        """
+        yield [self._command("register", [self.queue_name], same)]  # the answer may be an error
+
+    def unregister(self) -> Steps[Any]:
+        """Remove the queue from the registry."""
+        return self._ask("unregister", [self.queue_name], same)
+
+    def drop(self) -> Steps[Any]:
+        """Remove the whole partition."""
+        return self._ask("drop", [], same)
+
+    def _restore(self, restored: bool) -> Steps[bool]:
+        """Restore lost settings and limits, before a task runs without them.
+
+        Raises:
+            ConfigurationError: They were restored before, and are lost again.
+        """
+        if restored:
+            raise ConfigurationError(
+                f"limits of queue {self.queue_name!r} and their copies are lost, and no task runs "
+                "without them: set them again, then `dpq doctor --repair`"
+            )
+        yield from self._make()
+        yield from self.configure(create=True, limits=True)
+        return True
+
+
+def in_batches(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Cut a sequence into parts of at most `size`."""
+    return (items[i : i + size] for i in range(0, len(items), size))

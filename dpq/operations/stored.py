@@ -1,0 +1,210 @@
+"""The operations on the stored tasks of one partition, without a lease. No I/O."""
+
+from __future__ import annotations  # the import makes no model for each `Task[P]`
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+from dpq.model.cost import write_cost
+from dpq.model.errors import ConfigurationError, TaskNotFoundError
+from dpq.model.history import Event
+from dpq.model.priority import encode_priority
+from dpq.model.reports import QueueStats
+from dpq.model.task import Cost, DeadTask, P, Task, TaskState
+from dpq.model.validation import delay_milliseconds, number, whole_number
+from dpq.operations.base import BATCH_BYTES, PAGE, PartitionBase, in_batches
+from dpq.protocol import replies
+from dpq.protocol.command import Command, Steps, same, task_id, task_name
+from dpq.protocol.remembered import read_events, read_stats
+
+T = TypeVar("T")
+
+
+class StoredOperations(PartitionBase[P]):
+    """Every operation on stored tasks, on one partition."""
+
+    # Looking
+
+    def get(self, id_: str | None, key: str | None) -> Steps[Task[P]]:
+        """Look at one task."""
+        name = task_name(id_, key)
+
+        def read(reply: list[Any]) -> Task[P]:
+            found = replies.read_stored(self._codec, [name.id], reply)[0]
+            if found is None:
+                raise TaskNotFoundError(name.id, self.queue_name, "get", key=name.key or None)
+            return found
+
+        return self._ask("get", [f"\t{name.key}" if name.key else name.id], read)
+
+    def peek(self, count: int, state: TaskState, after: str | None = None) -> Steps[list[Task[P]]]:
+        """Look at the first tasks of one state, or at those behind the task `after`."""
+        count = whole_number("n", count, 0, 10**9)
+        passed = after is None or not task_id(after)
+        tasks: list[Task[P]] = []
+        start = 0
+        while len(tasks) < count:
+            most = min(PAGE, count - len(tasks)) if passed else PAGE
+            page: list[Task[P]] = yield self._page(state, start, most)
+            if not page:
+                break
+            start += len(page)
+            for task in page:
+                if passed:
+                    tasks.append(task)
+                passed = passed or task.id == after
+        if not passed and count:
+            raise TaskNotFoundError(str(after), self.queue_name, "peek after", state=state)
+        return tasks[:count]
+
+    def _page(self, state: TaskState, start: int, count: int) -> Command[list[Task[P]]]:
+        read = partial(replies.read_page, self._codec, state)
+        return self._command("peek", [state.value, start, count, BATCH_BYTES], read)
+
+    def ranked(self, state: TaskState, start: int, count: int) -> Steps[list[tuple[Any, Task[P]]]]:
+        """Read a page of `peek`, each task with the value that sorts it among partitions."""
+        read = partial(replies.read_ranked_page, self._codec, state)
+        return self._ask("peek", [state.value, start, count, BATCH_BYTES], read)
+
+    def stats(self) -> Steps[QueueStats]:
+        """Count the tasks of each state."""
+        return self.report("stats", [], read_stats)
+
+    def report(self, name: str, args: Sequence[int], read: Callable[[Any], T]) -> Steps[T]:
+        """Run a script that reports on the queue at one moment."""
+        return self._ask(name, [self._now(), *args], read)
+
+    def events(self, after: str, most: int) -> Steps[list[Event]]:
+        """Read the events behind a position, or the newest ones."""
+        return self._ask("events", [after, most], read_events)
+
+    # Changing
+
+    def update(
+        self,
+        id_: str | None,
+        key: str | None,
+        priority: float | None,
+        delay: float | timedelta | None,
+        cost: Cost | None,
+    ) -> Steps[None]:
+        """Change a live task in place."""
+        if priority is None and delay is None and cost is None:
+            raise ConfigurationError("update changes nothing: give priority, delay or cost")
+        units = "" if cost is None else write_cost(cost)
+        text, residual = ("", "") if priority is None else encode_priority(priority)
+        wait = "" if delay is None else delay_milliseconds(delay)
+        name = task_name(id_, key)
+        read = replies.read_change("update", name, self.queue_name)
+        args = [self._now(), name.id, text, residual, wait, name.key, units]
+        return self._ask("update", args, read)
+
+    def cancel(self, id_: str | None, key: str | None) -> Steps[None]:
+        """Remove a live task."""
+        name = task_name(id_, key)
+        read = replies.read_change("cancel", name, self.queue_name)
+        return self._ask("cancel", [self._now(), name.id, name.key], read)
+
+    def purge(self, state: TaskState | None) -> Steps[int]:
+        """Remove the tasks of one state, or of all; tasks that are pushed meanwhile may stay."""
+        # waiting before ready: if a head goes, the next waiting task of its group becomes ready
+        order = ("waiting", "ready", "delayed", "invisible", "dead")
+        stats = yield from self.stats()
+        removed = 0
+        states = order if state is None else (state.value,)
+        for name in states:
+            left = getattr(stats, name)
+            while left > 0:
+                gone = yield self._command("purge", [self._now(), name, min(left, PAGE)], same)
+                if gone == 0:
+                    break
+                removed += gone
+                left -= gone
+        if not removed:  # the removals of an earlier call may still need a confirmation
+            yield self._command("purge", [self._now(), states[0], 0], same)
+        return removed
+
+    # Dead letters
+
+    def dead_list(
+        self, count: int, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[list[DeadTask[P]]]:
+        """List dead letters, the longest dead first."""
+        count = whole_number("n", count, 0, 10**9)
+        found: list[DeadTask[P]] = []
+        start = 0
+        while len(found) < count:
+            page = yield self._page(TaskState.DEAD, start, PAGE)
+            if not page:
+                break
+            found += filter(chosen, page)
+            start += len(page)
+        return found[:count]
+
+    def dead_replay(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool], rate: float | None
+    ) -> Steps[int]:
+        """Make dead tasks live, at most `rate` per second."""
+        return self.dead_replay_spaced(ids, chosen, spacing_of(rate))
+
+    def dead_replay_spaced(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        spacing: float,
+        first: float = 0.0,
+    ) -> Steps[int]:
+        """Make dead tasks live: the first in `first` ms, each next one `spacing` ms later."""
+
+        def replay(batch: Sequence[str], done: int) -> Command[int]:
+            args = [self._now(), first + done * spacing, spacing, *batch]
+            return self._command("replay", args, same)
+
+        return self._each_dead(ids, chosen, replay)
+
+    def dead_purge(
+        self, ids: Sequence[str] | None, chosen: Callable[[DeadTask[P]], bool]
+    ) -> Steps[int]:
+        """Remove dead tasks."""
+
+        def purge(batch: Sequence[str], _: int) -> Command[int]:
+            return self._command("purge", [self._now(), "dead", len(batch), *batch], same)
+
+        return self._each_dead(ids, chosen, purge)
+
+    def _each_dead(
+        self,
+        ids: Sequence[str] | None,
+        chosen: Callable[[DeadTask[P]], bool],
+        act: Callable[[Sequence[str], int], Command[int]],
+    ) -> Steps[int]:
+        done = 0
+        if ids is not None:
+            for batch in in_batches([task_id(id_) for id_ in ids], PAGE):
+                done += yield act(batch, done)
+            if not ids:
+                yield act([], done)
+            return done
+        stats = yield from self.stats()
+        start, left = 0, stats.dead  # tasks that die meanwhile come behind them
+        while left > 0:
+            page = yield self._page(TaskState.DEAD, start, min(PAGE, left))
+            if not page:
+                break
+            batch = [task.id for task in page if chosen(task)]
+            gone = (yield act(batch, done)) if batch else 0
+            done += gone
+            start += len(page) - gone
+            left -= len(page)
+        if not done:  # the changes of an earlier call may still need a confirmation
+            yield act([], done)
+        return done
+
+
+def spacing_of(rate: float | None) -> float:
+    """Convert a rate to the ms from one replayed task to the next."""
+    if rate is not None:
+        number("rate", rate, "tasks per second", 0.001, 1_000_000)
+    return 1000 / rate if rate else 0.0
