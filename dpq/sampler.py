@@ -144,7 +144,9 @@ class Snapshot(NamedTuple):
             return "counting"
         if done * 3600 < self.backlog * 0.01:
             return "stalled"
-        if come >= done:
+        if abs(come - done) < 0.05:
+            return "as many come as end"
+        if come > done:
             return f"growing by {come - done:.1f}/s"
         return f"clears in {span(self.backlog / (done - come))}"
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 RATE = "12"  # pages a second: slow enough that the last crawl takes half a minute
-WIDTH, HEIGHT = 1200, 640
+WIDTH, HEIGHT = 1280, 640
 LOOK_S = 6.0  # rates and lines begin when somebody looks
 COLOURS = 128
 MOST_BYTES = 150_000

@@ -352,6 +352,8 @@ def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     snapshot = watch.read()
     assert snapshot.rates.done == 5.0
     assert snapshot.drain() == "clears in 8 s"
+    even = snapshot._replace(rates=snapshot.rates._replace(come=5.01))
+    assert even.drain() == "as many come as end"
     now[0] += 5
     q.push_many([Push(n) for n in range(100)])
     assert watch.read().drain().startswith("growing by ")
