@@ -42,7 +42,8 @@ ROOMS = [
     {"worker"},
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
-    {"web", "otel"},
+    {"sampler"},
+    {"web", "top", "otel"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]

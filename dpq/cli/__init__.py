@@ -26,6 +26,7 @@ from dpq.cli import (
     look,
     produce,
     run,
+    top,
     web,
     worker,
 )
@@ -113,6 +114,7 @@ _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
+_add()(top.top)
 _add()(leases.leases)
 _add()(events.events)
 _add()(events.history)

@@ -7,9 +7,10 @@ import pytest
 from kit.web import Browser, Open, furnish, rows
 
 from dpq import DPQ, Push, TaskState
-from dpq.web.sampler import Sample, Shared, Watch, rates_of, span
+from dpq.sampler import Sample, Watch, rates_of, span
+from dpq.web.sampler import Shared
 
-PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers")
+PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
 
 
 def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path: str) -> None:
@@ -351,6 +352,8 @@ def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     snapshot = watch.read()
     assert snapshot.rates.done == 5.0
     assert snapshot.drain() == "clears in 8 s"
+    even = snapshot._replace(rates=snapshot.rates._replace(come=5.01))
+    assert even.drain() == "as many come as end"
     now[0] += 5
     q.push_many([Push(n) for n in range(100)])
     assert watch.read().drain().startswith("growing by ")
