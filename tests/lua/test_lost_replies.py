@@ -351,6 +351,14 @@ def test_promote(server, q, clock, lossy, lose):
     assert (q.stats().ready, q.stats().delayed) == (1, 1)
 
 
+def test_remember(server, q, lossy, lose):
+    """The second call finds the slot of the first."""
+    q.push("x")
+    with lose("remember"):
+        assert lossy._session.run(lossy._operations.remember) == [0]
+    assert len(q.history()) == 1
+
+
 def test_purge(server, q, lossy, lose):
     """The second call removes the next ones, so no more go than there were."""
     for i in range(5):
@@ -565,6 +573,8 @@ LOOKS: dict[str, tuple[Callable[[DPQ], object], object]] = {
     "find_groups": (lambda q: q._session.run(Browser(q._operations).groups, "name"), []),
     "check_limits": (lambda q: q.check(), []),
     "drain": (lambda q: (q.drain().backlog, q.drain().state), (1, "unknown")),
+    "history": (lambda q: q.history(), []),
+    "events": (lambda q: [event.kind for event in q.events()], ["limit_set"]),
     "forecast": (lambda q: [t.payload for t in q.forecast()], ['"ready"', '"delayed"']),
     "get": (lambda q: q.get(key="k").payload, "ready"),
     "held": (lambda q: [(lease.group, lease.worker) for lease in q.held()], [("g", None)]),

@@ -494,7 +494,8 @@ class Vandal:
     def strike(self) -> str:
         """Change, remove or add one entry of one part."""
         redis, chance = self.probe.redis, self.random
-        part = chance.choice([p for p in PARTS if p not in ("stats", "wake", "tick", "limits")])
+        spared = ("stats", "wake", "tick", "limits", "history", "events")
+        part = chance.choice([p for p in PARTS if p not in spared])
         key = self.probe.key(part)
         ids = [task_id.decode() for task_id in redis.hkeys(self.probe.key("meta"))]
         if part == "conf":

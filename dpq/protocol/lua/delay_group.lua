@@ -23,7 +23,9 @@ if ms > 0 then
   mark()
   tell('closed', group, member, '', without_end and 'until it is opened' or string.format('until %.0f', now + ms))
 else
-  tell('opened', group, member, '', '')
+  if gate.opens > 0 or gate.probe == 'p' or gate.observed then
+    tell('opened', group, member, '', '')
+  end
   gate.changed = gate.changed or gate.observed -- whoever opens a group knows better than its last answer
   gate.observed = nil
 end

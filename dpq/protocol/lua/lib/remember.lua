@@ -1,13 +1,13 @@
 -- remember: store what a queue counts and holds: once for each minute, and once for each quarter of an hour.
 -- Keys: closed history workers
 -- Needs: now, tally
--- Gives: remember(): 1 if it has stored, else 0. Both kinds of slots are rings, a day of minutes (m0 to m1439) and 14
---        days of quarters (q0 to q1343), so their number is bounded. Each begins with its moment. docs/design.md,
---        "History".
+-- Gives: remember(): 1 if it has stored, 0 if the slot stands, or an error. Both kinds of slots are rings, a day of
+--        minutes (m0 to m1439) and 14 days of quarters (q0 to q1343), so their number is bounded. Each begins with its
+--        moment. docs/design.md, "History".
 local function remember()
   local fields = { string.format('m%d', math.floor(now / 60000) % 1440),
     string.format('q%d', math.floor(now / 900000) % 1344) }
-  local stored = redis.call('HMGET', history, unpack(fields))
+  local stored = redis.pcall('HMGET', history, unpack(fields)) -- of another type, it has no slots
   local function stands(slot, length)
     local at = tonumber(string.match(stored[slot] or '', '^%d+ ') or '')
     return at and math.floor(at / length) == math.floor(now / length)
@@ -15,14 +15,11 @@ local function remember()
   if stands(1, 60000) then
     return 0
   end
-  local numbers, texts = tally(), { stamp, redis.call('ZCARD', closed), redis.call('HLEN', workers) }
+  local numbers, texts = tally(), { stamp, redis.call('ZCARD', closed), tonumber(redis.pcall('HLEN', workers)) or 0 }
   for i, number in ipairs(numbers) do
     texts[i + 3] = tonumber(number) and string.format('%.0f', number) or number
   end
   local slot = table.concat(texts, ' ')
-  redis.call('HSET', history, fields[1], slot)
-  if not stands(2, 900000) then
-    redis.call('HSET', history, fields[2], slot)
-  end
-  return 1
+  local done = redis.pcall('HSET', history, fields[1], slot, stands(2, 900000) and fields[1] or fields[2], slot)
+  return tonumber(done) and 1 or done
 end
