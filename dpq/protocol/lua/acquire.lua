@@ -124,6 +124,10 @@ if scopes[3] then
   granted_to(scopes[3])
 end
 keep()
+if leased ~= '' and name ~= '' then -- it stands in a gate, also without a limit
+  -- Needs: mark
+  mark()
+end
 local changes = added and estimates().change(cost, added)
 return { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
   name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost }

@@ -71,10 +71,10 @@ for i = 1, #page[2], 2 do
       redis.call('ZADD', tracked, '0', member)
     end
   else
-    local fault = lease_fault(name, page[2][i + 1])
+    local fault, held = lease_fault(name, page[2][i + 1]), string.match(name, '[^\t]*$')
     if fault == 'lease not counted' then
       redis.call('ZADD', tracked, '0', name)
-    elseif fault then
+    elseif fault or is_permit(held) and not permit_out(held) then -- the latter is no problem
       redis.call('ZREM', tracked, name)
       stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- a consumer may wait for its end
     end

@@ -106,10 +106,12 @@ local function full(gate)
     gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has told nothing
     gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
   end
-  if most > 0 and not gate.out and gate.booked then
-    gate.out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
-      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
+  if most == 0 then
+    return false
+  elseif scope == '' then
+    gate.out = gate.out or redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    return most <= gate.out
   end
-  gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
-  return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))
+  local out = redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  return most <= out and most <= out - lapsed(scope)
 end

@@ -1,0 +1,44 @@
+"""What limits of several kinds do together: each case was found by tests/stateful/all_limits.py,
+or by reading for it."""
+
+from kit.limits import fill, payloads, take
+
+from dpq import DPQ
+from dpq.model.permit import Caller, PermitRequest
+
+
+def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None) -> Caller:
+    """One call of a caller."""
+    caller = Caller(PermitRequest.checked(group, cost, timeout, 0, lease), 0.0)
+    caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
+    return caller
+
+
+def test_a_permit_of_a_group_without_a_limit_leaves_a_sound_queue(q, clock):
+    """Its lease stands in a gate, which pops must know of."""
+    q.push(1)
+    caller = ask(q, cost={"tokens": 3})
+    assert caller.held
+    assert q.check() == []
+
+
+def test_a_permit_whose_caller_died_does_not_count_for_ever(q, clock):
+    """Its lease ends by itself, also where only tasks come afterwards."""
+    q.set_limit(group="g", concurrency=1)
+    ask(q, lease=5.0)
+    fill(q, 3)
+    assert payloads(q) == []
+    clock.advance(40)
+    for _ in range(3):
+        q.ack(take(q))
+    assert q.size() == 0
+
+
+def test_a_permit_whose_caller_died_leaves_nothing_behind(q, clock, probe):
+    """Neither its lease nor its gate: a group may never be used again."""
+    ask(q, cost={"tokens": 3}, lease=5.0)
+    q.push(1)
+    clock.advance(100)
+    q.promote()
+    q.pop()
+    assert probe.stored().keys() & {"tracked", "gates"} == set(), probe.stored()
