@@ -3,7 +3,7 @@ or by reading for it."""
 
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ
+from dpq import DPQ, Quota
 from dpq.model.permit import Caller, PermitRequest
 
 
@@ -42,3 +42,41 @@ def test_a_permit_whose_caller_died_leaves_nothing_behind(q, clock, probe):
     q.promote()
     q.pop()
     assert probe.stored().keys() & {"tracked", "gates"} == set(), probe.stored()
+
+
+def test_a_quota_gives_back_only_what_it_has_counted(q, clock):
+    """A task that began before the limit was set was never counted, so nothing of it comes back."""
+    q.push(0, group="g", cost={"tokens": 4})
+    early = take(q)
+    clock.advance(1)
+    q.set_limit(Quota(4, "day", unit="tokens"), group="g")
+    fill(q, 9, cost={"tokens": 1})
+    assert len(payloads(q)) == 4
+    q.ack(early, cost={"tokens": 0})
+    assert payloads(q) == []
+
+
+def test_a_raised_quota_gives_back_no_more_than_was_charged(q, clock):
+    """A task above the amount was charged the amount, as it was then."""
+    q.set_limit(Quota(4, "day", unit="tokens"), group="g")
+    q.push(0, group="g", cost={"tokens": 30})
+    early = take(q)
+    clock.advance(1)
+    q.set_limit(Quota(30, "day", unit="tokens"), group="g")
+    fill(q, 60, cost={"tokens": 1})
+    assert len(payloads(q)) == 26
+    q.ack(early, cost={"tokens": 0})
+    assert len(payloads(q)) <= 4
+
+
+def test_the_same_quota_set_again_gives_back_what_it_has_counted(q, clock):
+    """Every process may set the same limit at its start."""
+    q.set_limit(Quota(4, "day", unit="tokens"), group="g")
+    q.push(0, group="g", cost={"tokens": 4})
+    early = take(q)
+    clock.advance(1)
+    q.set_limit(Quota(4, "day", unit="tokens"), group="g")
+    fill(q, 9, cost={"tokens": 1})
+    assert payloads(q) == []
+    q.ack(early, cost={"tokens": 1})
+    assert len(payloads(q)) == 3

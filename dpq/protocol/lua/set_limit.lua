@@ -41,6 +41,7 @@ if walk == 'set' then
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
+  counts_periods = counts_periods and redis.call('HGET', hash, name) ~= rules -- else each count goes on as it is
   if rules == '' then
     redis.call('HDEL', hash, name)
     redis.pcall('HDEL', stats, 'kept.' .. name)
