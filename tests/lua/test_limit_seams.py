@@ -1,6 +1,7 @@
 """What limits of several kinds do together: each case was found by tests/stateful/all_limits.py,
 or by reading for it."""
 
+import pytest
 from kit.limits import fill, payloads, take
 
 from dpq import DPQ, Quota
@@ -42,6 +43,31 @@ def test_a_permit_whose_caller_died_leaves_nothing_behind(q, clock, probe):
     q.promote()
     q.pop()
     assert probe.stored().keys() & {"tracked", "gates"} == set(), probe.stored()
+
+
+def test_a_permit_of_a_member_counts_for_a_group_that_is_no_pool_any_more(q, clock):
+    """Until it ends; if its caller has died, until its lease does."""
+    q.set_limit(group="g", concurrency=1, members=["k"])
+    ask(q, lease=5.0)
+    q.set_limit(group="g", concurrency=1)
+    fill(q, 2)
+    assert payloads(q) == []
+    clock.advance(40)
+    assert payloads(q) == [0]
+    q.clear_limit("g")
+    assert payloads(q) == [1]
+
+
+@pytest.mark.parametrize("scope", [None, "g"])
+def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
+    """A consumer has died with its task, and there is no other one: its lease ends for callers."""
+    q.set_limit(group=scope, concurrency=1)
+    fill(q, 1)
+    take(q, visibility=5)
+    assert ask(q).moment == ""
+    clock.advance(6)
+    ask(q)
+    assert ask(q).granted
 
 
 def test_a_quota_gives_back_only_what_it_has_counted(q, clock):

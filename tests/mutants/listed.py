@@ -312,8 +312,8 @@ LIMITS = [
     _lua(
         "one lease more than the concurrency",
         "lib/gate",
-        "most <= (gate.out or",
-        "most < (gate.out or",
+        "return most <= out",
+        "return most < out",
         f"{LUA}pop_limits.py",
     ),
     _lua(

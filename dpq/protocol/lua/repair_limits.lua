@@ -17,7 +17,8 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: problem, pace, quota, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
+-- Needs: problem, pace, quota, gate, booked, open_or_close, place, sound, noted, settings, mend_rules, go_on
+-- Needs: limits_page
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.

@@ -79,6 +79,7 @@ if walk == 'leases' then
     end
   end
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
+  count_permits(string.sub(field, 7))
 end
 if walk == 'closed' and field == 'groups' then
   local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')

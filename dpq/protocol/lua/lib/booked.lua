@@ -5,7 +5,7 @@
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
 --        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
 --        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out: true if there
---        may be more; lapsed(scope), how many ran out and still stand there.
+--        may be more; overdue(scope), how many ran out and still stand there.
 local MOST_AHEAD_MS = 5000
 
 local function is_permit(member)
@@ -33,7 +33,7 @@ local function range_of_ended(scope)
   return '[' .. scope .. '\t~', '(' .. scope .. string.format('\t~%013.0f', now + 1)
 end
 
-local function lapsed(scope)
+local function overdue(scope)
   return redis.call('ZLEXCOUNT', tracked, range_of_ended(scope))
 end
 

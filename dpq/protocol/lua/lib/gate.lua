@@ -108,10 +108,14 @@ local function full(gate)
   end
   if most == 0 then
     return false
-  elseif scope == '' then
-    gate.out = gate.out or redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
-    return most <= gate.out
   end
-  local out = redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
-  return most <= out and most <= out - lapsed(scope)
+  local out
+  if scope == '' then
+    gate.out = gate.out or redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
+    out = gate.out
+  else
+    out = redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+    out = out < most and out or out - overdue(scope)
+  end
+  return most <= out
 end

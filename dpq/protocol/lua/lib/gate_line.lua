@@ -21,8 +21,8 @@ local function line_of(gate)
   end
   for i, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.quotas[i]
-    local _, ends = gate.quotas.period(rule)
-    counted[i] = string.format('q:%.0f:%.0f:%.0f', quota.count, quota.reset > 0 and quota.reset or ends, quota.next)
+    counted[i] = string.format('q:%.0f:%.0f:%.0f', quota.count, quota.reset > 0 and quota.reset
+      or gate.quotas.end_of(rule), quota.next)
   end
   for unit, budget in pairs(gate.observed or {}) do
     counted[#counted + 1] = string.format('o:%s:%.0f:%.0f', unit, budget.left, budget.ends)

@@ -1,6 +1,6 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
--- Keys: conf gates tracked
+-- Keys: conf gates
 -- Needs: now, rules, booked
 -- Gives: keep().
 local function keep()

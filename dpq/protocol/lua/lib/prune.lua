@@ -1,6 +1,6 @@
 -- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
--- Keys: groups conf limits gates tracked
+-- Keys: groups conf limits gates
 -- Needs: now, rules, gate, booked
 -- Gives: prune(most), which returns how many it removed.
 local function prune(most)

@@ -4,16 +4,18 @@
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota
 --        count, start (from when it has counted), reset and next; 0 before it has counted. Beside them stand functions:
 --        opens(cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
---        ends(), when the first of their periods is over, ms; charge(cost); text(), as stored; period(rule), its start
---        and end now; recount(unit, before, after, token), which counts other units for a delivery than before, if it
+--        ends(), when the first of their periods is over, ms; charge(cost); text(), as stored; end_of(rule), when its
+--        period ends; recount(unit, before, after, token), which counts other units for a delivery than before, if it
 --        was counted in the running period: true if it counts.
 local function hold_quotas(gate, tokens, spent)
   local rules, quotas = gate.rules.quotas, {}
   gate.quotas = quotas
 
-  function quotas.period(rule)
-    return period_of(rule, instant)
+  local function end_of(rule)
+    local _, ends = period_of(rule, instant)
+    return ends
   end
+  quotas.end_of = end_of
 
   -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
   -- the clock was set back, or the zone is another one.
@@ -21,8 +23,7 @@ local function hold_quotas(gate, tokens, spent)
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
     local quota = { count = tonumber(count), start = tonumber(begun), reset = tonumber(ends), next = tonumber(at) or 0 }
     if spent then
-      local _, ends = period_of(rule, instant)
-      quota = { count = rule.amount, start = now, reset = ends, next = 0 }
+      quota = { count = rule.amount, start = now, reset = end_of(rule), next = 0 }
       gate.changed = true
     elseif quota.reset > 0 and (instant >= quota.reset or instant < quota.start or quota.reset - quota.start > 2.8e9
       or seen.realign) then
@@ -59,8 +60,7 @@ local function hold_quotas(gate, tokens, spent)
   function quotas.ends()
     local first = math.huge
     for i, rule in ipairs(rules) do
-      local _, ends = period_of(rule, instant)
-      first = math.min(first, quotas[i].reset > 0 and quotas[i].reset or ends)
+      first = math.min(first, quotas[i].reset > 0 and quotas[i].reset or end_of(rule))
     end
     return first
   end
@@ -70,8 +70,7 @@ local function hold_quotas(gate, tokens, spent)
       local quota, units = quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
       if units > 0 then
         if quota.reset == 0 then
-          local _, ends = period_of(rule, instant)
-          quota.start, quota.reset = now, ends
+          quota.start, quota.reset = now, end_of(rule)
         end
         if rule.spread then -- what is left is paced over the time left
           local left = math.max(units, rule.amount - quota.count)
