@@ -4,7 +4,7 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Quota
+from dpq import DPQ, Adaptive, Quota, RateLimit
 from dpq.model.permit import Caller, PermitRequest
 
 
@@ -106,3 +106,43 @@ def test_the_same_quota_set_again_gives_back_what_it_has_counted(q, clock):
     assert payloads(q) == []
     q.ack(early, cost={"tokens": 1})
     assert len(payloads(q)) == 3
+
+
+def most_in_a_window(grants: list[tuple[int, int]], per: int) -> int:
+    """The most units in any half-open window, of moments in ms and units."""
+    return max(sum(u for at, u in grants if s <= at < s + per) for s, _ in grants)
+
+
+@pytest.mark.parametrize("unit", ["", "t"])
+@pytest.mark.parametrize("adaptive", [None, Adaptive(floor=10, ceiling=100)])
+def test_a_window_that_slows_down_after_a_429_keeps_to_its_bound(q, clock, unit, adaptive):
+    """A longer interval makes what may be saved up longer in time, and not larger."""
+    q.set_limit([RateLimit(100, 60, 50, unit=unit, adaptive=adaptive)], group="g")
+    fill(q, 400, cost={"": 1, unit: 1})
+    grants: list[tuple[int, int]] = []
+    refused = 0
+    for step in range(300):
+        for task in q.pop_many(100, visibility=3600):
+            if step > 190 and refused < 5:
+                q.rate_limited(task, 0)
+                refused += 1
+                grants.append((clock(), 1 if unit == "" else 0))
+            else:
+                q.ack(task)
+                grants.append((clock(), 1))
+        clock.advance(0.3)
+    assert most_in_a_window(grants, 60_000) <= 149
+
+
+def test_a_probe_of_a_member_that_is_no_member_any_more_leaves_a_sound_queue(q, clock):
+    """The end of its lease then tells the member nothing: its next task is the probe."""
+    q.set_limit(group="g", concurrency=1, members=["k"])
+    fill(q, 2)
+    q.rate_limited(take(q), 1)
+    clock.advance(1)
+    probe = take(q)
+    q.set_limit(group="g", concurrency=1)
+    q.ack(probe)
+    assert q.check() == []
+    q.set_limit(group="g", concurrency=1, members=["k"])
+    assert payloads(q) == [1]

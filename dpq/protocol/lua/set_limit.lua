@@ -72,10 +72,8 @@ if walk == 'leases' then
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
-    local entry = task and counted_as(id, task)
-    if entry then
-      redis.call('ZREM', tracked, apart_from_pool(id, task) or id) -- else it would count twice
-      redis.call('ZADD', tracked, '0', entry)
+    if task then
+      count_anew(id, task)
     end
   end
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]

@@ -109,13 +109,8 @@ local function full(gate)
   if most == 0 then
     return false
   end
-  local out
-  if scope == '' then
-    gate.out = gate.out or redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0)
-    out = gate.out
-  else
-    out = redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
-    out = out < most and out or out - overdue(scope)
-  end
+  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
+  local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  out = (gate.out or out < most) and out or out - overdue(scope)
   return most <= out
 end
