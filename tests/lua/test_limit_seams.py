@@ -146,3 +146,16 @@ def test_a_probe_of_a_member_that_is_no_member_any_more_leaves_a_sound_queue(q, 
     assert q.check() == []
     q.set_limit(group="g", concurrency=1, members=["k"])
     assert payloads(q) == [1]
+
+
+@pytest.mark.parametrize("seconds", [None, 3600])
+def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
+    """Nobody wakes it, so it asks now and then, also where the closing has no end."""
+    q.delay_group("g", seconds)
+    caller = Caller(PermitRequest.checked("g", 1, None, 0, 60.0), 0.0)
+    answer = q._session.run(q._operations.acquire, caller, 0.0)
+    assert answer.wait >= 3600
+    assert 1 <= caller.receive(answer, 0.0) <= 30
+    q.delay_group("g", 0)
+    caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
+    assert caller.granted
