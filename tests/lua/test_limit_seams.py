@@ -159,3 +159,13 @@ def test_a_caller_hears_that_a_closed_group_was_opened(q, clock, seconds):
     q.delay_group("g", 0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     assert caller.granted
+
+
+def test_a_429_of_a_permit_gives_back_units_whose_names_end_alike(q, clock):
+    """Of `tokens` it tells what it has spent; `out_tokens` count as not spent."""
+    units = ("tokens", "out_tokens")
+    q.set_limit([RateLimit(1, 60, 100, unit=unit, slack=0) for unit in units], group="g")
+    caller = ask(q, cost={"tokens": 50, "out_tokens": 50})
+    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "tokens=20")
+    left = q.group("g").units_left
+    assert [round(each) for each in left] == [100, 80], "in the order of the names"
