@@ -118,6 +118,7 @@ class Gate:
         counted: Its quotas.
         told: What its host has said is left.
         reserved: What a task takes of a unit that it does not name.
+        permits: The leases of permits that count towards the concurrency: the end of each, its id.
         members: The gates of the members of a pool.
         last: When a member was granted last.
     """
@@ -144,6 +145,7 @@ class Gate:
         self.counted: list[Counted] = []
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
+        self.permits: list[tuple[float, str]] = []
         self.members: list[Gate] = []
         self.last = 0.0
         self.concurrency = concurrency or 0
@@ -383,6 +385,8 @@ def _gate_of(
             gate.counted.append(Counted(next(unread), int(count), reset, next_ms))
         elif kind == "o":
             gate.told.append(Told(values[0], int(values[1]), float(values[2])))
+        elif kind == "p":
+            gate.permits.append((float(values[0][1:14]), values[0]))
         else:
             gate.reserved[values[0]] = int(values[1])
     return gate

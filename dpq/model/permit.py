@@ -21,6 +21,10 @@ while the caller lives, it is extended at a third of them."""
 ASK_AGAIN_SECONDS = 1.0
 """A caller that has slept longer asks once more before it goes: its group may be closed by now."""
 
+MOST_SLEEP_SECONDS = 30.0
+"""A closing may end sooner than was said (`delay_group(group, 0)`, another limit), or be without an
+end; nobody tells a sleeper."""
+
 LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.05, 1.0
 """The pauses between two calls while all permits of a concurrency are out: nobody tells a sleeper
 when one ends."""
@@ -153,4 +157,5 @@ class Caller:
             self.ticket, self._pause = answer.moment or "0", LEAST_PAUSE_SECONDS
         if answer.code < 0 or left == 0:
             raise LimitTimeoutError(self.request.group, wait, self.request.timeout or 0.0)
+        wait = min(wait, MOST_SLEEP_SECONDS)
         return wait if left is None else min(wait, left)

@@ -36,6 +36,7 @@ def read_view(reply: Sequence[Any]) -> View:
         gate = view.gates[name] = read_gate(line.decode("utf-8", "replace"))
         if gate.probe_until > now:
             view.running.append(Running(gate.probe_until, gate.probe, name))
+        view.running += [Running(end, held, name) for end, held in gate.permits]
     opens = [float(at) for at in closed[1::2]]
     shut = [name.decode("utf-8", "replace") for name in closed[::2]]
     view.closed = dict(zip(shut, opens, strict=True))

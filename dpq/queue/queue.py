@@ -744,7 +744,7 @@ class DPQ(QueueBase[P]):
         same limit at its start.
 
         Args:
-            rate: Units in a window, 0.001 to 1 000 000; or a text with the window, as on the
+            rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
                 command line: `"10/s"`, `"300/15m"`, `"10000/day@UTC"`; or several `RateLimit`s and
                 `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
                 any window of `per` seconds, nor more than a quota in its period.

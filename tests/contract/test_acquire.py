@@ -237,7 +237,8 @@ async def test_a_pool_whose_answers_tell_async(redis, queue_name):
         assert [len(member.budgets) for member in state.members] == [1, 0]
         async with q.acquire("a", cost={"t": 100}) as permit:
             assert await permit.report(429, TOO_MANY)
-        assert [round(m.units_left[0]) for m in (await q.group("a")).members] == [920, 1000]
+        left = [round(m.units_left[0]) for m in (await q.group("a")).members]
+        assert left == [920, 999]  # the slack that it learns costs a part of one
         assert await q.check() == []
 
 

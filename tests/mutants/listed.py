@@ -333,8 +333,8 @@ LIMITS = [
     _lua(
         "one lease more than the concurrency",
         "lib/gate",
-        "most <= (gate.out or",
-        "most < (gate.out or",
+        "return most <= out",
+        "return most < out",
         f"{LUA}pop_limits.py",
     ),
     _lua(
@@ -389,8 +389,8 @@ LIMITS = [
     _lua(
         "a 429 counts as a value of the estimate",
         "rate_limited",
-        "told = true_up(task, others, true) or is_told",
-        "told = true_up(task, others) or is_told",
+        "told = true_up(task, nothing_of(task.cost), true) or is_told",
+        "told = true_up(task, nothing_of(task.cost)) or is_told",
         f"{LUA}true_up.py",
     ),
     _lua(

@@ -75,7 +75,7 @@ PLANTS = [
     _lua("the worst comes first", "pop/take", "'ZPOPMIN'", "'ZPOPMAX'", "out of order"),
     _lua("a task of any cost pays for one", "pop/judge", "+ time_of(units, window)",
          "+ time_of(1, window)", "over the limit"),
-    _lua("one lease too many", "lib/gate", "most <= (gate.out or", "most < (gate.out or",
+    _lua("one lease too many", "lib/gate", "return most <= out", "return most < out",
          "over the concurrency"),
     # Conservation
     _lua("any token acks", "ack", "token ~= claim and token ~= string.match(claim, '^%d+')",

@@ -316,10 +316,13 @@ class Gate:
         elif first and self.rules.learns:
             adaptive = self.rules.windows[0].adaptive
             assert adaptive
-            self.refused_at = self.rate(0)
+            self.refused_at, before = self.rate(0), self.interval(0)
             lower = self.clean * Fraction(15, 16) if self.clean else self.refused_at / 2
             self.learned, self.clean = max(Fraction(adaptive.floor), lower), Fraction(0)
             self.since, self.used = self.opens, 0
+            longer = max(Fraction(0), self.interval(0) - before)
+            saved = self.rules.windows[0].burst - 1  # is no more than it was
+            self.paid[names(self.rules.windows)[0]] += longer * saved
 
     def ended(self, lapsed: bool) -> None:
         """The probe's lease is over: the limit is open, unless nothing came of it, or a 429 did."""

@@ -273,7 +273,7 @@ FAULTS += [
         "false and rules_of",
         always=LIMITED,
     ),
-    Fault("one lease too many", "most <= (gate.out or", "most < (gate.out or", always=LIMITED),
+    Fault("one lease too many", "return most <= out", "return most < out", always=LIMITED),
     RareFault(
         "who runs already does not count",
         "redis.call('ZADD', tracked, '0', entry)",
@@ -361,8 +361,8 @@ PARTED = [
     ),
     RareFault(
         "one lease too many of a group in one partition",
-        "most <= (gate.out or",
-        "most < (gate.out or",
+        "return most <= out",
+        "return most < out",
         always={"limited": True},
     ),
     RareFault("a popped head has no heir", "\n        crown(group, frame, i)", "", ("pop",)),

@@ -1,6 +1,6 @@
 -- acquire: take units of a limit without a task, now or booked for a moment soon.
 --
--- Keys: ready invisible waiting groups meta conf limits gates tracked closed wake tick delayed dead
+-- Keys: ready invisible waiting groups meta conf limits gates tracked closed wake tick delayed dead payload keys stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      "" for the queue's limit alone; with a booking, the scope of the last answer
 -- ARGV[3]  cost       as in a record
@@ -22,14 +22,14 @@
 -- * {-1, us}: beyond the timeout; nothing is charged.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
 -- Lost reply: units are charged twice, and a lease stays until its end.
-local time, group, cost, priority, timeout = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
+local time, partitions, group, cost, timeout = ARGV[1], ARGV[11], ARGV[2], ARGV[3], ARGV[5]
+local priority = tonumber(ARGV[4])
 local lease, id, booked, ticket, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
-local partitions = ARGV[11]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, judge, pool, estimate, gates_of, booked
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, judge, pool, estimate, gates_of, booked, mark
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
@@ -67,9 +67,8 @@ for _, gate in ipairs(scopes) do
   taken = full(gate) or taken
   local free, counted = opens_at(gate, units, priority)
   free = opening > 0 and opening or free
-  if counted > instant then -- a booking counts in the period of its moment, so none goes beyond a quota's
-    opening = math.max(opening, counted)
-  end
+  -- A booking counts in the period of its moment, so none goes beyond a quota's.
+  opening = counted > instant and math.max(opening, counted) or opening
   earliest = gate[1] and math.min(earliest, math.max(free, instant)) or earliest
   if free > at then
     at, decider = free, gate
@@ -85,7 +84,11 @@ if timeout ~= '' and at - instant > tonumber(timeout) then
   reply = { -1, math.ceil((at - instant) * 1000) }
 elseif opening > 0 then
   reply = { 0, math.ceil((opening - instant) * 1000), '0' }
-elseif taken then
+elseif taken then -- a lease of a task may be over, and there may be no consumer to see it
+  if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
+    -- Needs: upkeep
+    upkeep(100)
+  end
   reply = { 2, 0, '0' }
 elseif decider or scopes[1].booked or scopes[#scopes].booked then
   -- Needs: booking
@@ -110,6 +113,7 @@ for _, gate in ipairs(scopes) do
   if counts then
     leased = entry
     redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
+    mark() -- the gate knows of the lease, also without a limit
   end
   if counts or at > instant and gate[1] then
     local note = gate.booked or { 0, 0, 0, 0, 0 }

@@ -28,12 +28,7 @@ if held ~= '' then
     -- Needs: permit_spent
     local scopes = { '', name ~= '' and name or nil }
     scopes[#scopes + 1] = member ~= '' and group or nil
-    local others = string.gsub(string.sub(string.match(cost, ',.*$') or '', 2), '[=~]%d+', '=0')
-    for unit in string.gmatch(told, '([a-z0-9_]*)=') do -- what it tells counts
-      others = unit == '' and others or string.gsub(others, unit .. '=0', '')
-    end
-    permit_spent(scopes, held, told, cost, granted)
-    permit_spent(scopes, held, others, cost, granted, true)
+    permit_spent(scopes, held, told, cost, granted, true)
   end
   ended(held, name, true, member ~= '' and member or nil) -- a probe that meets a 429 opens nothing
 end

@@ -50,5 +50,9 @@ for _, scope in ipairs(scopes) do
     gate.booked[5], gate.changed = math.max(gate.booked[5], now + ms), true
   end
 end
+if now_held ~= '' and name ~= '' then -- it stands in a gate, also without a limit
+  -- Needs: mark
+  mark()
+end
 admit()
 return now_held

@@ -26,9 +26,8 @@ if not task then
 end
 if told or string.find(task.cost, ',', 1, true) then
   -- Needs: true_up
-  local others = string.gsub(string.sub(string.match(task.cost, ',.*$') or '', 2), '[=~]%d+', '=0')
   local is_told = true_up(task, told or '')
-  told = true_up(task, others, true) or is_told
+  told = true_up(task, nothing_of(task.cost), true) or is_told
 end
 local member = scope == 'member' and live_note(task, '\28')
 local closes = scope == 'queue' and '' or task.group

@@ -17,7 +17,8 @@ local refused = refusal(redis.call('HGET', conf, 'format'), nil, '0')
 if refused then
   return refused
 end
--- Needs: problem, pace, quota, gate, open_or_close, place, sound, noted, settings, mend_rules, go_on, limits_page
+-- Needs: problem, pace, quota, gate, booked, open_or_close, place, sound, noted, settings, mend_rules, go_on
+-- Needs: limits_page
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
@@ -71,10 +72,10 @@ for i = 1, #page[2], 2 do
       redis.call('ZADD', tracked, '0', member)
     end
   else
-    local fault = lease_fault(name, page[2][i + 1])
+    local fault, held = lease_fault(name, page[2][i + 1]), string.match(name, '[^\t]*$')
     if fault == 'lease not counted' then
       redis.call('ZADD', tracked, '0', name)
-    elseif fault then
+    elseif fault or is_permit(held) and not permit_out(held) then -- the latter is no problem
       redis.call('ZREM', tracked, name)
       stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- a consumer may wait for its end
     end

@@ -42,6 +42,7 @@ if walk == 'set' then
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
+  counts_periods = counts_periods and redis.call('HGET', hash, name) ~= rules -- else each count goes on as it is
   if rules == '' then
     redis.call('HDEL', hash, name)
     redis.pcall('HDEL', stats, 'kept.' .. name)
@@ -74,13 +75,12 @@ if walk == 'leases' then
   for i = 1, #page[2], 2 do
     local id = page[2][i]
     local task = read(redis.call('HGET', meta, id) or '')
-    local entry = task and counted_as(id, task)
-    if entry then
-      redis.call('ZREM', tracked, apart_from_pool(id, task) or id) -- else it would count twice
-      redis.call('ZADD', tracked, '0', entry)
+    if task then
+      count_anew(id, task)
     end
   end
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
+  count_permits(string.sub(field, 7))
 end
 if walk == 'closed' and field == 'groups' then
   local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')

@@ -57,10 +57,8 @@ local function seen_of(gate)
   end
   local counted = {}
   for n, rule in ipairs(gate.rules.quotas or {}) do
-    local quota, _ = gate.quotas[n], nil
-    if quota.reset == 0 then
-      _, quota.reset = gate.quotas.period(rule)
-    end
+    local quota = gate.quotas[n]
+    quota.reset = quota.reset == 0 and gate.quotas.end_of(rule) or quota.reset
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
   local budgets = {}

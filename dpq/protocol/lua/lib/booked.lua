@@ -4,7 +4,8 @@
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
 --        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
---        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out.
+--        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out: true if there
+--        may be more; overdue(scope), how many ran out and still stand there.
 local MOST_AHEAD_MS = 5000
 
 local function is_permit(member)
@@ -28,13 +29,21 @@ local function booked_of(tokens)
   return booked
 end
 
+local function range_of_ended(scope)
+  return '[' .. scope .. '\t~', '(' .. scope .. string.format('\t~%013.0f', now + 1)
+end
+
+local function overdue(scope)
+  return redis.call('ZLEXCOUNT', tracked, range_of_ended(scope))
+end
+
 local function forget_ended(gate)
-  local scope = gate.scope
   if gate.booked and gate.booked[5] > 0 then
-    local from, to = '[' .. scope .. '\t~', '(' .. scope .. string.format('\t~%013.0f', now + 1)
+    local from, to = range_of_ended(gate.scope)
     local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
     if ended_ones[1] then
       redis.call('ZREM', tracked, unpack(ended_ones))
     end
+    return #ended_ones == 100
   end
 end

@@ -1,16 +1,44 @@
 -- counted: which entry of tracked counts a lease for the concurrency of its group, or of the member that it runs as.
+-- Keys: tracked
 -- Needs: gate, notes
--- Gives: counted_as(id, task), the entry or nil; apart_from_pool(id, task), the one that it had as a member.
-local function apart_from_pool(id, task)
-  local member = live_note(task, '\28')
-  return member and task.group .. '\t' .. member .. '\t' .. id
-end
-
+-- Gives: counted_as(id, task), the entry or nil; count_anew(id, task), under other rules than before;
+--        count_permits(group), which lets permits of members count for a group that is no pool any more.
 local function counted_as(id, task)
   local rules = task.group ~= '' and gate_of(task.group).rules
   if rules and rules.members then
     local each = rules.each[live_note(task, '\28') or '']
-    return each and each.concurrency > 0 and apart_from_pool(id, task) or nil
+    return each and each.concurrency > 0 and task.group .. '\t' .. live_note(task, '\28') .. '\t' .. id or nil
   end
   return rules and rules.concurrency > 0 and task.group .. '\t' .. id or nil
+end
+
+local function count_anew(id, task)
+  local entry, member = counted_as(id, task), live_note(task, '\28')
+  local scope = member and task.group .. '\t' .. member
+  if entry and member and redis.call('ZREM', tracked, scope .. '\t' .. id) == 1 then -- else it would count twice
+    local gate = gate_of(scope)
+    if gate.probe == id and entry ~= scope .. '\t' .. id then -- its end will tell the member nothing
+      gate.probe, gate.changed = 'p', true
+    end
+  end
+  if entry then
+    redis.call('ZADD', tracked, '0', entry)
+  end
+end
+
+local function count_permits(group)
+  local gate = gate_of(group)
+  if gate.rules.members or gate.rules.concurrency == 0 then
+    return
+  end
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT',
+    '0', '10000')) do
+    local held, ends = string.match(entry, '^[^\t]*\t[^\t]+\t(~(%d+)~.*)$')
+    if held then
+      redis.call('ZREM', tracked, entry)
+      redis.call('ZADD', tracked, '0', group .. '\t' .. held)
+      gate.booked, gate.changed = gate.booked or { 0, 0, 0, 0, 0 }, true
+      gate.booked[5] = math.max(gate.booked[5], tonumber(ends))
+    end
+  end
 end

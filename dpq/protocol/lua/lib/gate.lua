@@ -109,10 +109,11 @@ local function full(gate)
     gate.probe, gate.changed = permit and 'p' or '-', true -- a permit that ran out has told nothing
     gate.opens = permit and math.max(gate.opens, now) or gate.opens -- prune counts from this time
   end
-  if most > 0 and not gate.out and gate.booked then
-    gate.out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
-      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
+  if most == 0 then
+    return false
   end
-  gate.out = gate.out or most > 0 and scope == '' and redis.call('ZCARD', invisible) or nil
-  return most > 0 and most <= (gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n'))
+  gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
+  local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+  out = (gate.out or out < most) and out or out - overdue(scope)
+  return most <= out
 end

@@ -1,28 +1,34 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: gate, pool, estimate
+-- Needs: now, gate, pool, estimate, booked
 -- Gives: gate_line(scope): `opens why probe rate since used learned beside out`, TAB, until when each window is paid,
 --        TAB, what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget, `e:unit:units` of
---        each estimate), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a
---        line for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe
---        that is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
+--        each estimate, `p:held` of the first 100 permits with a lease), TAB, and its rules ("" without a limit,
+--        "?" if they cannot be read). Of a pool there follows a line for each member, without rules, with its last
+--        grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that is out, and when its lease ends. `out`: the
+--        leases that count towards its concurrency; 0 without one.
 local function line_of(gate)
   local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then
     local lease = redis.call('ZSCORE', invisible, probe)
+      or is_permit(probe) and permit_out(probe) and string.match(probe, '^~0*(%d+)')
     probe = lease and probe .. '@' .. lease or '-'
   end
   if gate.rules.concurrency > 0 then
-    out = scope == '' and redis.call('ZCARD', invisible)
-      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+    out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
+      or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
+    local from = '[' .. scope .. string.format('\t~%013.0f', now + 1)
+    for i, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, from, '(' .. scope .. '\t\127', 'LIMIT', '0', '100')) do
+      counted[i] = 'p:' .. string.sub(entry, #scope + 2)
+    end
   end
   for i, window in ipairs(gate) do
     paid[i] = string.format('%.17g', window.paid)
   end
   for i, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.quotas[i]
-    local _, ends = gate.quotas.period(rule)
-    counted[i] = string.format('q:%.0f:%.0f:%.0f', quota.count, quota.reset > 0 and quota.reset or ends, quota.next)
+    counted[#counted + 1] = string.format('q:%.0f:%.0f:%.0f', quota.count, quota.reset > 0 and quota.reset
+      or gate.quotas.end_of(rule), quota.next)
   end
   for unit, budget in pairs(gate.observed or {}) do
     counted[#counted + 1] = string.format('o:%s:%.0f:%.0f', unit, budget.left, budget.ends)

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules
+-- Needs: now, rules, booked
 -- Gives: keep().
 local function keep()
   local fields = {}
@@ -16,7 +16,7 @@ local function keep()
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
       local booked = not gate.rest and gate.booked -- else it is in the rest
-      if booked and math.max(booked[1], booked[2], booked[3], booked[5]) > instant then
+      if booked and (math.max(booked[1], booked[2], booked[3], booked[5]) > instant or forget_ended(gate)) then
         text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
       end
       if gate.last > 0 then

@@ -4,6 +4,14 @@
 -- Gives: meet(gate, ms, granted, counts, was_probe): `granted` is when the request was granted, ms; it teaches slack or
 --        a learned rate if it counts. Call admit (place) after it.
 
+-- A longer interval makes what was saved up longer as well: without that, units that were spent would come back.
+local function slow_down(gate, i, rate)
+  local window, rule = gate[i], gate.rules[i]
+  local before = window.interval
+  pace(window, rule, rate, gate.slack)
+  window.paid = window.paid + math.max(0, math.ceil((window.interval - before) * (rule.burst - 1) * 4096) / 4096)
+end
+
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
 -- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
 -- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
@@ -18,7 +26,7 @@ local function widen(gate, opens)
     end
   end
   for i, rule in ipairs(gate.rules) do
-    pace(gate[i], rule, rule.rate, gate.slack)
+    slow_down(gate, i, rule.rate)
   end
 end
 
@@ -30,7 +38,7 @@ local function meet(gate, ms, granted, counts, was_probe)
     local clean = gate.beside <= gate.rate and gate.beside or 0 -- the rate that the last clean window had
     gate.learned, gate.beside = gate.rate, 0
     gate.rate = math.max(rules.floor, clean > 0 and clean * 0.9375 or gate.rate / 2)
-    pace(gate[1], rules[1], gate.rate)
+    slow_down(gate, 1, gate.rate)
     gate.since, gate.used = opens, 0
   elseif rules.ceiling == 0 and counts and not was_probe and granted > gate.beside then
     widen(gate, opens)

@@ -2,17 +2,22 @@
 -- ended: so it counts once.
 -- Keys: tracked
 -- Needs: true_up
--- Gives: permit_spent(scopes, held, told, cost, moment, implied), for the scopes of the permit, the one of a pool's
---        member last; what it holds; and what it was charged, at that moment, ms. `implied` is as for true_up.
-local function permit_spent(scopes, held, told, cost, moment, implied)
+-- Gives: permit_spent(scopes, held, told, cost, moment, refused), for the scopes of the permit, the one of a pool's
+--        member last; what it holds; and what it was charged, at that moment, ms. If it was `refused`, units beside
+--        requests of which it tells nothing count as not spent.
+local function permit_spent(scopes, held, told, cost, moment, refused)
   local there = false
   for _, scope in ipairs(scopes) do
     there = there or redis.call('ZSCORE', tracked, scope .. '\t' .. held)
   end
-  if there and told ~= '' then
+  if there then
     local token = string.format('%.0f', math.floor(tonumber(moment) * 1000))
     local group, member = string.match(scopes[#scopes], '^([^\t]*)\t?(.*)$')
     local options = member ~= '' and '\28' .. token .. ' ' .. member or ''
-    true_up({ group = group, token = token, cost = cost, options = options }, told, implied)
+    local task = { group = group, token = token, cost = cost, options = options }
+    true_up(task, told)
+    if refused then
+      true_up(task, nothing_of(cost), true)
+    end
   end
 end

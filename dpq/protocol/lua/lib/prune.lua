@@ -1,7 +1,7 @@
 -- prune: remove gates that hold nothing any more. It checks a few at random, so gates of groups that are gone cannot
 -- pile up: with two checks for each group that empties, at most half of the gates are useless.
 -- Keys: groups conf limits gates
--- Needs: now, rules, gate
+-- Needs: now, rules, gate, booked
 -- Gives: prune(most), which returns how many it removed.
 local function prune(most)
   local drop, drawn = {}, redis.call('HRANDFIELD', gates, most, 'WITHVALUES') or {}
@@ -28,11 +28,8 @@ local function prune(most)
       for _, budget in pairs(gate.observed or {}) do
         until_ms = math.max(until_ms, budget.ends)
       end
-      if gate.booked then -- permits are out
-        until_ms = math.max(until_ms, gate.booked[5])
-      end
-      if gate.spent ~= '' then -- the spent values as well
-        until_ms = until_ms + 3600000
+      if gate.spent ~= '' then -- the spent values as well; those of a pool as long as it is one
+        until_ms = gate.rules.every and math.huge or until_ms + 3600000
       end
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3600000)
@@ -48,10 +45,14 @@ local function prune(most)
       elseif gate.rest then -- its rules are lost, or cannot be read
         until_ms = math.huge
       end
+      if gate.booked then -- permits are out
+        until_ms = math.max(until_ms, gate.booked[5])
+      end
       if gate.probe ~= '-' and not gate.gone then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
       end
-      if until_ms <= instant and not gate.changed then
+      if until_ms <= instant and not forget_ended(gate) then
+        gate.changed = false
         drop[#drop + 1] = scope
       end
     end

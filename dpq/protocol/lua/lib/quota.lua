@@ -2,18 +2,20 @@
 -- made only for gates that have quotas.
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota
---        count, start, reset and next; start and reset are 0 before its period has begun. Beside them stand functions:
+--        count, start (from when it has counted), reset and next; 0 before it has counted. Beside them stand functions:
 --        opens(cost, entitled), when they let a task run, ms, where entitled(rule) is when it may take of the reserve;
---        ends(), when the first of their periods is over, ms; charge(cost); text(), as stored; period(rule), its start
---        and end now; recount(unit, before, after, token), which counts other units for a delivery than before, if it
---        was granted in the running period: true if it counts.
+--        ends(), when the first of their periods is over, ms; charge(cost); text(), as stored; end_of(rule), when its
+--        period ends; recount(unit, before, after, token), which counts other units for a delivery than before, if it
+--        was counted in the running period: true if it counts.
 local function hold_quotas(gate, tokens, spent)
   local rules, quotas = gate.rules.quotas, {}
   gate.quotas = quotas
 
-  function quotas.period(rule)
-    return period_of(rule, instant)
+  local function end_of(rule)
+    local _, ends = period_of(rule, instant)
+    return ends
   end
+  quotas.end_of = end_of
 
   -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
   -- the clock was set back, or the zone is another one.
@@ -21,15 +23,16 @@ local function hold_quotas(gate, tokens, spent)
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
     local quota = { count = tonumber(count), start = tonumber(begun), reset = tonumber(ends), next = tonumber(at) or 0 }
     if spent then
-      quota = { count = rule.amount, next = 0 }
-      quota.start, quota.reset = period_of(rule, instant)
+      quota = { count = rule.amount, start = now, reset = end_of(rule), next = 0 }
       gate.changed = true
     elseif quota.reset > 0 and (instant >= quota.reset or instant < quota.start or quota.reset - quota.start > 2.8e9
       or seen.realign) then
       local start, reset = period_of(rule, instant)
       if start < quota.reset then
-        quota.next = reset == quota.reset and quota.next or 0
-        quota.start, quota.reset, gate.changed = start, reset, true
+        if reset ~= quota.reset or seen.realign then
+          quota.next = reset == quota.reset and quota.next or 0
+          quota.start, quota.reset, gate.changed = now, reset, true
+        end
       else
         quota = { count = 0, start = 0, reset = 0, next = 0 }
       end
@@ -57,8 +60,7 @@ local function hold_quotas(gate, tokens, spent)
   function quotas.ends()
     local first = math.huge
     for i, rule in ipairs(rules) do
-      local _, ends = period_of(rule, instant)
-      first = math.min(first, quotas[i].reset > 0 and quotas[i].reset or ends)
+      first = math.min(first, quotas[i].reset > 0 and quotas[i].reset or end_of(rule))
     end
     return first
   end
@@ -68,7 +70,7 @@ local function hold_quotas(gate, tokens, spent)
       local quota, units = quotas[i], math.min(cost[rule.unit] or 0, rule.amount)
       if units > 0 then
         if quota.reset == 0 then
-          quota.start, quota.reset = period_of(rule, instant)
+          quota.start, quota.reset = now, end_of(rule)
         end
         if rule.spread then -- what is left is paced over the time left
           local left = math.max(units, rule.amount - quota.count)

@@ -4,7 +4,8 @@
 -- Needs: rules, notes, gate, give_back, estimate, open_or_close
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
---        admit (place). With `implied` the units are not counted as spent values (estimate).
+--        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text
+--        that tells 0 of all its units but requests.
 
 -- What a delivery was charged, and what of it was named.
 local function charged(text)
@@ -13,6 +14,10 @@ local function charged(text)
     units[unit], named[unit] = tonumber(number), sign == '='
   end
   return units, named
+end
+
+local function nothing_of(cost)
+  return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
 end
 
 local function true_up(task, told, implied)
