@@ -12,7 +12,7 @@ INSTALL = $(PYTHON) -m venv --without-pip $(VENV) && \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test coverage check lint bench soak test-all mutants wheel clean
+.PHONY: help demo test coverage check lint bench soak test-all pictures mutants wheel clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and c
 
 test-all: $(VENV)/.test ## every test on every server found, with long searches and many faults
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)
+
+pictures: $(VENV)/.test ## take the dashboard's pictures in docs/ anew, from a crawl (with Chromium)
+	$(BIN)/python tests/dashboard_pictures.py
 
 mutants: $(VENV)/.test ## plant changes in copies of the code, one by one: do the tests catch them?
 	PYTHONPATH=tests $(BIN)/python -m mutants $(ARGS)

@@ -19,6 +19,7 @@ import crawler
 from _crawl_report import Check, Figures, Least
 from _crawl_view import view
 from _crawl_watch import CONSUMERS, Fleet, Record, Way, open_queue
+from _crawl_web import dashboard
 from _stdlib_site import HOSTS, Library, Site, read_library, serve
 from rich.console import Console
 from rich.text import Text
@@ -75,12 +76,17 @@ def main() -> int:
     console = Console(highlight=False)
     with suppress(KeyboardInterrupt):
         console.print(f"Reading the standard library of Python {platform.python_version()} ...")
-        library = read_library(START, options.modules)
         rates = dict(zip(HOSTS, (options.rate, max(1, options.rate * 3 // 4)), strict=True))
         with ExitStack() as stack:
             url = options.url
             if url.startswith("embedded:"):
                 url = stack.enter_context(open_embedded(url)).url
+            address = None
+            if not options.no_web:
+                address = stack.enter_context(dashboard(url, options.web_port))
+            library = read_library(START, options.modules)
+            if address and (where := address()):
+                console.print(f"Dashboard while this runs: {where}", soft_wrap=True, markup=False)
             crawls = []
             for way in WAYS:
                 console.print(f"\n{len(crawls) + 1} of {len(WAYS)}: {say(way, library, rates)}")
@@ -109,6 +115,10 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--modules", type=int, help="pages at most [all that can be reached]")
     parser.add_argument("--plot", type=Path, metavar="PATH", help="write the picture here, a PNG")
+    parser.add_argument("--no-web", action="store_true", help="no dashboard beside the crawl")
+    parser.add_argument(
+        "--web-port", type=int, default=0, metavar="PORT", help="its port [a free one]"
+    )
     options = parser.parse_args()
     if options.plot and not options.plot.absolute().parent.is_dir():
         parser.error(f"--plot {options.plot}: there is no such directory")

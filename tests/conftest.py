@@ -66,8 +66,9 @@ SHELLS = {
     *("test_async", "test_async_cancel", "test_heartbeats", "test_interrupted"),
     *("test_worker", "test_worker_threads", "test_worker_async", "test_worker_ends"),
     *("test_machine", "test_scheduler", "test_partitions"),
-    "test_web_chromium",
+    *("test_web_chromium", "test_top"),
     *("test_web_pages", "test_web_actions", "test_web_safety", "test_web_api", "test_web_acl"),
+    "test_web_history",
 }
 """Long, and what they ask of the server is asked on all by tests/lua: here on the first one only,
 and on fakeredis."""

@@ -42,7 +42,8 @@ ROOMS = [
     {"worker"},
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
-    {"web"},
+    {"sampler"},
+    {"web", "top"},
     {"cli"},
     {"__main__", "pytest_plugin"},
 ]

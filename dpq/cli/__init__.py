@@ -25,6 +25,7 @@ from dpq.cli import (
     look,
     produce,
     run,
+    top,
     web,
     worker,
 )
@@ -112,6 +113,7 @@ _add(cls=BareNumber)(look.stats)
 _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
+_add()(top.top)
 _add()(leases.leases)
 _add()(look.check)
 

@@ -65,10 +65,10 @@ def web(
     try:
         import uvicorn
 
+        from dpq.sampler import Known, Named
         from dpq.web.access import LOOPBACK as NAMES
         from dpq.web.access import Access
         from dpq.web.routes import app
-        from dpq.web.site import Known, Named
     except ImportError as error:
         raise Failed(
             f"{error.name or error} is missing: install DPQ with its extra 'web', or give "

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from dpq import ConfigurationError, RateLimit
 from dpq.model.limits import EVERY_GROUP, read_rate
+from dpq.sampler import Snapshot
 from dpq.web.access import Refused
 from dpq.web.actions import Job
 from dpq.web.forms import act_on_ids, begin_job, require_plain, value_of
@@ -23,8 +24,10 @@ from dpq.web.pages import (
     write_positions,
 )
 from dpq.web.render import plain
-from dpq.web.sampler import Snapshot
 from dpq.web.site import Call, read_number
+
+BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
+"""The buckets of times, most of a slot: they are told if they are asked for."""
 
 MOST = 200
 """Tasks in one answer at most."""
@@ -124,6 +127,26 @@ def forecast(call: Call) -> Response:
     if not call.site.guard.access.payloads:
         tasks = [{name: v for name, v in each.items() if name != "payload"} for each in tasks]
     return call.answer({"tasks": tasks, "drain": plain(call.site.drain(call.name))})
+
+
+def history(call: Call) -> Response:
+    """Read what the queue counted and held, minute by minute, or in quarters of an hour."""
+    seconds = float(read_number(call.query.get("seconds", "3600"), "seconds"))
+    key = ("history", call.name, seconds)
+    slots = call.site.shared.get(key, lambda: call.queue.history(seconds))
+    left_out: Any = {} if call.query.get("buckets") == "1" else BUCKETS
+    return call.answer(
+        {"slots": [slot.model_dump(mode="json", exclude=left_out) for slot in slots]}
+    )
+
+
+def events(call: Call) -> Response:
+    """Read what happened behind an event, or the newest of it."""
+    after = call.query.get("after", "")
+    limit = int(read_number(call.query.get("limit", "100"), "limit"))
+    key = ("events", call.name, after, limit)
+    found = call.site.shared.get(key, lambda: call.queue.events(after, limit))
+    return call.answer({"events": [event.model_dump(mode="json") for event in found]})
 
 
 def dead(call: Call) -> Response:

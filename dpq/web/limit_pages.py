@@ -49,6 +49,7 @@ def limits(call: Call) -> Response:
         whole=states[0],
         default=states[1],
         groups=states[2:],
+        events=call.site.events(call.name),
         counted=counted,
         ways=WAYS,
         way="name" if call.query.get("q") else call.query.get("way", "largest"),
@@ -101,5 +102,10 @@ def limit(call: Call) -> Response:
     states, _, now_ms = call.shared("states", named)
     state = states[1] if group == EVERY_GROUP else states[-1] if group else states[0]
     return call.render(
-        "limit.html", state=state, group=group, now_ms=now_ms, dry=_dry_run(call, states, now_ms)
+        "limit.html",
+        state=state,
+        group=group,
+        now_ms=now_ms,
+        dry=_dry_run(call, states, now_ms),
+        events=call.site.events(call.name),
     )

@@ -14,6 +14,7 @@ from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
 from dpq.queue.queue import inspect_server
 from dpq.web.access import Refused
 from dpq.web.actions import OF_STATES
+from dpq.web.charts import SPANS
 from dpq.web.site import Call, read_number
 
 PAGE = 50
@@ -42,9 +43,38 @@ def overview(call: Call) -> Response:
 
 
 def queue(call: Call) -> Response:
-    """Show one queue: states, rates, sparklines, closed groups, workers."""
+    """Show one queue: states, rates, sparklines, closed groups, workers, history."""
+    name = call.query.get("span", "1h")
+    chosen = name if name in SPANS else "1h"
     return call.render(
-        "queue.html", snapshot=call.site.snapshot(call.name), drain=call.site.drain(call.name)
+        "queue.html",
+        snapshot=call.site.snapshot(call.name),
+        drain=call.site.drain(call.name),
+        spans=SPANS,
+        chosen=chosen,
+        story=call.site.story(call.name, SPANS[chosen]),
+    )
+
+
+def events(call: Call) -> Response:
+    """Show what has happened to a queue, the newest first: 429s, closings, deaths, limits set."""
+    kind, group = call.query.get("kind", ""), call.query.get("group", "").strip()
+    known = call.site.events(call.name)
+    found = [
+        event
+        for event in reversed(known)
+        if kind in ("", event.kind) and group in ("", event.group)
+    ]
+    start = max(0, whole_of(call.query.get("start", "0")))
+    return call.render(
+        "events.html",
+        events=found[start : start + PAGE],
+        total=len(found),
+        kinds=sorted({event.kind for event in known} | {kind} - {""}),
+        kind=kind,
+        group=group,
+        allowed=call.site.watch(call.name).may_see_events,
+        following=start + PAGE if start + PAGE < len(found) else None,
     )
 
 

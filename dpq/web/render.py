@@ -14,7 +14,8 @@ from pydantic_core import to_jsonable_python
 
 from dpq.model.limits import LimitState, RateLimit
 from dpq.model.quota import quota_text
-from dpq.web.sampler import span
+from dpq.sampler import span
+from dpq.web.charts import chart_globals
 
 NODES_SHOWN = 500
 """Values of a payload that the tree shows: more would hold the browser up."""
@@ -246,4 +247,5 @@ def environment() -> Environment:
         "named": named,
     }
     made.globals |= {"spark": spark, "steps": steps, "gauges": gauges, "drain_ms": drain_ms}
+    made.globals |= chart_globals()
     return made

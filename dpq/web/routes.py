@@ -15,10 +15,11 @@ from starlette.routing import Route
 
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
+from dpq.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, Call, Directory, Named, Site, tagged
+from dpq.web.site import BODY_BYTES, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 
@@ -38,6 +39,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("GET", "/q/{queue}/limit", limit_pages.limit),
     ("POST", "/q/{queue}/group", forms.group),
     ("GET", "/q/{queue}/dead", pages.dead),
+    ("GET", "/q/{queue}/events", pages.events),
     ("GET", "/q/{queue}/recurring", pages.recurring),
     ("GET", "/q/{queue}/workers", pages.workers),
     ("POST", "/q/{queue}/pause", forms.pause),
@@ -69,6 +71,8 @@ API: list[tuple[str, str, View]] = [
     ("POST", "/api/queues/{queue}/groups/{group}:close", api.group_close),
     ("GET", "/api/queues/{queue}/forecast", api.forecast),
     ("GET", "/api/queues/{queue}/dead", api.dead),
+    ("GET", "/api/queues/{queue}/history", api.history),
+    ("GET", "/api/queues/{queue}/events", api.events),
     ("POST", "/api/queues/{queue}/dead:replay", api.replay),
     ("GET", "/api/queues/{queue}/workers", api.workers),
     ("GET", "/api/actions/{job}", api.job),

@@ -1,4 +1,4 @@
-"""Readings that pages share: Redis is asked at most once a second, however many tabs look.
+"""Readings that requests share: Redis is asked at most once a second, however many tabs look.
 
 Nothing is read while nobody looks: there is no thread and no timer. A request reads what is older
 than a second; those that come meanwhile wait for that reading.
@@ -6,28 +6,17 @@ than a second; those that come meanwhile wait for that reading.
 
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
-
-from dpq import DPQ
-from dpq.model.drain import Drain, DrainLook, drain_of
-from dpq.model.reports import QueueStats, WorkerInfo
-from dpq.operations.browse import Browser, Survey
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 FRESH_SECONDS = 1.0
 """Seconds that a reading is shared."""
 
-KEPT_SECONDS = 300
-"""Seconds that samples are kept: what a sparkline shows."""
-
 READINGS = 500
 """Readings that are kept at once; the oldest one goes."""
-
-RATE_SECONDS = 10.0
-"""Seconds over which rates are counted: shorter ones jump."""
 
 
 class _Reading:
@@ -47,15 +36,22 @@ class Shared:
         self._lock = threading.Lock()
         self._readings: OrderedDict[Hashable, _Reading] = OrderedDict()
 
-    def get(self, key: Hashable, read: Callable[[], T]) -> T:
-        """Return a reading of the last second, or read it now; an error is shared as well."""
+    def get(self, key: Hashable, read: Callable[[], T], seconds: float | None = None) -> T:
+        """Return a reading of the last second, or read it now; an error is shared as well.
+
+        Args:
+            key: What is read.
+            read: Reads it.
+            seconds: For how long it is shared; None: `FRESH_SECONDS`.
+        """
+        fresh = FRESH_SECONDS if seconds is None else seconds
         with self._lock:
             reading = self._readings.setdefault(key, _Reading())
             self._readings.move_to_end(key)
             while len(self._readings) > READINGS:
                 self._readings.popitem(last=False)
         with reading.lock:
-            if self._clock() - reading.at >= FRESH_SECONDS:
+            if self._clock() - reading.at >= fresh:
                 reading.value = reading.error = None
                 try:
                     reading.value = read()
@@ -71,125 +67,3 @@ class Shared:
         """Read all anew: somebody has changed something, and wants to see it."""
         with self._lock:
             self._readings.clear()
-
-
-class Sample(NamedTuple):
-    """The numbers of one moment; `at` in seconds of a monotonic clock."""
-
-    at: float
-    backlog: int
-    pushed: int
-    acked: int
-    deferred: int
-    dead: int
-
-
-class Rates(NamedTuple):
-    """Tasks per second since a page was opened, over the last seconds; None before two samples."""
-
-    come: float | None
-    done: float | None
-    deferred: float | None
-
-
-class Snapshot(NamedTuple):
-    """A queue at one moment, and its last minutes."""
-
-    stats: QueueStats
-    survey: Survey
-    workers: list[WorkerInfo]
-    rates: Rates
-    samples: list[Sample]
-
-    @property
-    def backlog(self) -> int:
-        """Return the number of tasks that wait for a consumer now."""
-        return self.stats.ready + self.stats.waiting
-
-    @property
-    def live(self) -> int:
-        """Return the number of live tasks."""
-        return self.backlog + self.stats.delayed + self.stats.invisible
-
-    def drain(self) -> str:
-        """Say in a few words when the backlog will be done, as far as the last seconds tell."""
-        come, done, _ = self.rates
-        if self.survey.paused_until:
-            return "paused"
-        if not self.backlog:
-            return "nothing waits"
-        if come is None or done is None:
-            return "counting"
-        if done * 3600 < self.backlog * 0.01:
-            return "stalled"
-        if come >= done:
-            return f"growing by {come - done:.1f}/s"
-        return f"clears in {span(self.backlog / (done - come))}"
-
-
-class Watch:
-    """A queue that pages show: its snapshot, and the samples of the last minutes."""
-
-    def __init__(self, queue: DPQ[Any], clock: Callable[[], float] = time.monotonic) -> None:
-        """Begin to watch a queue; nothing is read yet."""
-        self.queue = queue
-        self.browser = Browser(queue._session.operations)
-        self._clock = clock
-        self._samples: deque[Sample] = deque()
-        self._looks: deque[tuple[float, list[DrainLook]]] = deque()
-        self.ahead_ms = 0.0  # the server's clock, against this machine's
-
-    def read(self) -> Snapshot:
-        """Read the queue; `Shared` sees to it that this happens once a second at most."""
-        stats, survey, workers = self.queue._session.run(self.browser.overview)
-        self.ahead_ms = survey.now_ms - time.time() * 1000
-        now = self._clock()
-        backlog = stats.ready + stats.waiting
-        samples = self._samples
-        if samples and stats.pushed < samples[-1].pushed:
-            samples.clear()  # dropped, and made anew
-        samples.append(
-            Sample(now, backlog, stats.pushed, stats.acked, stats.deferred, stats.buried)
-        )
-        while samples[0].at < now - KEPT_SECONDS:
-            samples.popleft()
-        return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
-
-    def drain(self) -> Drain:
-        """Say when all that is due will have begun: by the limits, and by what has ended lately."""
-        look = self.queue._session.run(self.queue._session.operations.drain_look)
-        now = self._clock()
-        while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
-            self._looks.popleft()
-        self._looks.append((now, look))
-        before = self._looks[0][1] if now - self._looks[0][0] >= RATE_SECONDS else None
-        return drain_of(look, before)
-
-
-def rates_of(samples: list[Sample]) -> Rates:
-    """Count rates over the last seconds of some samples."""
-    last = samples[-1]
-    first = next((each for each in samples if last.at - each.at <= RATE_SECONDS), last)
-    if first is last and len(samples) > 1:
-        first = samples[-2]  # the tab was hidden for long
-    seconds = last.at - first.at
-    if seconds <= 0:
-        return Rates(None, None, None)
-    return Rates(
-        (last.pushed - first.pushed) / seconds,
-        (last.acked - first.acked) / seconds,
-        (last.deferred - first.deferred) / seconds,
-    )
-
-
-def span(seconds: float) -> str:
-    """Say a duration with its two largest units: `2 h 5 m`."""
-    whole = int(seconds)
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if whole < 60:
-        return f"{whole} s"
-    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m")]
-    parts.append((whole % 60, "s"))
-    first = next(i for i, (count, _) in enumerate(parts) if count)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

@@ -5,94 +5,38 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from dpq import DPQ, ConfigurationError, known_queues
+from dpq import DPQ, ConfigurationError, Event
 from dpq.model.drain import Drain
+from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 from dpq.web.access import Access, Guard, Refused
 from dpq.web.actions import Jobs
+from dpq.web.charts import Span, Story, story
 from dpq.web.checks import Checks
 from dpq.web.render import environment, from_segment, json_safe, segment
-from dpq.web.sampler import Shared, Snapshot, Watch
-
-KNOWN_FOR = 5.0
-"""Seconds between two looks at the list of names."""
-
-OPEN_QUEUES = 200
-"""Queue objects that are kept for the queues of a server; they share one client."""
+from dpq.web.sampler import Shared
 
 EVERY_MS = 2000
 """ms between two looks of a tab at its queue."""
+
+STORY_SHARE = 0.1
+"""The part of one bin for which charts are shared: 14 days take longest, and change least."""
+
+STORY_SECONDS = 30.0
+"""Seconds that charts are shared at least."""
 
 NOW = b"@@@@@@@@@@NOW"
 """The place of the server's clock in a page: 13 digits of ms."""
 
 BODY_BYTES = 1024 * 1024
 """Bytes of the largest form or JSON that is read."""
-
-
-class Directory(Protocol):
-    """Finds queues by name."""
-
-    def names(self) -> Sequence[str]:
-        """List the names."""
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name; None if there is none."""
-
-
-class Named:
-    """The queues that were given to `app`."""
-
-    def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
-        """Take the queues."""
-        self._queues = {queue.queue_name: queue for queue in queues}
-
-    def names(self) -> Sequence[str]:
-        """List the names, in the order given."""
-        return list(self._queues)
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return the queue of a name."""
-        return self._queues.get(name)
-
-
-class Known:
-    """All queues of a server."""
-
-    def __init__(self, client: Any) -> None:
-        """Take the client that all queues share."""
-        self._client = client
-        self._lock = threading.Lock()
-        self._names: list[str] = []
-        self._at = -KNOWN_FOR
-        self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
-
-    def names(self) -> Sequence[str]:
-        """List the names that the server knows, in alphabetical order."""
-        with self._lock:
-            if time.monotonic() - self._at >= KNOWN_FOR:
-                self._names = known_queues(self._client)
-                self._at = time.monotonic()
-            return self._names
-
-    def get(self, name: str) -> DPQ[Any] | None:
-        """Return a queue that the server knows."""
-        if name not in self.names():
-            return None
-        with self._lock:
-            if name not in self._queues:
-                self._queues[name] = DPQ(self._client, name)
-            self._queues.move_to_end(name)
-            while len(self._queues) > OPEN_QUEUES:
-                self._queues.popitem(last=False)[1].close()
-            return self._queues[name]
 
 
 class Site:
@@ -124,7 +68,7 @@ class Site:
         with self._lock:
             watch = self._watches.get(name)
             if watch is None or watch.queue is not queue:
-                watch = self._watches[name] = Watch(queue)
+                watch = self._watches[name] = Watch(queue, remembers=self.guard.access.write)
             self._watches.move_to_end(name)
             while len(self._watches) > OPEN_QUEUES:
                 self._watches.popitem(last=False)
@@ -138,6 +82,21 @@ class Site:
         """Return when all that is due in a queue will have begun, at most a second old."""
         watch = self.watch(name)
         return self.shared.get(("drain", name), watch.drain)
+
+    def events(self, name: str) -> list[Event]:
+        """Return what has happened to a queue, as far as it is kept, the oldest first."""
+        watch = self.watch(name)
+        return self.shared.get(("events", name), watch.events)
+
+    def story(self, name: str, chosen: Span) -> Story:
+        """Return the history of a queue, at most half a minute or a tenth of a bin old."""
+        queue = self.watch(name).queue
+
+        def read() -> Story:
+            return story(queue.history(chosen.ask), chosen, self.now_ms())
+
+        seconds = max(STORY_SECONDS, STORY_SHARE * chosen.seconds / chosen.bins)
+        return self.shared.get(("story", name, chosen), read, seconds)
 
     def snapshot(self, name: str) -> Snapshot:
         """Return what is known of a queue, at most a second old."""

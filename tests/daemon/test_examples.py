@@ -156,7 +156,8 @@ def test_crawler_draws_in_place_on_a_terminal(
 def test_crawler_leaves_nothing_on_the_users_server(url: str) -> None:
     """Interrupted in the middle, a crawl ends its consumers and removes every key it made.
 
-    Without a terminal it tells how far it is in lines.
+    Without a terminal it tells how far it is in lines. Its dashboard shows the crawl, and ends
+    with it.
     """
     with running("crawler.py", "--url", url, "--modules", "60", "--rate", "9") as process:
         assert process.stdout
@@ -168,6 +169,9 @@ def test_crawler_leaves_nothing_on_the_users_server(url: str) -> None:
         counts += r"  requests +\d+  429s"
         assert re.search(counts, seen[-1]), seen
         assert "\x1b" not in "".join(seen)
+        where = re.search(r"Dashboard while this runs: (http://127\S+/)", "".join(seen))
+        assert where, seen
+        assert "/q/stdlib-" in httpx.get(where[1], trust_env=False).text
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: consumers get it too
         said, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, said
@@ -505,6 +509,15 @@ def test_plots_are_narrow_and_headless(
     assert "\x1b[" in plot.draw(crawls, bound, 80, colors=True)
     plot.save(crawls, bound, tmp_path / "demo.png")
     assert (tmp_path / "demo.png").read_bytes().startswith(PNG)
+
+
+def test_without_web_there_is_no_dashboard(
+    example: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """Without the packages of the extra `web` the demo says nothing of a dashboard, and goes on."""
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    example("_crawl_web").main("redis://127.0.0.1:1/0", 0)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("missing", ["plotext", "matplotlib"])

@@ -1994,7 +1994,7 @@ DASHBOARD = [
     _py(
         "each tab of the dashboard reads by itself",
         "web/sampler",
-        "if self._clock() - reading.at >= FRESH_SECONDS:",
+        "if self._clock() - reading.at >= fresh:",
         "if self._clock() - reading.at >= 0:",
         f"{WEB}pages.py",
     ),

@@ -17,8 +17,9 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from redis import Redis
 from support import wait_for
 
-from dpq import DPQ
+from dpq import DPQ, Push
 from dpq.server import Server
+from dpq.testing import Clock
 from dpq.web import Access, app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -137,6 +138,7 @@ def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, w
         "/limit?group=a",
         "/dead",
         "/workers",
+        "/events",
     ]
     urls = [served.url, f"{served.url}/server", f"{served.url}/api", *(base + p for p in pages)]
     urls += [f"{base}/recurring", f"{base}/tasks/{live.peek(1)[0].id}"]
@@ -197,6 +199,34 @@ def test_units_and_times_count_in_the_browser(page: Page, served: Served, live: 
     before = float(str(left.text_content()))
     assert before < 900
     wait_for(lambda: float(str(left.text_content())) > before, lambda: left.text_content())
+
+
+def test_charts_by_the_arrow_keys(chromium: Browser, q: DPQ, clock: Clock) -> None:
+    """On a phone in the dark: the charts fit, have contrast, and say their values by keys."""
+    for n in range(4):
+        q.push_many(Push(n) for _ in range(6 * n))
+        q._session.run(q._session.operations.remember)
+        clock.advance(60)
+    served = Served(app(q))
+    context = chromium.new_context(viewport={"width": 360, "height": 740}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{served.url}/q/{q.queue_name}")
+    page.locator("nav[aria-label='Length of the history'] a", has_text="24 h").focus()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate(CONTRAST) == []
+    chart = page.locator("[data-chart]").first
+    chart.focus()
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    said = re.compile(r"^\d\d:\d\d: in 0\.[1-3]\d*/s, out 0/s$")
+    expect(chart.locator("output")).to_have_text(said)
+    first = chart.locator("output").text_content()
+    page.keyboard.press("ArrowLeft")
+    expect(chart.locator("output")).not_to_have_text(str(first))
+    chart.locator("svg").hover(position={"x": 5, "y": 5})
+    expect(chart.locator("output")).to_contain_text("in –")  # noqa: RUF001
+    context.close()
+    served.close()
 
 
 def test_a_page_follows_its_queue(page: Page, served: Served, live: DPQ) -> None:

@@ -7,9 +7,10 @@ import pytest
 from kit.web import Browser, Open, furnish, rows
 
 from dpq import DPQ, Push, TaskState
-from dpq.web.sampler import Sample, Shared, Watch, rates_of, span
+from dpq.sampler import Sample, Watch, rates_of, span
+from dpq.web.sampler import Shared
 
-PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers")
+PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
 
 
 def test_every_page_of_a_full_and_of_an_empty_queue(look: Browser, q: DPQ, path: str) -> None:

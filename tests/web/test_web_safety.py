@@ -299,8 +299,8 @@ def test_a_fault_of_its_own_tells_nothing(
 
 def test_the_badge_and_the_masked_server(dashboard: Open, q: DPQ) -> None:
     """The environment stands on each page; a password of the server's URL on none."""
+    from dpq.sampler import Named
     from dpq.web.routes import app as make
-    from dpq.web.site import Named
 
     site = Browser(
         make(Named([q]), badge="production <1>", server="redis://user:***@host"),

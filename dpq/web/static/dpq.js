@@ -117,6 +117,35 @@
     count();
   }
 
+  // Charts: the values under the pointer, or by the arrow keys
+  const point = (chart, at) => {
+    const [names, lines] = JSON.parse(chart.dataset.chart);
+    const last = lines[0].length - 1;
+    const i = Math.max(0, Math.min(last, at));
+    const when = new Date(Number(chart.dataset.from) + i * Number(chart.dataset.step));
+    const day = Number(chart.dataset.step) * last > 9e7 ? { month: "short", day: "numeric" } : {};
+    const clock = when.toLocaleString([], { ...day, hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+    const said = lines.map((values, n) => (names.length > 1 ? `${names[n]} ${values[i]}` : values[i]));
+    chart.querySelector("output").textContent = `${clock}: ${said.join(", ")}`;
+    const x = (i + 0.5) / (last + 1) * 600;
+    for (const side of ["x1", "x2"]) chart.querySelector(".cursor").setAttribute(side, x);
+    chart.dataset.at = i;
+  };
+  document.addEventListener("pointermove", (event) => {
+    const chart = event.target.closest && event.target.closest("[data-chart]");
+    if (!chart) return;
+    const box = chart.querySelector("svg").getBoundingClientRect();
+    const count = JSON.parse(chart.dataset.chart)[1][0].length;
+    point(chart, Math.floor((event.clientX - box.left) / box.width * count));
+  });
+  document.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    const chart = document.activeElement && document.activeElement.closest("[data-chart]");
+    if (!step || !chart) return;
+    event.preventDefault();
+    point(chart, chart.dataset.at ? Number(chart.dataset.at) + step : 1e9);
+  });
+
   // Keys
   let prefix = false;
   const goes = () => Object.fromEntries([...document.querySelectorAll("a[data-go]")].map((a) => [a.dataset.go, a]));

@@ -1,0 +1,262 @@
+"""Queues that somebody looks at: found by name, with rates and samples of the last minutes.
+
+The dashboard (`dpq.web`) and `dpq top` read queues through it. It has no thread and no timer: those
+that look say when to read, once a second at most.
+"""
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from redis.exceptions import ResponseError
+
+from dpq import DPQ, ConfigurationError, Event, known_queues
+from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.reports import QueueStats, WorkerInfo
+from dpq.operations.browse import Browser, Survey
+from dpq.transport.cluster import forbidden
+
+KEPT_SECONDS = 300
+"""Seconds that samples are kept: what a sparkline shows."""
+
+RATE_SECONDS = 10.0
+"""Seconds over which rates are counted: shorter ones jump."""
+
+KNOWN_FOR = 5.0
+"""Seconds between two looks at the list of names."""
+
+EVENTS = 1000
+"""Events that are kept of a queue: as many as the queue keeps."""
+
+REMEMBER_SECONDS = 60.0
+"""Seconds between two slots of a queue's history."""
+
+OPEN_QUEUES = 200
+"""Queue objects that are kept for the queues of a server; they share one client."""
+
+
+class Directory(Protocol):
+    """Finds queues by name."""
+
+    def names(self) -> Sequence[str]:
+        """List the names."""
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return the queue of a name; None if there is none."""
+
+
+class Named:
+    """Queues that were given."""
+
+    def __init__(self, queues: Iterable[DPQ[Any]]) -> None:
+        """Take the queues."""
+        self._queues = {queue.queue_name: queue for queue in queues}
+
+    def names(self) -> Sequence[str]:
+        """List the names, in the order given."""
+        return list(self._queues)
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return the queue of a name."""
+        return self._queues.get(name)
+
+
+class Known:
+    """All queues of a server."""
+
+    def __init__(self, client: Any) -> None:
+        """Take the client that all queues share."""
+        self._client = client
+        self._lock = threading.Lock()
+        self._names: list[str] = []
+        self._at = -KNOWN_FOR
+        self._queues: OrderedDict[str, DPQ[Any]] = OrderedDict()
+
+    def names(self) -> Sequence[str]:
+        """List the names that the server knows, in alphabetical order."""
+        with self._lock:
+            if time.monotonic() - self._at >= KNOWN_FOR:
+                self._names = known_queues(self._client)
+                self._at = time.monotonic()
+            return self._names
+
+    def get(self, name: str) -> DPQ[Any] | None:
+        """Return a queue that the server knows."""
+        if name not in self.names():
+            return None
+        with self._lock:
+            if name not in self._queues:
+                self._queues[name] = DPQ(self._client, name)
+            self._queues.move_to_end(name)
+            while len(self._queues) > OPEN_QUEUES:
+                self._queues.popitem(last=False)[1].close()
+            return self._queues[name]
+
+
+class Sample(NamedTuple):
+    """The numbers of one moment; `at` in seconds of a monotonic clock."""
+
+    at: float
+    backlog: int
+    pushed: int
+    acked: int
+    deferred: int
+    dead: int
+
+
+class Rates(NamedTuple):
+    """Tasks per second over the last seconds of those that look; None before two samples."""
+
+    come: float | None
+    done: float | None
+    deferred: float | None
+
+
+class Snapshot(NamedTuple):
+    """A queue at one moment, and its last minutes."""
+
+    stats: QueueStats
+    survey: Survey
+    workers: list[WorkerInfo]
+    rates: Rates
+    samples: list[Sample]
+
+    @property
+    def backlog(self) -> int:
+        """Return the number of tasks that wait for a consumer now."""
+        return self.stats.ready + self.stats.waiting
+
+    @property
+    def live(self) -> int:
+        """Return the number of live tasks."""
+        return self.backlog + self.stats.delayed + self.stats.invisible
+
+    def drain(self) -> str:
+        """Say in a few words when the backlog will be done, as far as the last seconds tell."""
+        come, done, _ = self.rates
+        if self.survey.paused_until:
+            return "paused"
+        if not self.backlog:
+            return "nothing waits"
+        if come is None or done is None:
+            return "counting"
+        if done * 3600 < self.backlog * 0.01:
+            return "stalled"
+        if come >= done:
+            return f"growing by {come - done:.1f}/s"
+        return f"clears in {span(self.backlog / (done - come))}"
+
+
+class Watch:
+    """A queue that is looked at: its snapshot, and the samples of the last minutes."""
+
+    def __init__(
+        self,
+        queue: DPQ[Any],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        remembers: bool = False,
+    ) -> None:
+        """Begin to watch a queue; nothing is read yet.
+
+        Args:
+            queue: The queue.
+            clock: Tells seconds.
+            remembers: Store a slot of the queue's history each minute, as workers do.
+        """
+        self.queue = queue
+        self.browser = Browser(queue._session.operations)
+        self._clock = clock
+        self._samples: deque[Sample] = deque()
+        self._looks: deque[tuple[float, list[DrainLook]]] = deque()
+        self._remembers, self._remembered = remembers, -REMEMBER_SECONDS
+        self.may_see_events = True
+        self._events: deque[Event] = deque(maxlen=EVENTS)
+        self.ahead_ms = 0.0  # the server's clock, against this machine's
+
+    def read(self) -> Snapshot:
+        """Read the queue in one round trip; call it once a second at most."""
+        stats, survey, workers = self.queue._session.run(self.browser.overview)
+        self.ahead_ms = survey.now_ms - time.time() * 1000
+        now = self._clock()
+        self._remember(now)
+        backlog = stats.ready + stats.waiting
+        samples = self._samples
+        if samples and stats.pushed < samples[-1].pushed:
+            samples.clear()  # dropped, and made anew
+        samples.append(
+            Sample(now, backlog, stats.pushed, stats.acked, stats.deferred, stats.buried)
+        )
+        while samples[0].at < now - KEPT_SECONDS:
+            samples.popleft()
+        return Snapshot(stats, survey, workers, rates_of(list(samples)), list(samples))
+
+    def _remember(self, now: float) -> None:
+        if self._remembers and now - self._remembered >= REMEMBER_SECONDS:
+            self._remembered = now
+            try:
+                self.queue._session.run(self.queue._session.operations.remember)
+            except ResponseError as error:
+                if not forbidden(error):
+                    raise
+                self._remembers = False  # this user may only look
+
+    def events(self) -> list[Event]:
+        """Read what has happened since the last look; return all that is known, oldest first.
+
+        A user who may not read events is told so by `may_see_events`, and asks no more.
+        """
+        if not self.may_see_events:
+            return []
+        after = self._events[-1].id if self._events else ""
+        try:
+            self._events += self.queue.events(after, EVENTS)
+        except ConfigurationError:  # another number of partitions
+            self._events.clear()
+            self._events += self.queue.events("", EVENTS)
+        except ResponseError as error:
+            if not forbidden(error):
+                raise
+            self.may_see_events = False
+        return list(self._events)
+
+    def drain(self) -> Drain:
+        """Say when all that is due will have begun: by the limits, and by what has ended lately."""
+        look = self.queue._session.run(self.queue._session.operations.drain_look)
+        now = self._clock()
+        while self._looks and self._looks[0][0] < now - KEPT_SECONDS:
+            self._looks.popleft()
+        self._looks.append((now, look))
+        before = self._looks[0][1] if now - self._looks[0][0] >= RATE_SECONDS else None
+        return drain_of(look, before)
+
+
+def rates_of(samples: list[Sample]) -> Rates:
+    """Count rates over the last seconds of some samples."""
+    last = samples[-1]
+    first = next((each for each in samples if last.at - each.at <= RATE_SECONDS), last)
+    if first is last and len(samples) > 1:
+        first = samples[-2]  # the tab was hidden for long
+    seconds = last.at - first.at
+    if seconds <= 0:
+        return Rates(None, None, None)
+    return Rates(
+        (last.pushed - first.pushed) / seconds,
+        (last.acked - first.acked) / seconds,
+        (last.deferred - first.deferred) / seconds,
+    )
+
+
+def span(seconds: float) -> str:
+    """Say a duration with its two largest units: `2 h 5 m`."""
+    whole = int(seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if whole < 60:
+        return f"{whole} s"
+    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m")]
+    parts.append((whole % 60, "s"))
+    first = next(i for i, (count, _) in enumerate(parts) if count)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

@@ -1,0 +1,164 @@
+"""A thread that reads queues for `dpq top`: nothing is read that nobody has asked for.
+
+The terminal asks for a round once a second, and only after the last one was answered. So a slow
+server is asked less often, and a terminal that is stopped or held asks nothing.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError, ResponseError
+
+from dpq import DPQ, ConfigurationError, DPQError, Event, Forecast, LimitState
+from dpq.model.drain import Drain
+from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
+
+CLOSED_SHOWN = 20
+"""Closed groups that are read of one queue: those that open first."""
+
+NEXT_SHOWN = 10
+"""Tasks that come next, of one queue."""
+
+EVENTS_SHOWN = 10
+"""Events that are read of one queue."""
+
+ENDING_SECONDS = 0.5
+"""Seconds that the end of the program waits for a round that is under way."""
+
+
+class Details(NamedTuple):
+    """The details of the one queue that somebody looks at.
+
+    Attributes:
+        name: The name of the queue.
+        drain: When all that is due will have begun.
+        closed: Closed groups, those that open first.
+        coming: The next tasks that start, each with its moment.
+        events: Its last events, the newest first.
+    """
+
+    name: str
+    drain: Drain
+    closed: list[LimitState]
+    coming: list[Forecast]
+    events: list[Event]
+
+
+class Round(NamedTuple):
+    """The outcome of one round.
+
+    Attributes:
+        names: The names of all queues; None if they could not be read.
+        snapshots: The queues that were read.
+        faults: Queues that cannot be read, and why.
+        details: Of the queue that was asked for.
+        fault: The reason why the server did not answer; "" if it did.
+        ahead_ms: The server's clock, against this machine's.
+    """
+
+    names: Sequence[str] | None = None
+    snapshots: dict[str, Snapshot] = {}  # noqa: RUF012 - never changed
+    faults: dict[str, str] = {}  # noqa: RUF012 - never changed
+    details: Details | None = None
+    fault: str = ""
+    ahead_ms: float = 0.0
+
+
+class Reader:
+    """Reads rounds in a thread, one after the other."""
+
+    def __init__(
+        self, directory: Directory, hear: Callable[[Round], object], *, remembers: bool = False
+    ) -> None:
+        """Take the queues, and what hears of each round; it is called in the thread.
+
+        With `remembers` it stores a slot of each queue's history a minute, as workers do.
+        """
+        self._directory, self._hear, self._remembers = directory, hear, remembers
+        self._watches: OrderedDict[str, Watch] = OrderedDict()
+        self._asked: SimpleQueue[tuple[Sequence[str], str] | None] = SimpleQueue()
+        self._busy = threading.Event()
+        self._ahead_ms = 0.0
+        self._thread = threading.Thread(target=self._run, daemon=True, name="dpq-top-reader")
+
+    def start(self) -> None:
+        """Start the thread; it waits to be asked."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread; a round that the server holds up ends with the process."""
+        self._asked.put(None)
+        self._thread.join(ENDING_SECONDS)
+
+    def ask(self, names: Sequence[str], chosen: str) -> bool:
+        """Ask for the names of all queues, for some queues, and for the details of one ("": none).
+
+        Returns:
+            False if the round before is not answered yet: then nothing is asked.
+        """
+        if self._busy.is_set():
+            return False
+        self._busy.set()
+        self._asked.put((names, chosen))
+        return True
+
+    def queue(self, name: str) -> DPQ[Any] | None:
+        """Return a queue, to act on it; None if it is gone."""
+        return self._directory.get(name)
+
+    def _run(self) -> None:
+        while (asked := self._asked.get()) is not None:
+            found = self.read(*asked)
+            self._busy.clear()
+            self._hear(found)
+
+    def read(self, names: Sequence[str], chosen: str) -> Round:
+        """Read one round; a fault of the server or of a queue is a part of it."""
+        found = Round(snapshots={}, faults={}, ahead_ms=self._ahead_ms)
+        try:
+            all_names = list(self._directory.names())
+            known = set(all_names)
+            for name in names:
+                if name in known:
+                    self._read_queue(found, name)
+            details = self._read_details(chosen) if chosen in found.snapshots else None
+        except (RedisError, OSError) as error:
+            return found._replace(fault=str(error) or type(error).__name__)
+        except (DPQError, ConfigurationError) as error:
+            return found._replace(names=all_names, fault=str(error))
+        return found._replace(names=all_names, details=details, ahead_ms=self._ahead_ms)
+
+    def _watch(self, name: str) -> Watch | None:
+        queue = self._directory.get(name)
+        if queue is None:
+            return None
+        watch = self._watches.get(name)
+        if watch is None or watch.queue is not queue:
+            watch = self._watches[name] = Watch(queue, time.monotonic, remembers=self._remembers)
+        self._watches.move_to_end(name)
+        while len(self._watches) > OPEN_QUEUES:
+            self._watches.popitem(last=False)
+        return watch
+
+    def _read_queue(self, found: Round, name: str) -> None:
+        try:
+            if watch := self._watch(name):
+                found.snapshots[name] = watch.read()
+                self._ahead_ms = watch.ahead_ms
+        except (DPQError, ResponseError) as error:
+            found.faults[name] = str(error)
+
+    def _read_details(self, name: str) -> Details | None:
+        watch = self._watch(name)
+        if watch is None:
+            return None
+        run, closed = watch.queue._session.run, list[LimitState]()
+        if groups := run(watch.browser.groups, "closed", most=CLOSED_SHOWN):
+            closed = run(watch.browser.states, groups).states[2:]
+        coming = watch.queue.forecast(NEXT_SHOWN)
+        events = watch.events()[: -EVENTS_SHOWN - 1 : -1]
+        return Details(name, watch.drain(), closed, coming, events)

@@ -1,0 +1,156 @@
+"""Charts of the history, events, and the 429s of a limit: what they count, and what they show."""
+
+import re
+from datetime import UTC, datetime
+
+import pytest
+from kit.web import Browser
+
+from dpq import DPQ, Adaptive, Event
+from dpq.sampler import Watch
+from dpq.testing import Clock
+from dpq.web.charts import SPANS, counted, last_of, limited_by, read_learned, story
+
+MINUTE = 60_000.0
+
+
+def remember(q: DPQ) -> None:
+    """Store a slot of the history, as a worker does."""
+    q._session.run(q._session.operations.remember)
+
+
+def test_bins_count_what_totals_grew_by() -> None:
+    """Nothing is lost by a slot that is missing, a queue that was made anew, or a moved slot."""
+    edges = [MINUTE * n for n in range(7)]
+    at = [MINUTE * n + 5_000 for n in range(6)]
+    totals = [0, 4, 10, 2, 2, 7]  # made anew before the fourth
+    for whole in (True, False):
+        counts = counted(at, totals, edges, whole=whole)
+        assert sum(n or 0 for n in counts) == pytest.approx(17)
+    assert counted(at, totals, edges, whole=True) == [0, 4, 6, 2, 0, 5]
+    gap = counted([at[0], at[5]], [0, 10], edges, whole=True)
+    assert [round(n or 0, 2) for n in gap] == [1.83, 2, 2, 2, 2, 0.17]  # spread evenly
+    assert counted(at[:2], [0, 1], edges)[3:] == [None] * 3
+    assert counted(at[:1], [3], edges) == [None] * 6
+
+
+def test_a_story_has_rates_and_percentiles_of_each_bin(q: DPQ, clock: Clock) -> None:
+    """What waited and ran in a minute stands in its bin, whatever was long before."""
+    q.push("x")
+    clock.advance(3000)
+    q.ack(q.pop().task)  # waited for 3000 s
+    clock.ms = clock.ms // 60_000 * 60_000 + 60_000
+    remember(q)
+    for n in range(3):
+        q.push(n)
+        clock.advance(20)
+        q.ack(q.pop().task)  # waited for 20 s
+    remember(q)
+    clock.advance(1)
+    told = story(q.history(7200), SPANS["1h"], clock.ms)
+    assert told.totals == {"in": 3, "out": 3, "429s": 0, "dead": 0}
+    flows, backlog, _, _, wait, run = told.charts
+    assert flows.lines[0].values[-2:] == [pytest.approx(0.05), None]
+    assert [value for value in backlog.lines[0].values if value is not None] == [0.0, 0.0]
+    assert 10 < max(value or 0 for value in wait.lines[2].values) < 50  # p99: not the 3000 s
+    assert [line.name for line in run.lines] == ["p50", "p95", "p99"]
+    empty = story(q.history(7200)[:1], SPANS["1h"], clock.ms)
+    assert empty.charts == []
+    assert last_of([], [], [0.0, 1.0]) == [None]
+
+
+def test_the_charts_of_a_page(
+    change: Browser, look: Browser, q: DPQ, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page with `--write` stores slots while it is seen, one that only shows does not."""
+    monkeypatch.setattr("dpq.web.site.STORY_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.web.site.STORY_SHARE", 0.0)
+    monkeypatch.setattr("dpq.web.sampler.FRESH_SECONDS", 0.0)
+    monkeypatch.setattr("dpq.sampler.REMEMBER_SECONDS", 0.0)
+    path = f"/q/{q.queue_name}"
+    for n in range(2):
+        q.push(n)
+        assert "No history of the last 1 h" in look.page(path)
+        assert len(q.history()) == n
+        change.page(path)
+        clock.advance(61)
+    assert "429s in a minute" in look.page(f"{path}?span=no such span")
+    assert "1 in, 0 out" in look.page(path)  # between the two slots
+    assert "No history of the last 14 days" in look.page(f"{path}?span=14d")  # one quarter
+    slots = look.api(f"/queues/{q.queue_name}/history?seconds=7200")["slots"]
+    assert [slot["pushed"] for slot in slots] == [1, 2]
+    q.pop()
+    clock.advance(61)
+    change.page(path)
+    at = f"/queues/{q.queue_name}/history"
+    assert "buckets" not in look.api(at)["slots"][-1]["wait"]
+    assert look.api(f"{at}?buckets=1")["slots"][-1]["wait"]["buckets"][0] == [0.001, 0]
+    assert look.get(f"/api/queues/{q.queue_name}/history?seconds=0").status_code == 400
+
+
+def test_events_on_their_page(look: Browser, q: DPQ) -> None:
+    """The newest stand first, by kind and by group; what is stored is text, moments are times."""
+    q.push("x", group="<b>")
+    q.bury(q.pop().task, "<script>alert(1)</script>")
+    q.push("y", group="a")
+    q.rate_limited(q.pop().task, 30)
+    q.pause(60)
+    path = f"/q/{q.queue_name}/events"
+    html = look.page(path)
+    assert "<script>alert" not in html
+    assert "&lt;script&gt;alert(1)" in html
+    kinds = re.findall(r'class="tag[^"]*">([^<]+)</span>', html)
+    assert kinds.index("paused") < kinds.index("429") < kinds.index("dead")
+    assert re.search(r"closed until <time", html)
+    assert "paused" not in re.findall(r'class="tag[^"]*">([^<]+)<', look.page(f"{path}?kind=dead"))
+    assert "limit?group=a" in look.page(f"{path}?group=a")
+    assert "Nothing of that" in look.page(f"{path}?group=none")
+    api = look.api(f"/queues/{q.queue_name}/events?limit=1000")["events"]
+    assert api[-1]["kind"] == "paused"
+    behind = look.api(f"/queues/{q.queue_name}/events?after={api[-2]['id']}")["events"]
+    assert behind == api[-1:]
+    assert look.get(f"/api/queues/{q.queue_name}/events?after=x").status_code == 400
+
+
+def test_events_are_read_once(q: DPQ) -> None:
+    """A watch reads what is new, and knows what it has read."""
+    watch = Watch(q)
+    q.pause()
+    assert [event.kind for event in watch.events()] == ["paused"]
+    q.resume()
+    asked: list[str] = []
+    events, q.events = q.events, lambda after, limit: asked.append(after) or events(after, limit)  # type: ignore[method-assign]
+    assert [event.kind for event in watch.events()] == ["paused", "resumed"]
+    paused, resumed = watch.events()
+    assert asked == [paused.id, resumed.id]
+
+
+def test_the_429s_and_the_learned_rate_of_a_day(look: Browser, q: DPQ, clock: Clock) -> None:
+    """A limit's page marks each 429 of the last day, and draws how its rate was learned."""
+    q.set_limit(64, 60, group="a", adaptive=Adaptive(1, 64))
+    for _ in range(3):
+        q.push("x", group="a")
+        clock.advance(70)
+        q.rate_limited(q.pop().task, 5)
+    page = look.page(f"/q/{q.queue_name}/limit?group=a")
+    assert "3 answers of 429" in page
+    assert page.count('class="limited"') == 3
+    rate = next(state.rate for state in q.limits() if state.group == "a")
+    assert f"The learned rate is {rate:.3g}; it was {rate:.3g} to 64" in page
+    assert "3 × 429" in look.page(f"/q/{q.queue_name}/limits")  # noqa: RUF001
+    day = limited_by(q.events(), rate, "a", clock.ms + 86_460_000)
+    assert day.hits == 0  # they are older
+    assert read_learned("4.5, was 9") == (4.5, 9.0)
+    assert read_learned("something else") == (None, None)
+
+
+def test_a_day_has_events_of_its_group_alone() -> None:
+    """Those of other groups, and what is no rate, leave no mark."""
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    named = {"at": now, "member": "", "task_id": "", "detail": "?"}
+    events = [
+        Event(id="1-0", kind="rate_limited", group="b", **named),  # type: ignore[arg-type]
+        Event(id="2-0", kind="learned", group="a", **named),  # type: ignore[arg-type]
+    ]
+    day = limited_by(events, 5.0, "a", now.timestamp() * 1000)
+    assert (day.hits, day.rates) == (0, (5.0, 5.0))
