@@ -23,6 +23,7 @@ from dpq.cli import (
     leases,
     limits,
     look,
+    metrics,
     produce,
     run,
     top,
@@ -34,7 +35,7 @@ from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, te
 
 __all__ = ["app", "main"]
 
-DAEMONS = ("scheduler", "worker", "web")
+DAEMONS = ("scheduler", "worker", "web", "metrics")
 """Commands that run for long, and log what they do without `-v`."""
 
 app = typer.Typer(
@@ -114,6 +115,7 @@ _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
 _add()(top.top)
+_add()(metrics.metrics)
 _add()(leases.leases)
 _add()(look.check)
 
