@@ -111,7 +111,7 @@ TIMES = {
 
 
 class Reading(NamedTuple):
-    """What one scrape knows of a queue."""
+    """The state of a queue, for one scrape."""
 
     snapshot: Snapshot
     drain: Drain
