@@ -8,6 +8,7 @@ It has no timer: a scrape reads, once a second at most. Each read is bounded, wh
 holds. If the server does not answer, a scrape says `dpq_up 0`.
 """
 
+import logging
 import math
 import threading
 import time
@@ -33,6 +34,8 @@ from dpq.model.gates import Gate
 from dpq.model.history import Times
 from dpq.model.limits import LimitState
 from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
+
+log = logging.getLogger(__name__)
 
 GROUPS = 98
 """Groups with labels: as many as one read of limits takes, beside the queue and `*`."""
@@ -241,6 +244,8 @@ class Exporter:
                     found.append(self._read())
                 except (RedisError, OSError, DPQError):
                     found.append([_up(0)])
+                except Exception:  # a fault of ours: a scrape is no place for it
+                    log.exception("metrics: a scrape failed")
 
             self._looking = threading.Thread(target=look, name="dpq-metrics", daemon=True)
             self._looking.start()

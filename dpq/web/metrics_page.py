@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from dpq.model.errors import DPQError
 from dpq.sampler import Snapshot, Watch
 from dpq.web.access import Refused
 from dpq.web.site import Call, Site
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
     from dpq.metrics import Exporter
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class QueueGoneError(DPQError):
+    """A queue that is not there any more: a scrape goes on without it."""
 
 
 def metrics(call: Call) -> Response:
@@ -34,7 +39,10 @@ def exporter_of(site: Site) -> "Exporter":
             ) from None
 
         def snapshot(name: str, watch: Watch) -> Snapshot:
-            return site.snapshot(name)
+            try:
+                return site.snapshot(name)
+            except Refused as refused:  # it has gone since its name was read
+                raise QueueGoneError(str(refused)) from None
 
         site.exporter = Exporter(site.directory, snapshot)
     made: Exporter = site.exporter
