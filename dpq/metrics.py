@@ -33,6 +33,7 @@ from dpq.model.errors import DPQError
 from dpq.model.gates import Gate
 from dpq.model.history import Times
 from dpq.model.limits import LimitState
+from dpq.model.validation import error_line
 from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
 
 log = logging.getLogger(__name__)
@@ -211,6 +212,7 @@ class Exporter:
         self._read_snapshot = snapshot or (lambda name, watch: watch.read())
         self._meters: OrderedDict[str, Meter] = OrderedDict()
         self._lock = threading.Lock()
+        self._unread: set[str] = set()
         self._looking: threading.Thread | None = None
         self._found: list[Metric] = []
         self._at = -math.inf
@@ -263,9 +265,13 @@ class Exporter:
                 reading = meter.read()
             except (RedisConnectionError, RedisTimeoutError):
                 raise
-            except (RedisError, DPQError):  # of this queue: the others go on
+            except (RedisError, DPQError) as error:  # of this queue: the others go on
+                if name not in self._unread:
+                    log.warning("metrics: queue %r cannot be read: %s", name, error_line(error))
+                self._unread.add(name)
                 table.set("dpq_queue_up", 0, name)
                 continue
+            self._unread.discard(name)
             table.set("dpq_queue_up", 1, name)
             fill(table, name, reading)
             times.append((label(name), reading.snapshot.stats))

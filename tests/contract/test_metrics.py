@@ -130,7 +130,9 @@ def test_many_scrapers_cost_one_read_a_second(live: DPQ, monkeypatch: pytest.Mon
     assert len(reads) == 2
 
 
-def test_no_server_no_traceback(live: DPQ, queue_name: str) -> None:
+def test_no_server_no_traceback(
+    live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A server that is away is `dpq_up 0`; a queue that cannot be read leaves the others."""
     nobody = DPQ(Redis(unix_socket_path="/nowhere/x.sock"), "gone")
     assert scrape(nobody)("dpq_up") == 0
@@ -139,7 +141,10 @@ def test_no_server_no_traceback(live: DPQ, queue_name: str) -> None:
     live.push("x")
     key = next(iter(live.redis.scan_iter(match=f"*{queue_name}-2*:ready")))
     live.redis.set(key, "no set")
-    told = scrape(broken, live)
+    exporter = Exporter(Named([broken, live]), clock=iter(range(99)).__next__)
+    exporter.text()
+    told = Scrape(exporter.text().decode())
+    assert caplog.text.count("cannot be read: ") == 1
     assert (told("dpq_up"), told("dpq_queue_up", queue=broken.queue_name)) == (1, 0)
     assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
     live.redis.delete(key)
