@@ -166,7 +166,10 @@ _HOMES = {
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-_MODULES = ("aiohttp", "httpx", "otel", "requests", "scheduler", "server", "tasks", "testing")
+_MODULES = (
+    *("aiohttp", "httpx", "metrics", "otel", "requests"),
+    *("sampler", "scheduler", "server", "tasks", "testing"),
+)
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""
 
 logging.getLogger(__name__).addHandler(CleanRecords())

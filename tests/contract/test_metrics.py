@@ -1,0 +1,180 @@
+"""Metrics: true to the queue, bounded, and no traceback where the server is away."""
+
+import math
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from redis import Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from starlette.testclient import TestClient
+
+from dpq import DPQ, Push, Quota, RateLimit
+from dpq.cli.metrics import read_address
+from dpq.metrics import GAUGES, GROUPS, TOTALS, Exporter
+from dpq.model.errors import ConfigurationError
+from dpq.sampler import Named
+from dpq.web import Access
+from dpq.web import app as dashboard
+
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
+
+
+class Scrape:
+    """The samples of a text, by name and labels."""
+
+    def __init__(self, text: str) -> None:
+        self.samples: dict[tuple[str, frozenset[Any]], float] = {}
+        for family in text_string_to_metric_families(text):
+            for each in family.samples:
+                key = (each.name, frozenset(each.labels.items()))
+                assert key not in self.samples, f"twice: {each}"
+                self.samples[key] = each.value
+
+    def __call__(self, name: str, **labels: str) -> float | None:
+        return self.samples.get((name, frozenset(labels.items())))
+
+    def names(self) -> set[str]:
+        return {name for name, _ in self.samples}
+
+
+def scrape(*queues: DPQ) -> Scrape:
+    return Scrape(Exporter(Named(queues)).text().decode())
+
+
+def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
+    """States, totals, times, groups and limits are the server's own numbers."""
+    name = live.queue_name
+    windows = [RateLimit(1, 3600), RateLimit(2, 3600), RateLimit(90, 60, unit="tokens")]
+    live.set_limit([*windows, Quota(100, "day", timezone="UTC")], group="a")
+    live.set_limit(60, 60, group="pool", members=["k1", "k2"])
+    live.set_limit(5, 1, group='odd " \\')
+    live.push_many([Push(n, group="a") for n in range(3)])
+    live.push_many([Push(n, group="b") for n in range(4)])
+    live.push("later", delay=60)
+    first = live.pop().task
+    assert first
+    live.ack(first)
+    live.delay_group('odd " \\', None)
+    told = scrape(live)
+    assert told("dpq_up") == told("dpq_queue_up", queue=name) == 1
+    stats = live.stats()
+    for state in ("ready", "delayed", "invisible", "waiting", "dead"):
+        assert told("dpq_tasks", queue=name, state=state) == getattr(stats, state)
+    for metric, (total, _) in TOTALS.items():
+        assert told(f"{metric}_total", queue=name) == getattr(stats, total)
+    assert told("dpq_wait_seconds_bucket", queue=name, le="+Inf") == 1
+    assert told("dpq_run_seconds_count", queue=name) == 1
+    assert told("dpq_group_waiting", queue=name, group="a") == 2
+    assert told("dpq_group_waiting", queue=name, group="_other") == 4
+    assert told("dpq_group_waiting", queue=name, group="b") is None
+    assert told("dpq_group_open", queue=name, group="a") == 0
+    assert told("dpq_group_closed", queue=name, group="a", why="spent") == 1
+    assert 3000 < (told("dpq_group_opens_in_seconds", queue=name, group="a") or 0) <= 3600
+    odd = {"queue": name, "group": 'odd " \\'}
+    assert told("dpq_group_opens_in_seconds", **odd) == math.inf
+    assert told("dpq_group_closed", **odd, why="closed by hand") == 1
+    hour = {"queue": name, "group": "a", "window": "3600s", "unit": ""}
+    assert told("dpq_limit_rate", **hour) == pytest.approx(1 / 3600)  # the slower of two
+    assert (told("dpq_limit_units_left", **hour) or 0) < 0.1
+    assert told("dpq_limit_full_seconds", **hour) == 0
+    assert told("dpq_limit_units_left", **(hour | {"window": "day"})) == 99
+    assert told("dpq_limit_rate", **(hour | {"window": "60s", "unit": "tokens"})) == 1.5
+    pool = {"queue": name, "group": "pool", "window": "60s", "unit": ""}
+    assert told("dpq_limit_burst", **pool) == told("dpq_limit_units_left", **pool) == 2
+    assert told("dpq_limit_full_seconds", **pool) == math.inf
+    told_names = told.names()
+    assert set(GAUGES) - {"dpq_drain_seconds"} <= told_names
+    assert all(f"{metric}_total" in told_names for metric in TOTALS)
+
+
+def test_groups_are_bounded_and_stay(live: DPQ) -> None:
+    """At most 98 have labels; they keep them while they have a limit; others are one number."""
+    names = [f"g{n}" for n in range(GROUPS + 30)]
+    for group in names:
+        live.set_limit(1, 1, group=group)
+    live.push_many([Push(n, group=group) for n, group in enumerate(names)])
+    now = [0.0]
+    exporter = Exporter(Named([live]), clock=lambda: now[0])
+
+    def shown() -> set[str]:
+        told = Scrape(exporter.text().decode())
+        now[0] += 2
+        rates = [labels for name, labels in told.samples if name == "dpq_limit_rate"]
+        groups = {dict(labels)["group"] for labels in rates}
+        others = told("dpq_group_waiting", queue=live.queue_name, group="_other")
+        assert others == len(names) - len(groups)
+        return groups
+
+    first = shown()
+    assert len(first) == GROUPS
+    assert shown() == first
+    gone = min(first)
+    live.clear_limit(group=gone)
+    assert shown() == first - {gone}
+    new = shown() - first
+    assert len(new) == 1
+    assert gone not in new
+
+
+def test_many_scrapers_cost_one_read_a_second(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second scrape within a second asks nobody."""
+    now, reads = [0.0], []
+    exporter = Exporter(Named([live]), clock=lambda: now[0])
+    real = exporter._read
+    monkeypatch.setattr(exporter, "_read", lambda: reads.append(1) or real())
+    for _ in range(5):
+        exporter.text()
+    now[0] += 1
+    exporter.text()
+    assert len(reads) == 2
+
+
+def test_no_server_no_traceback(
+    live: DPQ, queue_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A server that is away is `dpq_up 0`; a queue that cannot be read leaves the others."""
+    nobody = DPQ(Redis(unix_socket_path="/nowhere/x.sock"), "gone")
+    assert scrape(nobody)("dpq_up") == 0
+    broken = DPQ(live.redis, f"{queue_name}-2")
+    broken.push("x")
+    live.push("x")
+    key = next(iter(live.redis.scan_iter(match=f"*{queue_name}-2*:ready")))
+    live.redis.set(key, "no set")
+    exporter = Exporter(Named([broken, live]), clock=iter(range(99)).__next__)
+    exporter.text()
+    told = Scrape(exporter.text().decode())
+    assert caplog.text.count("cannot be read: ") == 1
+    assert (told("dpq_up"), told("dpq_queue_up", queue=broken.queue_name)) == (1, 0)
+    assert told("dpq_tasks", queue=live.queue_name, state="ready") == 1
+    live.redis.delete(key)
+    broken.drop()
+
+
+def test_the_dashboard_tells_the_same(live: DPQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`/metrics` wants the token, sets no cookie, and says `dpq_up 0` where nobody answers."""
+    live.push("x")
+    with TestClient(
+        dashboard(live, access=Access(token=TOKEN)), base_url="http://127.0.0.1:8321"
+    ) as client:
+        assert client.get("/metrics", follow_redirects=False).status_code == 401
+        answer = client.get("/metrics", headers={"authorization": f"Bearer {TOKEN}"})
+        assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert "set-cookie" not in answer.headers
+        assert Scrape(answer.text)("dpq_tasks", queue=live.queue_name, state="ready") == 1
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise RedisConnectionError("away")
+
+    monkeypatch.setattr(live._session, "run", away)
+    with TestClient(dashboard(live), base_url="http://127.0.0.1:8321") as client:
+        answer = client.get("/metrics")
+        assert (answer.status_code, Scrape(answer.text)("dpq_up")) == (200, 0)
+
+
+@pytest.mark.parametrize("text", ["9377", ":1", "127.0.0.1:x", "127.0.0.1:70000"])
+def test_an_address_is_host_and_port(text: str) -> None:
+    """Others are refused with the way out."""
+    assert read_address("[::1]:9377") == ("::1", 9377)
+    with pytest.raises(ConfigurationError, match="HOST:PORT"):
+        read_address(text)
