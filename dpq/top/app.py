@@ -1,5 +1,8 @@
 """The program `dpq top`: it asks for rounds, shows them, and acts after a question."""
 
+import os
+import select
+import sys
 import threading
 import time
 from collections.abc import Mapping
@@ -19,6 +22,21 @@ from dpq.top.screens import Queues, _Screen
 
 EVERY_SECONDS = 1.0
 """Seconds between two rounds."""
+
+HANGUP = 129
+"""The exit status when the terminal is gone: as a shell reports SIGHUP."""
+
+
+def _terminal_is_gone() -> bool:
+    """Say if the terminal was closed though no SIGHUP came: reading it would spin for ever."""
+    if sys.__stdin__ is None or not hasattr(select, "poll"):
+        return False
+    try:
+        poll = select.poll()
+        poll.register(sys.__stdin__, 0)
+        return bool(poll.poll(0))  # asked for nothing, it tells of a hang-up alone
+    except (OSError, ValueError):
+        return False  # a test has put something else there
 
 
 class Heard(Message):
@@ -113,6 +131,8 @@ class Top(App[None]):
         self._suspended = suspended
 
     def _tick(self) -> None:
+        if not self.is_headless and _terminal_is_gone():
+            os._exit(HANGUP)  # an orderly end would write to it, and wait for its answer
         self.ask()
         self._show()
 
