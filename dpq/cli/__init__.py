@@ -25,6 +25,7 @@ from dpq.cli import (
     look,
     produce,
     run,
+    trail,
     web,
     worker,
 )
@@ -113,6 +114,7 @@ _add()(look.queues)
 _add()(worker.workers)
 _add()(web.web)
 _add()(leases.leases)
+_add()(trail.trail)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

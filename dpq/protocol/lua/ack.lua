@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back.
 --                     Behind it may stand a group separator (29) and what the task has spent, as in spent
@@ -13,7 +13,8 @@
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local time, args = ARGV[1], ARGV
 
-local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
+local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
+local awaited, trails = there > 1, there % 2 == 1
 local ids, reply, gone, gone_at, again, apart, told = {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
@@ -97,12 +98,26 @@ if strays or awaited or #again > 0 or told then
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
       redis.pcall('HINCRBY', stats, 'acked', '1')
+      if trails then
+        -- Needs: trail
+        note('acked', task.group, '', id, string.format('comes back in %.0f ms', wait))
+      end
       back(id, task, wait)
     end
   end
   admit()
 end
 if #gone > 0 then
+  if trails then
+    -- Needs: trail
+    local noted = {} -- one may be named twice
+    for n, id in ipairs(gone) do
+      if not noted[id] then
+        noted[id] = true
+        note('acked', group_in(raws[gone_at[n]]), '', id, '')
+      end
+    end
+  end
   if apart then
     redis.call('HDEL', payload, unpack(gone))
   end

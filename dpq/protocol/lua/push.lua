@@ -1,7 +1,7 @@
 -- push: add tasks, all or none, ready or delayed.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     " max priority TAB group LF". Of others the spec is "f" and "max cost delay priority
@@ -30,7 +30,7 @@ if wrong then
   return wrong
 end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions', 'payloads')
+  'partitions', 'payloads', 'trail_max_events')
 if not settings[1] then
   return { 1 }
 end
@@ -118,6 +118,10 @@ if #delays > 0 or met or next(others) then
       reply[#reply + 1] = holders[i]
     end
   end
+end
+if settings[9] then
+  -- Needs: pushed
+  note_pushes(args, known, holders, group_of)
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')
