@@ -46,8 +46,8 @@ class Description(Generic[P]):
         dead_max_tasks: int | None,
         dead_max_age: float | None,
         partitions: int | None,
-        trail_max_events: int | None,
         clock: Callable[[], int] | None,
+        trail_max_events: int | None = None,
     ) -> None:
         self.name = queue_label(name)
         self.clock = clock

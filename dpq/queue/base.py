@@ -333,7 +333,6 @@ def operations_of(queue_name: str) -> QueueOperations[Any]:
             max_payload_bytes=DEFAULT_MAX_PAYLOAD_BYTES,
             dead_max_tasks=None,
             dead_max_age=None,
-            trail_max_events=None,
             partitions=None,
             clock=None,
         ),

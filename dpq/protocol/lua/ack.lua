@@ -14,7 +14,7 @@
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
-local awaited, trails = there > 1, there % 2 == 1
+local awaited = there > 1
 local ids, reply, gone, gone_at, again, apart, told = {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
@@ -98,30 +98,20 @@ if strays or awaited or #again > 0 or told then
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
       redis.pcall('HINCRBY', stats, 'acked', '1')
-      if trails then
-        -- Needs: trail
-        note('acked', task.group, '', id, string.format('comes back in %.0f ms', wait))
-      end
       back(id, task, wait)
     end
   end
   admit()
 end
 if #gone > 0 then
-  if trails then
-    -- Needs: trail
-    local noted = {} -- one may be named twice
-    for n, id in ipairs(gone) do
-      if not noted[id] then
-        noted[id] = true
-        note('acked', group_in(raws[gone_at[n]]), '', id, '')
-      end
-    end
-  end
   if apart then
     redis.call('HDEL', payload, unpack(gone))
   end
   redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
 end
 store_times('r')
+if there % 2 == 1 then
+  -- Needs: acked
+  note_acks(ids, raws, reply)
+end
 return reply

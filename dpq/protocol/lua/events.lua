@@ -7,9 +7,9 @@
 --
 -- Returns {id, {field, value, ...}, id, ...}, the oldest first.
 -- Lost reply: safe to send again.
-local after, most, stream = ARGV[1], ARGV[2], ARGV[3] == 'trail' and trail or events
+local after, most, which = ARGV[1], ARGV[2], ARGV[3]
 
-local found, reply = {}, {}
+local stream, found, reply = which == 'trail' and trail or events, {}, {}
 if after ~= '' then
   found = redis.call('XRANGE', stream, '(' .. after, '+', 'COUNT', most)
 else

@@ -114,7 +114,7 @@ end
 local reply, least
 if #metas > 0 then
   -- Needs: lease
-  reply, least = lease(taken, visibility)
+  reply, least = lease(taken, visibility, settings[6])
   if not soonest or soonest <= instant or now + least < soonest or least < 10000 then
     -- Needs: notice
     notice(least)
@@ -122,9 +122,6 @@ if #metas > 0 then
   if settings[11] then
     -- Needs: delivered
     note_deliveries(metas)
-  end
-  if settings[6] then
-    redis.call('HDEL', conf, 'shut_until')
   end
   if tonumber(waiter) or moved > 0 then
     -- Needs: pass_on

@@ -26,15 +26,10 @@ end
 local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
 local group_of, wrong, units = bounded(args)
-if wrong then
-  return wrong
-end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
   'partitions', 'payloads', 'trail_max_events')
-if not settings[1] then
-  return { 1 }
-end
-local refused = refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
+local refused = wrong or not settings[1] and { 1 }
+  or refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
 if refused then
   return refused
 end

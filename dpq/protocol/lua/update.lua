@@ -40,8 +40,9 @@ if cost ~= '' then
     redis.call('HSET', conf, 'heavy', '1')
   end
 end
-note('updated', task.group, '', id, (priority ~= '' and 'priority ' .. priority .. ' ' or '')
-  .. (wait ~= '' and 'in ' .. wait .. ' ms' or ''))
+local changed = { priority ~= '' and string.format('priority %s', priority) or nil }
+changed[#changed + 1] = wait ~= '' and string.format('in %s ms', wait) or nil
+note('updated', task.group, '', id, table.concat(changed, ', '))
 revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
 admit()
 return 1

@@ -1,5 +1,5 @@
 -- bury: move tasks to the dead letters, which are capped by number and age.
--- Keys: payload meta dead keys conf stats events trail
+-- Keys: payload meta dead keys conf stats
 -- Needs: now, record, event, trail
 -- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
 --        caps (100 000 tasks and 90 days, unless the queue has others).

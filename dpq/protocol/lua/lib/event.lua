@@ -1,5 +1,5 @@
 -- event: tell what people want to see in the stream of events, which keeps the last thousand or so.
--- Keys: conf events trail
+-- Keys: events
 -- Needs: now, trail
 -- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same, less
 --        than a second ago: then a storm of them is one event a second. A user without the rights for it tells nothing.

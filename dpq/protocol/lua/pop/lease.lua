@@ -1,7 +1,8 @@
 -- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
 -- Needs: now, times
--- Gives: lease(taken, visibility), for what take has taken: the reply of pop, and the shortest lease, ms.
+-- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
+--        pop, and the shortest lease, ms.
 
 -- When a task was first due, ms, if this is its first delivery.
 local function first_due(record)
@@ -12,9 +13,12 @@ local function first_due(record)
   return enqueued and tonumber(enqueued) + tonumber(wait)
 end
 
-local function lease(taken, visibility)
+local function lease(taken, visibility, shut_until)
   local metas, long = taken.metas, taken.long
   redis.call('HSET', conf, 'token', string.format('%d', taken.token))
+  if shut_until then
+    redis.call('HDEL', conf, 'shut_until')
+  end
   redis.pcall('HINCRBY', stats, 'popped', #metas / 2)
   local reply, leases, lease_end, least = { now + visibility }, {}, string.format('%d', now + visibility), visibility
   for i = 1, #metas, 2 do

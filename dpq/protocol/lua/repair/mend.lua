@@ -1,5 +1,5 @@
 -- mend: mend one task: afterwards it is in one set, with its record, its payload and its key.
--- Keys: ready delayed invisible waiting groups payload meta dead keys conf stats events trail
+-- Keys: ready delayed invisible waiting groups payload meta dead keys stats
 -- Needs: now, record, problem, notice, open_or_close, place, bury, diagnose, notes
 -- Gives: salvage(id), for an id without a readable record; mend(id, raw, torn, spoilt), which adds to `torn` the groups
 --        that must begin anew; spoilt as in diagnose.
