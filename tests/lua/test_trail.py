@@ -160,7 +160,14 @@ def test_partitions(q, clock):
 def test_the_command(traced, clock, probe, server):
     """`dpq trail` prints a line for each event, or JSON; texts from afar steer no terminal."""
     traced.push("x", group="g")
-    told = {"kind": "dead", "group": "", "member": "", "task": "T", "detail": "\x1b[2J\n", "at": clock()}
+    told = {
+        "kind": "dead",
+        "group": "",
+        "member": "",
+        "task": "T",
+        "detail": "\x1b[2J\n",
+        "at": clock(),
+    }
     probe.redis.xadd(probe.key("trail"), told)
     url = getattr(server, "url", None)
     if url is None:

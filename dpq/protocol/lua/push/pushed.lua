@@ -15,7 +15,8 @@ local function note_pushes(args, known, holders, group_of)
         note('updated', group, '', holders[i], HOW[mode] .. ', by a push of its key')
       end
     elseif not known[i] then
-      note('pushed', group, '', id, string.format(wait == '0' and 'priority %s' or 'priority %s, in %s ms', priority, wait))
+      local how = wait == '0' and 'priority %s' or 'priority %s, in %s ms'
+      note('pushed', group, '', id, string.format(how, priority, wait))
     end
   end
 end
