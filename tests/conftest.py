@@ -46,6 +46,7 @@ import fakeredis
 import pytest
 from given_server import Given
 from hypothesis import HealthCheck, Phase, settings
+from kit.compiled import compile_once
 from redis import Redis
 from support import SERVERS
 
@@ -58,8 +59,8 @@ MANY_CALLS = {
     *("test_pop_limits", "test_set_limit", "test_adaptive", "test_check_limits"),
     *("test_repair", "test_check", "test_delay_group", "test_recurring"),
 }
-"""Not on fakeredis, which compiles a script at each call: it would take minutes. Single tests have
-the mark `many_calls`: they run there in `make test-all`."""
+"""Not on fakeredis, whose every command of a script is Python: it would take minutes. Single tests
+have the mark `many_calls`: they run there in `make test-all`."""
 
 
 SHELLS = {
@@ -124,6 +125,7 @@ GIVEN = pytest.StashKey[Given | None]()
 def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    compile_once()
     config.addinivalue_line("markers", "fakeredis: runs on fakeredis as well as on real servers")
     config.addinivalue_line(
         "markers", "many_calls: not on fakeredis, except in the soak's settings"

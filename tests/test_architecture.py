@@ -551,6 +551,8 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "group": q.group("a"),
         "why": q.why(q.push("x", group="a", cost=2)),
         "forecast": q.forecast(),
+        "history": q.history(),
+        "events": q.events(),
         "drain": q.drain(),
         "workers": workers_of(q),
         "acquire": permits_of(q),
@@ -583,6 +585,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     q.dead.purge()
     done |= {"purge": q.purge(), "dead": q.dead}
     q.push("left")
+    q._session.run(q._operations.remember)
     return done | {"drop": q.drop()}
 
 

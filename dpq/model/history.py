@@ -1,4 +1,4 @@
-"""What a queue remembers of itself: times of tasks, slots of its history, events. No I/O."""
+"""The memory of a queue: times of tasks, slots of its history, events. No I/O."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Source: lua/lib/times.lua."""
 
 
 class Times(BaseModel):
-    """How long tasks have waited, or run: counts in buckets, and percentiles.
+    """The time that tasks have waited, or run: counts in buckets, and percentiles.
 
     A percentile is read off its bucket, between whose bounds it may be anywhere: it is exact to a
     factor of 2.5. What is beyond the last bound counts as that.
@@ -82,7 +82,7 @@ def joined(found: Sequence[Times | None]) -> Times | None:
 
 
 class Slot(BaseModel):
-    """What a queue counted and held at one moment of its history.
+    """The counts of a queue at one moment of its history.
 
     Totals are those of the queue since it began, so a slot that is missing costs resolution and
     loses no count.

@@ -114,7 +114,8 @@ class ScriptedSession:
             return queue.answer(args[0])
         if name == "stats":
             empty = dict.fromkeys(QueueStats.model_fields, 0)
-            return QueueStats(**{**empty, "ready": queue.left, "oldest_ready_seconds": None})
+            unknown = dict.fromkeys(("oldest_ready_seconds", "wait", "run"))
+            return QueueStats(**{**empty, **unknown, "ready": queue.left})
         if cut:
             return CUT
         self.ended += [(name, task_id) for task_id in args[0]]

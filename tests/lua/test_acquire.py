@@ -186,6 +186,7 @@ def test_a_reserve_holds_for_callers(q, clock):
     assert Asker(q).ask().wait > 3
 
 
+@pytest.mark.many_calls
 def test_tasks_get_their_turn(q, clock):
     """Where tasks wait for the same units, callers do not book all of them."""
     q.set_limit(10, 1, group="g")

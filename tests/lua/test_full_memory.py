@@ -327,6 +327,8 @@ LOOKS: dict[str, Callable[[DPQ[Any]], object]] = {
     "find_groups": lambda q: q._session.run(Browser(q._operations).groups, "largest"),
     "dead_kinds": lambda q: q._session.run(Browser(q._operations).kinds).looked,
     "drain": lambda q: q.drain(),
+    "history": lambda q: q.history(),
+    "events": lambda q: q.events(),
     "forecast": lambda q: q.forecast(),
     "get": lambda q: of_first(q, TaskState.READY, lambda id_: q.get(id_).payload),
     "held": lambda q: len(q.held()),
@@ -347,6 +349,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.push_many([Push(i, group=f"g{i}") for i in range(5)]),
         lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
     ],
+    "remember": [lambda q: q._session.run(q._operations.remember)],
 }
 """By script: what may be refused, and then has changed nothing."""
 
@@ -395,9 +398,12 @@ class Stage:
                 key = key_of(self.name, part)
                 if part in HASHES:
                     all_at_once.hgetall(key)
+                elif part == "events":
+                    all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
-            return all_at_once.execute()
+            *found, events = all_at_once.execute()
+        return [*found, [fields for _, fields in events]]  # their ids are times
 
     @contextmanager
     def full(self) -> Iterator[None]:
@@ -419,7 +425,18 @@ class Stage:
         return came
 
 
-HASHES = {"groups", "payload", "meta", "keys", "conf", "stats", "limits", "gates", "workers"}
+HASHES = {
+    "groups",
+    "payload",
+    "meta",
+    "keys",
+    "conf",
+    "stats",
+    "limits",
+    "gates",
+    "workers",
+    "history",
+}
 
 
 @pytest.fixture

@@ -1518,7 +1518,7 @@ REPAIR = [
     ),
     _lua(
         "what waits for long is counted from its push",
-        "stats",
+        "lib/oldest",
         "now - task.enqueued - task.wait",
         "now - task.enqueued",
         f"{LUA}stats.py",

@@ -259,6 +259,8 @@ def overview(stage: Stage) -> None:
             assert q.why(task.id)
         assert q.forecast()
         assert q.drain().backlog
+        assert q.history()
+        assert q.events(after=q.events()[0].id)
         q.limits()
         q.groups()
         q.group("a")
@@ -290,6 +292,7 @@ def _furnish(stage: Stage) -> None:
         owner.push_many([Push(LONG, 9, group="ab"[n % 2]) for n in range(4)])
         owner.bury(owner.pop().task, "to see it")
         owner.pop_many(2)
+        owner._session.run(owner._operations.remember)
         owner._session.run(owner._operations.beat, "id", "w", "host", 1, 2, 3, 4.0)
 
 
@@ -375,6 +378,8 @@ CALLS: dict[str, Callable[[DPQ[Any], Any], Any]] = {
     "why": lambda q, t: q.why(t.id),
     "forecast": lambda q, t: q.forecast(),
     "drain": lambda q, t: q.drain(),
+    "history": lambda q, t: q.history(),
+    "events": lambda q, t: q.events(after="0-1"),
     "next_event": lambda q, t: q.next_event(),
     "known_queues": lambda q, t: known_queues(q.redis),
     "peek": lambda q, t: q.peek(),

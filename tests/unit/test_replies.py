@@ -17,7 +17,7 @@ from dpq import (
 from dpq.model.payload import Codec
 from dpq.model.schedule import Later
 from dpq.model.task import TaskName
-from dpq.protocol import refusals, replies
+from dpq.protocol import refusals, remembered, replies
 
 CODEC: Codec[Any] = Codec(Any, 1000)
 NUMBERS: Codec[int] = Codec(int, 1000)
@@ -274,7 +274,8 @@ def test_change_by_key():
 
 def test_stats():
     """Totals that were never counted are 0, and an age is in seconds."""
-    stats = replies.read_stats([1, 2, 3, 4, 5, 1500, b"pushed", b"9"])
+    none = [0] * 9
+    stats = remembered.read_stats([1, 2, 3, 4, 5, 1500, 9, *none, b"w3", 2, b"w27", 1, b"r0", 4])
     assert (stats.ready, stats.delayed, stats.invisible, stats.waiting, stats.dead) == (
         1,
         2,
@@ -283,8 +284,12 @@ def test_stats():
         5,
     )
     assert (stats.pushed, stats.acked, stats.oldest_ready_seconds) == (9, 0, 1.5)
-    assert replies.read_stats([0, 0, 0, 0, 0, -1]).oldest_ready_seconds is None
-    assert replies.read_stats([1, 0, 0, 0, 0, 0]).oldest_ready_seconds == 0
+    assert stats.wait
+    assert (stats.wait.count, stats.wait.buckets[2:4]) == (3, ((0.005, 0), (0.01, 2)))
+    assert stats.run
+    assert (stats.run.count, stats.run.p95) == (4, 0.00095)
+    assert remembered.read_stats([0, 0, 0, 0, 0, -1, 0, *none]).oldest_ready_seconds is None
+    assert remembered.read_stats([1, 0, 0, 0, 0, 0, 0, *none]).oldest_ready_seconds == 0
 
 
 def test_problems():

@@ -298,7 +298,8 @@ def test_signals_in_a_group() -> None:
 def test_what_cannot_be_counted_is_not_gone() -> None:
     """A drain ends when every queue says that it holds nothing live; dead letters are not live."""
     fields = dict.fromkeys(QueueStats.model_fields, 0)
-    empty = QueueStats(**{**fields, "dead": 5, "oldest_ready_seconds": None})
+    unknown = dict.fromkeys(("oldest_ready_seconds", "wait", "run"))
+    empty = QueueStats(**{**fields, **unknown, "dead": 5})
     assert none_live([empty, empty])
     assert not none_live([empty, ConnectionError()])
     for name in ("ready", "delayed", "invisible", "waiting"):

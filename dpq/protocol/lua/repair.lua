@@ -32,8 +32,8 @@ part = heads and 'waiting' or part
 if part == 'events' then
   local bound = tonumber(redis.call('HGET', conf, 'next_event') or '') or 1 / 0
   reply[1] = '0'
-  for name, moments in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
-    local first = redis.call('ZRANGE', moments, 0, 0, 'WITHSCORES')
+  for name, set in pairs({ delayed = delayed, invisible = invisible, closed = closed }) do
+    local first = redis.call('ZRANGE', set, 0, 0, 'WITHSCORES')
     if first[2] and not (tonumber(first[2]) >= bound) then -- or it is NaN
       problem('event not noticed', first[1], 'due in ' .. name .. ' at ' .. first[2])
     end

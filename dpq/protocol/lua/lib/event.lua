@@ -1,8 +1,8 @@
 -- event: tell what people want to see in the stream of events, which keeps the last thousand or so.
 -- Keys: events
 -- Needs: now, trail
--- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same, less
---        than a second ago: then a storm of them is one event a second. A user without the rights for it tells nothing.
+-- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same and
+--        less than a second ago, so that a storm is one event a second. Without the rights for it nothing is told.
 local function told_now(kind, group, member)
   local last = redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '1')
   local fields = last[1] and last[1][2] or {}

@@ -14,15 +14,19 @@ local function oldest_ready()
     look(redis.call('ZRANGE', ready, 0, -1))
   else
     local lifo = redis.call('HGET', conf, 'order') == 'lifo'
+    local function last_of(score)
+      return redis.call('ZRANGE', ready, score, score, 'BYSCORE', 'REV', 'LIMIT', 0, 1)
+    end
     local worst = redis.call('ZRANGE', ready, -1, -1, 'WITHSCORES')[2]
-    look(redis.call(lifo and 'ZREVRANGEBYSCORE' or 'ZRANGEBYSCORE', ready, worst, worst, 'LIMIT', 0, 1))
+    look(lifo and last_of(worst) or redis.call('ZRANGE', ready, worst, worst, 'BYSCORE', 'LIMIT', 0, 1))
     local from = '-inf'
     for _ = 1, 100 do
-      local member, score = unpack(redis.call('ZRANGEBYSCORE', ready, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+      local member, score = unpack(redis.call('ZRANGE', ready, from, '+inf', 'BYSCORE', 'LIMIT', 0, 1,
+        'WITHSCORES'))
       if not member then
         break
       end
-      look(lifo and redis.call('ZREVRANGEBYSCORE', ready, score, score, 'LIMIT', 0, 1) or { member })
+      look(lifo and last_of(score) or { member })
       from = '(' .. score
     end
   end

@@ -1,5 +1,5 @@
 -- remember: store what a queue counts and holds: once for each minute, and once for each quarter of an hour.
--- Keys: ready delayed invisible waiting closed meta dead conf stats workers history
+-- Keys: closed history workers
 -- Needs: now, tally
 -- Gives: remember(): 1 if it has stored, else 0. Both kinds of slots are rings, a day of minutes (m0 to m1439) and 14
 --        days of quarters (q0 to q1343), so their number is bounded. Each begins with its moment. docs/design.md,

@@ -1,8 +1,9 @@
 -- tally: count what a queue holds, and read its totals.
--- Keys: ready delayed invisible waiting meta dead conf stats
--- Needs: now, oldest
--- Gives: tally(), which returns 16 numbers: how many tasks are ready, delayed, invisible, waiting and dead; oldest_ready;
---        and the totals of stats in the order below. Behind them field, count, ... of each bucket in use (times).
+-- Keys: ready delayed invisible waiting dead stats
+-- Needs: oldest
+-- Gives: tally(), which returns 16 numbers: how many tasks are ready, delayed, invisible, waiting and dead; then
+--        oldest_ready; and the totals of stats in the order below. Behind them field, count, ... of each bucket in use
+--        (times).
 local function tally()
   local numbers = {}
   for i, set in ipairs({ ready, delayed, invisible, waiting, dead }) do
@@ -16,7 +17,7 @@ local function tally()
   end
   local counts = redis.call('HMGET', stats, unpack(names)) -- it holds copies of all limits, too
   for i, name in ipairs(names) do
-    local count = string.match(counts[i] or '', '^%d%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?$') -- else it is damage
+    local count = #(counts[i] or '') <= 15 and string.match(counts[i] or '', '^%d+$') -- else it is damage
     if i <= 10 then
       numbers[#numbers + 1] = tonumber(count or 0)
     elseif count then
