@@ -107,7 +107,8 @@ def test_only_if_wanted(q, probe):
     q.push("x")
     q.fail(probe.pop(), "no", delay=0)
     q.ack(probe.pop())
-    assert q.trail() == [] and not probe.redis.exists(probe.key("trail"))
+    assert q.trail() == []
+    assert not probe.redis.exists(probe.key("trail"))
 
 
 def test_bounded(traced, probe):
@@ -124,7 +125,7 @@ def test_the_setting(q, traced, clock):
     q.push("x")
     assert [event.kind for event in q.trail()] == ["pushed"]
     assert q.trail_max_events == 100
-    with pytest.raises(ConfigurationError, match="trail_max_events is 7, but queue .* has"):
+    with pytest.raises(ConfigurationError, match=r"trail_max_events is 7, but queue .* has"):
         DPQ(q.redis, q.queue_name, trail_max_events=7, clock=clock)
     with pytest.raises(ConfigurationError, match="from 0 to 10000000"):
         DPQ(q.redis, q.queue_name, trail_max_events=10**8, clock=clock)
