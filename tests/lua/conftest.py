@@ -69,6 +69,7 @@ class Probe:
             b"zset": lambda key: self.redis.zrange(key, 0, -1, withscores=True),
             b"hash": self.redis.hgetall,
             b"string": self.redis.get,
+            b"stream": self.redis.xrange,
         }
         parts = ((part, self.redis.type(self.key(part))) for part in PARTS)
         return {part: read[kind](self.key(part)) for part, kind in parts if kind != b"none"}
