@@ -25,8 +25,8 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
-task.delivery = 'r'
 note('released', task.group, '', id, string.format('%.0f ms', ms))
+task.delivery = 'r'
 if priority ~= '' then
   task.priority, task.order = priority, residual .. string.sub(task.order, -15)
 end
