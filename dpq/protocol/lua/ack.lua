@@ -40,7 +40,7 @@ for i, id in ipairs(ids) do
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
-      count_time(instant - token / 1000)
+      count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
@@ -94,10 +94,9 @@ if strays or awaited or #again > 0 or told then
         settle(task, told[id])
       end
       leave(id, task)
-      count_time(instant - task.token / 1000)
+      count_time(task.token, 1000)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
-      redis.pcall('HINCRBY', stats, 'acked', '1')
       back(id, task, wait)
     end
   end
@@ -107,7 +106,10 @@ if #gone > 0 then
   if apart then
     redis.call('HDEL', payload, unpack(gone))
   end
-  redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
+  local removed = redis.call('HDEL', meta, unpack(gone))
+  if removed < #gone then -- one was named twice: store_times counts it twice
+    redis.pcall('HINCRBY', stats, 'acked', removed - #gone)
+  end
 end
 store_times('r')
 if there % 2 == 1 then

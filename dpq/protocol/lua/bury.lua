@@ -23,8 +23,8 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
-count_time(instant - token / 1000)
-store_times('r')
+count_time(token, 1000)
+store_times('f')
 task.delivery = 'b'
 bury(id, task, reason)
 admit()

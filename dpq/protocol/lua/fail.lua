@@ -36,8 +36,8 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
-count_time(instant - token / 1000)
-store_times('r')
+count_time(token, 1000)
+store_times('f')
 redis.pcall('HINCRBY', stats, 'failed', 1)
 note('failed', task.group, '', id, message)
 if at then
