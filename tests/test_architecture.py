@@ -559,6 +559,7 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
         "workers": workers_of(q),
         "acquire": permits_of(q),
         "held": q.held(),
+        "trail": q.trail(),
         "release_held": q.release_held([]),
         "close": [
             q._session.run(q._operations.partitions[0].close, 1),
@@ -599,7 +600,7 @@ def test_every_key_is_declared(server, redis, q, clock):
         return original(commands)
 
     q._session.connections.begin = send  # type: ignore[method-assign]
-    named = DPQ(redis, q.queue_name, order="fifo", clock=clock)  # configures at once
+    named = DPQ(redis, q.queue_name, order="fifo", trail_max_events=9, clock=clock)  # at once
     with redis.monitor() as monitor:
         done = use_everything(q, clock)
         redis.echo(q.queue_name)

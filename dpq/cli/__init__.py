@@ -28,6 +28,7 @@ from dpq.cli import (
     produce,
     run,
     top,
+    trail,
     web,
     worker,
 )
@@ -120,6 +121,7 @@ _add()(metrics.metrics)
 _add()(leases.leases)
 _add()(events.events)
 _add()(events.history)
+_add()(trail.trail)
 _add()(look.check)
 
 _add = partial(app.command, rich_help_panel="Change")

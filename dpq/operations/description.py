@@ -19,6 +19,9 @@ MAX_ATTEMPTS = 1_000_000
 MAX_AGING = 1_000_000
 """Points of priority per second; lua/push, lua/lib/record and lua/pop/take have it, too."""
 
+MAX_TRAIL = 10_000_000
+"""Events of the longest trail: about 1 GB of memory."""
+
 
 class Description(Generic[P]):
     """A queue as this client names it. The arguments are those of `DPQ`.
@@ -44,6 +47,7 @@ class Description(Generic[P]):
         dead_max_age: float | None,
         partitions: int | None,
         clock: Callable[[], int] | None,
+        trail_max_events: int | None = None,
     ) -> None:
         self.name = queue_label(name)
         self.clock = clock
@@ -55,7 +59,14 @@ class Description(Generic[P]):
         self.backoff = backoff
         self.codec: Codec[P] = Codec(payload_type, max_payload_bytes)
         self.named = named_settings(
-            order, aging, fairness, payloads, dead_max_tasks, dead_max_age, partitions
+            order,
+            aging,
+            fairness,
+            payloads,
+            dead_max_tasks,
+            dead_max_age,
+            partitions,
+            trail_max_events,
         )
         self.visibility_ms = milliseconds("default_visibility", default_visibility, least=0.001)
         if not isinstance(backoff, Backoff):
@@ -70,6 +81,7 @@ def named_settings(
     dead_max_tasks: int | None,
     dead_max_age: float | None,
     partitions: int | None = None,
+    trail_max_events: int | None = None,
 ) -> dict[str, str]:
     """Check the settings that a client names, and convert them to the texts to store."""
     named: dict[str, str] = {}
@@ -96,4 +108,7 @@ def named_settings(
         named["dead_max_age"] = str(milliseconds("dead_max_age", dead_max_age, least=0.001))
     if partitions is not None:
         named["partitions"] = str(whole_number("partitions", partitions, 1, MAX_PARTITIONS))
+    if trail_max_events is not None:
+        bound = whole_number("trail_max_events", trail_max_events, 0, MAX_TRAIL)
+        named["trail_max_events"] = str(bound)
     return named

@@ -72,14 +72,16 @@ class _Found(NamedTuple):
     part: int
 
 
-def events(parts: Sequence[Partition[Any]], after: str, limit: int) -> Steps[list[Event]]:
-    """Read the events behind a position, or the newest ones; the oldest first."""
+def events(
+    parts: Sequence[Partition[Any]], after: str, limit: int, stream: str = ""
+) -> Steps[list[Event]]:
+    """Read the events, or the "trail", behind a position; or the newest ones; the oldest first."""
     most = whole_number("limit", limit, 1, MAX_EVENTS)
     behind = after.split(",") if after else [""] * len(parts)
     if len(behind) != len(parts) or (after and not all(map(_POSITION.fullmatch, behind))):
         raise ConfigurationError(f"after is {after!r}: it must be the id of an event of this queue")
     found = yield from all_of(
-        [part.events(position, most) for part, position in zip(parts, behind, strict=True)]
+        [part.events(position, most, stream) for part, position in zip(parts, behind, strict=True)]
     )
     ordered = sorted(
         (

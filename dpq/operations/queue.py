@@ -48,7 +48,7 @@ PUSHED_AT_ONCE = 25 * PUSH_BATCH
 
 SHARED_SETTINGS = (
     *("order", "aging", "aging_since", "fairness", "payloads"),
-    *("dead_max_tasks", "dead_max_age", "partitions"),
+    *("dead_max_tasks", "dead_max_age", "partitions", "trail_max_events"),
 )
 """The settings of the queue that the first partition shares with all others."""
 
@@ -720,6 +720,10 @@ class QueueOperations(Generic[P]):
     def events(self, after: str, limit: int) -> Steps[list[Event]]:
         """Read the events behind a position, or the newest ones."""
         return history.events(self.partitions, after, limit)
+
+    def trail(self, after: str, limit: int) -> Steps[list[Event]]:
+        """Read the trail behind a position, or its newest events."""
+        return history.events(self.partitions, after, limit, "trail")
 
     # Workers: the first partition stores them
 

@@ -76,9 +76,9 @@ class StoredOperations(PartitionBase[P]):
         """Run a script that reports on the queue at one moment."""
         return self._ask(name, [self._now(), *args], read)
 
-    def events(self, after: str, most: int) -> Steps[list[Event]]:
-        """Read the events behind a position, or the newest ones."""
-        return self._ask("events", [after, most], read_events)
+    def events(self, after: str, most: int, stream: str) -> Steps[list[Event]]:
+        """Read the events, or the trail, behind a position; or the newest ones."""
+        return self._ask("events", [after, most, stream], read_events)
 
     # Changing
 

@@ -38,6 +38,7 @@ PARTS = (
     "workers",  # HASH: worker -> when it was seen, and what it said
     "history",  # HASH: minute or quarter of an hour -> what was counted and held then
     "events",  # STREAM: the last thousand or so events that people want to see
+    "trail",  # STREAM: what happened to each task, if the queue keeps that
 )
 """The keys of a queue. Their number does not grow with its tasks or groups."""
 

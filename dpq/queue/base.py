@@ -45,6 +45,7 @@ class QueueSettings(TypedDict, total=False):
     max_payload_bytes: int
     dead_max_tasks: int | None
     dead_max_age: float | None
+    trail_max_events: int | None
     durability: Durability
     partitions: int | None
     ask: int
@@ -92,6 +93,7 @@ class QueueBase(Generic[P]):
         max_payload_bytes: int = DEFAULT_MAX_PAYLOAD_BYTES,
         dead_max_tasks: int | None = None,
         dead_max_age: float | None = None,
+        trail_max_events: int | None = None,
         durability: Durability = "async",
         partitions: int | None = None,
         ask: int = DEFAULT_ASK,
@@ -124,6 +126,9 @@ class QueueBase(Generic[P]):
                 queue: 100 000).
             dead_max_age: Seconds that a dead letter is kept; None follows the queue (a new queue:
                 90 days).
+            trail_max_events: Keep about so many events (0 to 10 000 000) of what happens to each
+                task, for `trail()`: every push, delivery and end. In a partitioned queue it counts
+                for each partition. None follows the queue (a new queue: 0, which costs nothing).
             durability: Where a change is stored before its call returns. `"async"`: the
                 server. `"replica"`: one of its replicas too. `"fsync"`: its disk too (Redis 7.2,
                 Valkey). A change that is not confirmed within 3 s raises `NotConfirmedError`. `pop`
@@ -142,9 +147,9 @@ class QueueBase(Generic[P]):
                 "The order".
             clock: The time in ms, instead of the server's; for tests only.
 
-            `order`, `aging`, `fairness`, `payloads`, `partitions` and the two limits of dead
-            letters belong to the queue: the first client that names one writes it to the server, at
-            once.
+            `order`, `aging`, `fairness`, `payloads`, `partitions`, `trail_max_events` and the two
+            limits of dead letters belong to the queue: the first client that names one writes it to
+            the server, at once.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or contradicts the queue.
@@ -162,6 +167,7 @@ class QueueBase(Generic[P]):
             max_payload_bytes=max_payload_bytes,
             dead_max_tasks=dead_max_tasks,
             dead_max_age=dead_max_age,
+            trail_max_events=trail_max_events,
             partitions=partitions,
             clock=clock,
         )
@@ -304,6 +310,11 @@ class QueueBase(Generic[P]):
     def dead_max_age(self) -> float:
         """Seconds that a dead letter is kept, as far as this client knows."""
         return int(self._setting("dead_max_age", "7776000000")) / 1000
+
+    @property
+    def trail_max_events(self) -> int:
+        """The events that the trail keeps, as far as this client knows; 0 without a trail."""
+        return int(self._setting("trail_max_events", "0"))
 
 
 def operations_of(queue_name: str) -> QueueOperations[Any]:

@@ -1017,6 +1017,24 @@ class DPQ(QueueBase[P]):
         """
         return self._session.run(self._operations.events, after, limit)
 
+    def trail(self, after: str = "", limit: int = 100) -> list[Event]:
+        """Return what happened to each task, the oldest first, and all that `events` tells.
+
+        It is empty unless the queue was made with `trail_max_events`. The kinds of tasks: `pushed`,
+        `delivered`, `acked`, `failed`, `released`, `deferred`, `lease_expired`, `updated`,
+        `cancelled`, `replayed`, `dropped`; and `dead` as in `events`. A purge is one event.
+
+        Args:
+            after: The `id` of the last event of the trail that is known; "" returns the newest.
+            limit: Events at most (1 to 1000).
+
+        Raises:
+            ConfigurationError: `after` is no id of an event, or `limit` is out of its bounds.
+
+        Source: docs/design.md, "The trail".
+        """
+        return self._session.run(self._operations.trail, after, limit)
+
     def workers(self) -> list[WorkerInfo]:
         """List the workers of this queue, the longest running first.
 

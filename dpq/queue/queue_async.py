@@ -622,6 +622,10 @@ class AsyncDPQ(QueueBase[P]):
         """Async `DPQ.events`."""
         return await self._session.run(self._operations.events, after, limit)
 
+    async def trail(self, after: str = "", limit: int = 100) -> list[Event]:
+        """Async `DPQ.trail`."""
+        return await self._session.run(self._operations.trail, after, limit)
+
     async def workers(self) -> list[WorkerInfo]:
         """Async `DPQ.workers`."""
         return await self._session.run(self._operations.workers)

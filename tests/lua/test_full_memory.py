@@ -398,12 +398,12 @@ class Stage:
                 key = key_of(self.name, part)
                 if part in HASHES:
                     all_at_once.hgetall(key)
-                elif part == "events":
+                elif part in ("events", "trail"):
                     all_at_once.xrange(key)
                 else:
                     all_at_once.zrange(key, 0, -1, withscores=True)
-            *found, events = all_at_once.execute()
-        return [*found, [fields for _, fields in events]]  # their ids are times
+            *found, events, trail = all_at_once.execute()
+        return [*found, [[fields for _, fields in each] for each in (events, trail)]]  # ids: times
 
     @contextmanager
     def full(self) -> Iterator[None]:

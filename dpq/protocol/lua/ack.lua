@@ -1,7 +1,7 @@
 -- ack: remove finished tasks, in any state, while their token is live.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]            a task: id, token, ...; of a cron task "token TAB line TAB ms ms ...": when it may come back.
 --                     Behind it may stand a group separator (29) and what the task has spent, as in spent
@@ -13,7 +13,8 @@
 -- Lost reply: the second call finds the tasks gone or begun anew, and answers 0 for them.
 local time, args = ARGV[1], ARGV
 
-local awaited = redis.call('EXISTS', tracked) == 1 -- first: a user without this right then acks nothing by half
+local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
+local awaited = there > 1
 local ids, reply, gone, gone_at, again, apart, told = {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
@@ -40,7 +41,7 @@ for i, id in ipairs(ids) do
       again[#again + 1] = i
     else
       gone[#gone + 1], gone_at[#gone + 1] = id, i
-      count_time(instant - token / 1000)
+      count_time(string.sub(token, 1, -3), 10)
       apart = apart or rest and rest > #raw
       if rest and key ~= '' then
         redis.call('HDEL', keys, key)
@@ -94,10 +95,9 @@ if strays or awaited or #again > 0 or told then
         settle(task, told[id])
       end
       leave(id, task)
-      count_time(instant - task.token / 1000)
+      count_time(task.token, 1000)
       local wait = anew(task, at)
       redis.call('HSET', meta, id, write(task))
-      redis.pcall('HINCRBY', stats, 'acked', '1')
       back(id, task, wait)
     end
   end
@@ -107,7 +107,14 @@ if #gone > 0 then
   if apart then
     redis.call('HDEL', payload, unpack(gone))
   end
-  redis.pcall('HINCRBY', stats, 'acked', redis.call('HDEL', meta, unpack(gone)))
+  local removed = redis.call('HDEL', meta, unpack(gone))
+  if removed < #gone then -- one was named twice: store_times counts it twice
+    redis.pcall('HINCRBY', stats, 'acked', removed - #gone)
+  end
 end
 store_times('r')
+if there % 2 == 1 then
+  -- Needs: acked
+  note_acks(ids, raws, reply)
+end
 return reply

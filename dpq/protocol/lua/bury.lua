@@ -1,7 +1,7 @@
 -- bury: give a task up: make it a dead letter now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events
+--       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -23,8 +23,8 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
-count_time(instant - token / 1000)
-store_times('r')
+count_time(token, 1000)
+store_times('f')
 task.delivery = 'b'
 bury(id, task, reason)
 admit()

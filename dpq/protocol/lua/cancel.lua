@@ -1,6 +1,7 @@
 -- cancel: remove a live task. If it is running, its holder finds it gone.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf wake tick limits gates tracked
+--       trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  key        instead of the id, or ""
@@ -9,13 +10,14 @@
 -- Lost reply: the second call answers -2.
 local time, id, key = ARGV[1], ARGV[2], ARGV[3]
 
--- Needs: now, record, place
+-- Needs: now, record, place, trail
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
   return -2
 end
 leave(id, task)
+note('cancelled', task.group, '', id, '')
 redis.call('HDEL', meta, id)
 redis.call('HDEL', payload, id)
 if task.key ~= '' then

@@ -1,6 +1,6 @@
 -- delay_group: close a group for a time from now, or open it. The units that its limit has granted stay counted.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group
 -- ARGV[3]  ms         from now; 0 opens, and forgets what the host has said is left; "inf" closes until it is opened

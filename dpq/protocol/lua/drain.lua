@@ -71,10 +71,12 @@ for _, scope in ipairs(scopes) do
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
   reply[n + 3], reply[n + 4] = gate_line(scope), costs
 end
+-- Needs: counts
+local _, acked = counts_of('r')
 local totals = redis.call('HMGET', stats, 'pushed', 'replayed', 'acked', 'buried')
 for i = 1, 4 do
   totals[i] = tonumber(totals[i] or 0) or 0
 end
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
-  string.format('%.0f', totals[3] + totals[4]) }, reply }
+  string.format('%.0f', totals[3] + totals[4] + acked) }, reply }

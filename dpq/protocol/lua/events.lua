@@ -1,18 +1,19 @@
--- events: read the stream of events. Changes nothing.
+-- events: read the stream of events, or the trail. Changes nothing.
 --
--- Keys: events
+-- Keys: events trail
 -- ARGV[1]  after      the last id that is known; "" reads the newest ones
 -- ARGV[2]  most       events at most
+-- ARGV[3]  which      "trail", or "" for the events
 --
 -- Returns {id, {field, value, ...}, id, ...}, the oldest first.
 -- Lost reply: safe to send again.
-local after, most = ARGV[1], ARGV[2]
+local after, most, which = ARGV[1], ARGV[2], ARGV[3]
 
-local found, reply = {}, {}
+local stream, found, reply = which == 'trail' and trail or events, {}, {}
 if after ~= '' then
-  found = redis.call('XRANGE', events, '(' .. after, '+', 'COUNT', most)
+  found = redis.call('XRANGE', stream, '(' .. after, '+', 'COUNT', most)
 else
-  local newest = redis.call('XREVRANGE', events, '+', '-', 'COUNT', most)
+  local newest = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', most)
   for i = #newest, 1, -1 do
     found[#found + 1] = newest[i]
   end

@@ -2,7 +2,7 @@
 -- does not die then: it waits for its next time.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events
+--       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease; of a cron task as in ack
@@ -18,7 +18,7 @@ local time, id, token, ms, message, told = ARGV[1], ARGV[2], ARGV[3], tonumber(A
 local claim = token
 token = string.match(token, '^%d*')
 
--- Needs: now, record, fence, place, bury, anew, recur, back, times
+-- Needs: now, record, fence, place, bury, anew, recur, back, times, trail
 local task, refused = fence(id, token, 'f')
 if not task then
   return refused
@@ -36,9 +36,10 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
-count_time(instant - token / 1000)
-store_times('r')
+count_time(token, 1000)
+store_times('f')
 redis.pcall('HINCRBY', stats, 'failed', 1)
+note('failed', task.group, '', id, message)
 if at then
   ms = anew(task, at)
   task.token = token -- so the same call again finds that it was done

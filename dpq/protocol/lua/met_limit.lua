@@ -2,7 +2,7 @@
 -- task or permit afterwards is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events
+--       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope of the permit, as acquire has answered
 -- ARGV[3]  scope      "member" closes the member of a pool, else the group; "group" the group, "queue" the queue

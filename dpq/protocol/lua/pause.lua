@@ -1,6 +1,6 @@
 -- pause: pause the queue, for a time or until resume; or end a pause, and the closing by a 429.
 --
--- Keys: conf stats wake tick events
+-- Keys: conf stats wake tick events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  ms         from now, "inf" until resume, 0 to resume
 --

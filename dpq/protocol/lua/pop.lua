@@ -1,7 +1,7 @@
 -- pop: do the upkeep that is due, then lease the best ready tasks that may run now.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events
+--       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000; -n looks at the first n tasks, and takes none
 -- ARGV[3]  visibility the lease, ms
@@ -27,7 +27,7 @@ local batch, waiter, partitions = tonumber(ARGV[5]), ARGV[6], ARGV[7]
 
 -- Needs: now, refusal
 local settings = redis.call('HMGET', conf, 'paused_until', 'next_event', 'gated', 'queue_rules',
-  'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited')
+  'queue_gate', 'shut_until', 'token', 'partitions', 'format', 'limited', 'trail_max_events')
 local paused, soonest, moved = settings[1], tonumber(settings[2] or ''), 0
 local noted = settings[10] and string.match(settings[10], '^q?%d+$') -- as limits_noted (noted)
   or settings[3] and string.match(settings[3], '^(q?%d+)=$')
@@ -109,13 +109,14 @@ end
 local reply, least
 if #metas > 0 then
   -- Needs: lease
-  reply, least = lease(taken, visibility)
+  reply, least = lease(taken, visibility, settings[6])
   if not soonest or soonest <= instant or now + least < soonest or least < 10000 then
     -- Needs: notice
     notice(least)
   end
-  if settings[6] then
-    redis.call('HDEL', conf, 'shut_until')
+  if settings[11] then
+    -- Needs: delivered
+    note_deliveries(metas)
   end
   if tonumber(waiter) or moved > 0 then
     -- Needs: pass_on

@@ -1,7 +1,7 @@
 -- push: add tasks, all or none, ready or delayed.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked
+--       tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2..]           a task: id, spec, payload. The spec of a plain task is its score, and before its payload stands
 --                     " max priority TAB group LF". Of others the spec is "f" and "max cost delay priority
@@ -26,15 +26,10 @@ end
 local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
 local group_of, wrong, units = bounded(args)
-if wrong then
-  return wrong
-end
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions', 'payloads')
-if not settings[1] then
-  return { 1 }
-end
-local refused = refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
+  'partitions', 'payloads', 'trail_max_events')
+local refused = wrong or not settings[1] and { 1 }
+  or refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
 if refused then
   return refused
 end
@@ -118,6 +113,10 @@ if #delays > 0 or met or next(others) then
       reply[#reply + 1] = holders[i]
     end
   end
+end
+if settings[9] then
+  -- Needs: pushed
+  note_pushes(args, known, holders, group_of)
 end
 if #plain > 0 and (tonumber(settings[6] or 0) or 0) <= instant then
   redis.call('ZADD', wake, '0', 'w')

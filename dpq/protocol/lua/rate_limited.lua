@@ -2,7 +2,7 @@
 -- queue, for all consumers. The first task afterwards is a probe.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events
+--       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -19,7 +19,7 @@
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
 local told = ARGV[6]
 
--- Needs: now, record, fence, gate, place, back, met, notes, event
+-- Needs: now, record, fence, gate, place, back, met, notes, event, trail
 local task, refused = fence(id, token, '')
 if not task then
   return refused
@@ -33,6 +33,7 @@ local member = scope == 'member' and live_note(task, '\28')
 local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
+note('deferred', task.group, member or '', id, string.format('429, %.0f ms', ms))
 leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then

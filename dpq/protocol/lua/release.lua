@@ -1,6 +1,6 @@
 -- release: give a task back, uncounted; it keeps its order among equal priorities.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
+-- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -15,7 +15,7 @@
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local priority, residual, told = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, record, fence, place, back
+-- Needs: now, record, fence, place, back, trail
 local task, refused = fence(id, token, 'r')
 if not task then
   return refused
@@ -25,6 +25,7 @@ if told then
   true_up(task, told)
 end
 leave(id, task)
+note('released', task.group, '', id, string.format('%.0f ms', ms))
 task.delivery = 'r'
 if priority ~= '' then
   task.priority, task.order = priority, residual .. string.sub(task.order, -15)

@@ -2,7 +2,7 @@
 -- its payload becomes a dead letter.
 --
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
---       tracked events
+--       tracked events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  part       in this order: waiting, ready, groups, closed, meta, payload, delayed, invisible, dead,
 --                     keys, heads (of the groups that wait), events (all that is to come)

@@ -1,7 +1,7 @@
 -- replay: make dead tasks ready at once, or due one after the other.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
---       events
+--       events trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  first      ms from now until the first is due
 -- ARGV[3]  spacing    ms from each to the next, may have a fraction
@@ -11,7 +11,7 @@
 -- Lost reply: safe to send again; it changes no task that is not dead any more.
 local time, first, spacing, args = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV
 
--- Needs: now, record, place, back, event
+-- Needs: now, record, place, back, event, trail
 local replayed = 0
 for i = 4, #args do
   local id = args[i]
@@ -20,6 +20,7 @@ for i = 4, #args do
     local ms = math.min(math.floor(first + spacing * replayed), 3.1536e11) -- nothing is due later than in 10 years
     task.attempts, task.expires, task.reason, task.again = 0, 0, '', 0
     redis.call('HSET', meta, id, write(task))
+    note('replayed', task.group, '', id, string.format('%.0f ms', ms))
     back(id, task, ms)
     replayed = replayed + 1
   end

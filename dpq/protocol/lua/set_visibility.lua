@@ -1,6 +1,6 @@
 -- set_visibility: hide a task for a while; this delivery does not count as a failed attempt.
 --
--- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked
+-- Keys: ready delayed invisible waiting groups closed meta dead conf stats wake tick limits gates tracked trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  token      of the delivery that holds the lease
@@ -10,12 +10,13 @@
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 
--- Needs: now, record, fence, place, back
+-- Needs: now, record, fence, place, back, trail
 local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
 leave(id, task)
+note('deferred', task.group, '', id, string.format('%.0f ms', ms))
 if task.delivery == '-' or task.delivery == 'x' then -- the first deferral of this delivery
   task.delivery = task.delivery == '-' and 'd' or 'X'
   task.deferrals = task.deferrals + 1

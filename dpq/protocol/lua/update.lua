@@ -1,6 +1,7 @@
 -- update: change a live task in place. If it is running, only its priority and its cost.
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead keys conf wake tick limits gates tracked
+--       trail
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  id
 -- ARGV[3]  priority   as text, or "" to keep it
@@ -14,7 +15,7 @@
 local time, id, priority, residual, wait = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local key, cost = ARGV[6], ARGV[7]
 
--- Needs: now, go_on, record, place, revise, begin, refusal, recost
+-- Needs: now, go_on, record, place, revise, begin, refusal, recost, trail
 id = key ~= '' and redis.call('HGET', keys, key) or id
 local task = read(redis.call('HGET', meta, id) or '')
 if not task or redis.call('ZSCORE', dead, id) then
@@ -39,6 +40,9 @@ if cost ~= '' then
     redis.call('HSET', conf, 'heavy', '1')
   end
 end
+local changed = { priority ~= '' and string.format('priority %s', priority) or nil }
+changed[#changed + 1] = wait ~= '' and string.format('in %s ms', wait) or nil
+note('updated', task.group, '', id, table.concat(changed, ', '))
 revise(id, task, priority ~= '' and priority, residual, wait ~= '' and wait)
 admit()
 return 1

@@ -1,6 +1,6 @@
 -- bury: move tasks to the dead letters, which are capped by number and age.
 -- Keys: payload meta dead keys conf stats
--- Needs: now, record, event
+-- Needs: now, record, event, trail
 -- Gives: forget(id, task); rescue(id, raw); bury(id, task, reason); trim(most), which drops dead letters over the
 --        caps (100 000 tasks and 90 days, unless the queue has others).
 local function forget(id, task)
@@ -22,6 +22,7 @@ local function trim(most)
     redis.call('ZREM', dead, id)
     local raw = redis.call('HGET', meta, id)
     forget(id, raw and read(raw) or { key = '' })
+    note('dropped', group_in(raw or ''), '', id, '')
   end
   if #drop > 0 then
     redis.pcall('HINCRBY', stats, 'dropped', #drop)

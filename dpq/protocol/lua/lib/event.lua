@@ -1,6 +1,6 @@
 -- event: tell what people want to see in the stream of events, which keeps the last thousand or so.
 -- Keys: events
--- Needs: now
+-- Needs: now, trail
 -- Gives: tell(kind, group, member, id, detail); told_now(kind, group, member), true if the last event was the same and
 --        less than a second ago, so that a storm is one event a second. Without the rights for it nothing is told.
 local function told_now(kind, group, member)
@@ -12,4 +12,5 @@ end
 local function tell(kind, group, member, id, detail)
   redis.pcall('XADD', events, 'MAXLEN', '~', '1000', '*', 'kind', kind, 'group', group, 'member', member, 'task', id,
     'detail', string.sub(detail, 1, 500), 'at', stamp)
+  note(kind, group, member, id, detail)
 end

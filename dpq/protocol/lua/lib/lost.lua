@@ -10,11 +10,11 @@
 -- be read, clients tell.
 local readable = { format = {}, dead_max_tasks = {}, dead_max_age = {}, paused_until = { inf = 1 },
   order = { fifo = 1, lifo = 1, digits = false }, fairness = { none = 1, round_robin = 1, digits = false },
-  payloads = { inline = 1, apart = 1, digits = false } }
+  payloads = { inline = 1, apart = 1, digits = false }, trail_max_events = {} }
 
 local function settings()
   local names = { 'format', 'order', 'aging', 'aging_since', 'fairness', 'payloads', 'partitions', 'dead_max_tasks',
-    'dead_max_age', 'queue_rules', 'limited', 'paused_until' }
+    'dead_max_age', 'trail_max_events', 'queue_rules', 'limited', 'paused_until' }
   local fields = {}
   for i, name in ipairs(names) do
     fields[i] = 'kept.' .. name

@@ -1,6 +1,6 @@
 -- upkeep: do one bounded step of upkeep: leases that ran out, tasks that are due, groups that open.
--- Keys: delayed invisible closed meta conf stats tracked
--- Needs: now, record, groups, open_or_close, place, bury, next, prune, notes
+-- Keys: delayed invisible closed meta conf stats tracked trail
+-- Needs: now, record, groups, open_or_close, place, bury, next, prune, notes, trail
 -- Gives: upkeep(most, quiet), which returns how many it moved (if `most`: call again).
 local function upkeep(most, quiet)
   local before, records = most, {}
@@ -16,12 +16,16 @@ local function upkeep(most, quiet)
   end
 
   local ids, raws = due(invisible)
-  local watched = #ids > 0 and redis.call('EXISTS', tracked) == 1
+  local there = #ids > 0 and redis.call('EXISTS', tracked, tracked, trail) or 0
+  local watched = there > 1
   for i, id in ipairs(ids) do
     local task = raws[i] and read(raws[i])
     if task then
       if watched then
         ended(id, task.group, true, live_note(task, '\28'))
+      end
+      if there % 2 == 1 then
+        note('lease_expired', task.group, '', id, 'delivery ' .. task.deliveries)
       end
       if task.delivery == '-' or task.delivery == 'd' then
         task.attempts = task.attempts + 1

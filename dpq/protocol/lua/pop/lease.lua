@@ -1,28 +1,33 @@
 -- lease: lease the tasks that pop has taken.
 -- Keys: invisible meta conf stats
 -- Needs: now, times
--- Gives: lease(taken, visibility), for what take has taken: the reply of pop, and the shortest lease, ms.
+-- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
+--        pop, and the shortest lease, ms.
 
--- When a task was first due, ms, if this is its first delivery.
+-- When a task was first due, ms as text, if this is its first delivery.
 local function first_due(record)
   if string.sub(record, 17, 28) == ' 0 1 0 - 0 p' then -- a token of 16 digits, and a plain record
-    return tonumber(string.sub(record, 29, 41))
+    return string.sub(record, 29, 41)
   end
   local enqueued, wait = string.match(record, '^%d+ 0 1 %d+ %- 0 f(%d+) %d+ %d+ %S+ %S+ (%d+)')
-  return enqueued and tonumber(enqueued) + tonumber(wait)
+  return enqueued and string.format('%.0f', enqueued + wait)
 end
 
-local function lease(taken, visibility)
+local function lease(taken, visibility, shut_until)
   local metas, long = taken.metas, taken.long
   redis.call('HSET', conf, 'token', string.format('%d', taken.token))
-  redis.pcall('HINCRBY', stats, 'popped', #metas / 2)
+  if shut_until then
+    redis.call('HDEL', conf, 'shut_until')
+  end
+  local again = #metas / 2
   local reply, leases, lease_end, least = { now + visibility }, {}, string.format('%d', now + visibility), visibility
   for i = 1, #metas, 2 do
     local id, record = metas[i], metas[i + 1]
     leases[i], leases[i + 1] = lease_end, id
     local begun = first_due(record)
     if begun then
-      count_time(instant - begun)
+      count_time(begun, 1)
+      again = again - 1
     end
     if string.find(record, '\31', 1, true) then -- its options: the visibility, 0 for none, and the time limit
       local own = tonumber(string.match(record, '^[^\n]*\31(%d+) %d+') or 0)
@@ -33,6 +38,9 @@ local function lease(taken, visibility)
     reply[i + 1], reply[i + 2] = id, long[id] and record .. '\n' .. long[id] or record
   end
   store_times('w')
+  if again > 0 then
+    redis.pcall('HINCRBY', stats, 'popped', again)
+  end
   redis.call('HSET', meta, unpack(metas))
   redis.call('ZADD', invisible, unpack(leases))
   return reply, least

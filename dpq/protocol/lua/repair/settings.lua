@@ -1,6 +1,6 @@
 -- settings: find problems of settings and limits.
 -- Keys: meta conf stats limits gates
--- Needs: problem, rules, lost, noted
+-- Needs: problem, rules, lost, noted, counts
 -- Gives: settings_fault(), which reports lost settings, and returns {lost, format, gated, turns, pushed};
 --        limit_lost(field, text), for a field of stats: the field that limits lacks, which it reports; name_of(field),
 --        the group of a limit, "*" for all, "" for the queue, nil if it is no limit; unreadable(field, text, mended),
@@ -10,7 +10,7 @@
 local function copies_of_limits()
   local names, _, copied = settings()
   local others = redis.call('HMGET', stats, 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases',
-    'buried', 'replayed', 'dropped', 'kept.shut_until')
+    'buried', 'replayed', 'dropped', 'rate_limited', 'kept.shut_until')
   local count, has_copy = redis.call('HLEN', stats), false
   for i, name in ipairs(names) do
     count = count - (copied[i] and 1 or 0)
@@ -18,6 +18,11 @@ local function copies_of_limits()
   end
   for _, total in ipairs(others) do
     count = count - (total and 1 or 0)
+  end
+  for _, letter in ipairs({ 'w', 'r', 'f' }) do
+    for _ in pairs((counts_of(letter))) do
+      count = count - 1
+    end
   end
   return count, has_copy
 end
