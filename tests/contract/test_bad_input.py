@@ -122,7 +122,7 @@ REFUSED: list[tuple[Call, Any, str]] = [
     *each(
         lambda q, t, s: q.rate_limited(t, 5, s),
         ["", "Group", "host", None, 3],
-        "'group', 'queue', 'task'",
+        "'group', 'queue' or 'task'",
     ),
     *each(
         lambda q, t, r: q.set_limit(r, 1),
@@ -168,7 +168,11 @@ def unchanged(redis: Redis, queue_name: str, running: Any) -> Iterator[None]:
     """Every key of the queue holds at the end what it held before."""
 
     def dump() -> dict[bytes, Any]:
-        read = {b"hash": redis.hgetall, b"zset": lambda key: redis.zrange(key, 0, -1, False, True)}
+        read = {
+            b"hash": redis.hgetall,
+            b"stream": redis.xrange,
+            b"zset": lambda key: redis.zrange(key, 0, -1, False, True),
+        }
         return {
             key: read[redis.type(key)](key)  # not its DUMP: a hash has no order to rely on
             for key in redis.keys(f"dpq:{{{queue_name}}}:*")

@@ -50,9 +50,11 @@ CALM_SHARE, LONGEST_CALM_S = 0.25, 30.0
 TOO_MANY = 10
 """Failures, after which going on would tell nothing new."""
 
-LEFT_BY_DESIGN = {"conf", "stats", "limits", "gates", "wake", "tick", "workers"}
+LEFT_BY_DESIGN = {
+    *("conf", "stats", "limits", "gates", "wake", "tick", "workers", "history", "events"),
+}
 """Parts of an empty queue that may be there: settings, totals, limits and what they remember, the
-markers of waiting, and for a minute the workers that were killed."""
+markers of waiting, for a minute the workers that were killed, and what it remembers of itself."""
 
 KINDS = {
     "kill consumer": 5, "kill producer": 2, "kill scheduler": 1, "pause consumer": 2,

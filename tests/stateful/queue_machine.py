@@ -230,6 +230,7 @@ class QueueMachine(RuleBasedStateMachine):
             "time_limit": entry.time_limit,
             "member": None,
             "pinned": None,
+            "trace": None,
         }
         if entry.every:
             expected["scheduled_at"] = datetime.fromtimestamp(entry.first_due / 1000, UTC)

@@ -14,8 +14,7 @@
 local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
-local awaited = there > 1
-local ids, reply, gone, gone_at, again, apart, told = {}, {}, {}, {}, {}, false, nil
+local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
 for i = 2, #args, 2 do
   ids[i / 2] = args[i]
 end
