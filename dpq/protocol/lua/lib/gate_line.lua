@@ -18,7 +18,8 @@ local function line_of(gate)
     out = running(scope) + (scope == '' and redis.call('ZCARD', invisible)
       or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\t~'))
     local from = '[' .. scope .. string.format('\t~%013.0f', now + 1)
-    for i, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, from, '(' .. scope .. '\t\127', 'LIMIT', '0', '100')) do
+    for i, entry in ipairs(redis.call('ZRANGE', tracked, from, '(' .. scope .. '\t\127', 'BYLEX', 'LIMIT', '0',
+      '100')) do
       counted[i] = 'p:' .. string.sub(entry, #scope + 2)
     end
   end
