@@ -58,6 +58,16 @@ def test_a_permit_of_a_member_counts_for_a_group_that_is_no_pool_any_more(q, clo
     assert payloads(q) == [1]
 
 
+def test_a_permit_of_a_dissolved_pool_does_not_count_for_ever(q, clock):
+    """Its caller has died, its group has no limit any more, and later that of all groups."""
+    q.set_limit(10, 1, group="g", concurrency=1, members=["k"])
+    ask(q, lease=5.0)
+    q.clear_limit("g")
+    q.set_limit(group="*", concurrency=1)
+    clock.advance(40)
+    assert ask(q).granted
+
+
 @pytest.mark.parametrize("scope", [None, "g"])
 def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
     """A consumer has died with its task, and there is no other one: its lease ends for callers."""
