@@ -4,7 +4,7 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Adaptive, Quota, RateLimit
+from dpq import DPQ, Adaptive, LimitTimeoutError, Quota, RateLimit
 from dpq.model.permit import Caller, PermitRequest
 
 
@@ -56,6 +56,16 @@ def test_a_permit_of_a_member_counts_for_a_group_that_is_no_pool_any_more(q, clo
     assert payloads(q) == [0]
     q.clear_limit("g")
     assert payloads(q) == [1]
+
+
+def test_a_permit_of_a_dissolved_pool_does_not_count_for_ever(q, clock):
+    """Its caller has died, its group has no limit any more, and later that of all groups."""
+    q.set_limit(10, 1, group="g", concurrency=1, members=["k"])
+    ask(q, lease=5.0)
+    q.clear_limit("g")
+    q.set_limit(group="*", concurrency=1)
+    clock.advance(40)
+    assert ask(q).granted
 
 
 @pytest.mark.parametrize("scope", [None, "g"])
@@ -188,3 +198,18 @@ def test_a_forecast_knows_of_permits(q, clock, probe):
     q._session.run(q._operations.end_permit, caller, caller.held, "")
     first, *_ = q.forecast(3)
     assert (round(first.in_seconds, 1), first.exact) == (0, True)
+
+
+def test_a_task_gives_back_nothing_that_lies_before_a_permit(q, clock):
+    """Tokens of tasks run ahead of a clock that was set back, and permits come after them."""
+    q.set_limit([RateLimit(1, 1, 8, unit="t", slack=0)], group="g")
+    fill(q, 1)
+    q.ack(take(q))
+    clock.advance(-3600)
+    fill(q, 1, cost={"t": 8})
+    early = take(q)
+    clock.advance(60)
+    assert ask(q, cost={"t": 8}).granted
+    q.ack(early, cost={"t": 0})
+    with pytest.raises(LimitTimeoutError):
+        ask(q, cost={"t": 8}, timeout=0)

@@ -23,15 +23,15 @@
 -- * {-1, us}: beyond the timeout; nothing is charged.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
 -- Lost reply: units are charged twice, and a lease stays until its end.
-local time, partitions, group, cost, timeout = ARGV[1], ARGV[11], ARGV[2], ARGV[3], ARGV[5]
-local priority = tonumber(ARGV[4])
+local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
 local lease, id, booked, ticket, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
 -- Needs: now, refusal, go_on, rules, gate, opens, keep, judge, pool, estimate, gates_of, booked, mark
-local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate')
+local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
+  'token')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
@@ -108,8 +108,9 @@ end
 
 local ends, leased = math.floor(at) + lease, ''
 local entry = string.format('~%013.0f~', ends) .. id
+local token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
 for _, gate in ipairs(scopes) do
-  charge(gate, units, entry, math.floor(at * 1000), at)
+  charge(gate, units, entry, token, at)
   local counts = tells or gate.busy or gate.rules.concurrency > 0
   if counts then
     leased = entry

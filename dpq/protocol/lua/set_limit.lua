@@ -80,7 +80,6 @@ if walk == 'leases' then
     end
   end
   walk, cursor = page[1] == '0' and 'closed' or walk, page[1]
-  count_permits(string.sub(field, 7))
 end
 if walk == 'closed' and field == 'groups' then
   local page = redis.call('ZSCAN', closed, cursor, 'COUNT', '100')
@@ -90,6 +89,7 @@ if walk == 'closed' and field == 'groups' then
   walk, cursor = page[1] == '0' and 'done' or walk, page[1]
 elseif walk == 'closed' then
   if field ~= 'queue' then
+    count_permits(string.sub(field, 7))
     open_or_close(string.sub(field, 7))
   else
     gate_of('') -- bound the grants of a tighter limit from now on, not from the next look

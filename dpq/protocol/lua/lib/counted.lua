@@ -28,7 +28,7 @@ end
 
 local function count_permits(group)
   local gate = gate_of(group)
-  if gate.rules.members or gate.rules.concurrency == 0 then
+  if gate.rules.members then
     return
   end
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, '[' .. group .. '\t', '(' .. group .. '\n', 'LIMIT',
