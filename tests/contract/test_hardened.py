@@ -186,6 +186,7 @@ ANOTHER: dict[str, Any] = {
     "max_payload_bytes": 99,
     "dead_max_tasks": 17,
     "dead_max_age": 60.5,
+    "trail_max_events": 500,
     "durability": "replica",
     "partitions": 3,
     "ask": 5,

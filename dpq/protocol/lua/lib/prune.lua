@@ -51,7 +51,8 @@ local function prune(most)
       if gate.probe ~= '-' and not gate.gone then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge
       end
-      if until_ms <= instant and not forget_ended(gate) then
+      local more = forget_ended(gate) -- also where the gate stays
+      if until_ms <= instant and not more then
         gate.changed = false
         drop[#drop + 1] = scope
       end
