@@ -18,6 +18,9 @@ Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakered
 `fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so
 in the soak's settings only.
 
+Of a test with four or more sets of parameters each set asks one of its two servers, in turn, but in
+the soak's settings.
+
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
 without any server fails. After each test that used one, its keys must be documented parts
 (`dpq.protocol.keys.PARTS`) of its own queues, which are then removed, or the two that all queues
@@ -85,6 +88,10 @@ are idle."""
 
 EVERY_SERVER = {"test_full_memory"}
 """On each real server, always: what it does there is the server's own rule."""
+
+
+MANY_SETS = 4
+"""From so many sets of parameters on, a test asks its servers in turn, each set one of them."""
 
 
 TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
@@ -212,6 +219,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ]
         items[:] = [item for item in items if item not in twice]
         config.hook.pytest_deselected(items=twice)
+        again = list(_asked_elsewhere(items)) if not config.option.server else []
+        items[:] = [item for item in items if item not in again]
+        config.hook.pytest_deselected(items=again)
     turns = {stem: turn for turn, stem in enumerate(LONG)}
     items.sort(key=lambda item: turns.get(item.path.stem, len(LONG)))
     measured = next(iter(SERVERS))
@@ -220,6 +230,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         engine = call.params.get("server", measured) if call else measured
         if engine != measured or "stateful" in item.path.parts:
             item.add_marker(pytest.mark.no_cover)
+
+
+def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
+    """Of a test with many sets of parameters, each set asks one server, in turn."""
+    sets: dict[tuple[str, str], dict[str, list[pytest.Item]]] = {}
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call and call.params.get("server") in SERVERS and item.path.stem not in EVERY_SERVER:
+            others = "-".join(part for part in call._idlist if part != call.params["server"])
+            name = (str(item.path), item.originalname)  # type: ignore[attr-defined]
+            sets.setdefault(name, {}).setdefault(others, []).append(item)
+    for by_parameters in sets.values():
+        if len(by_parameters) >= MANY_SETS:
+            for turn, alike in enumerate(by_parameters.values()):
+                kept = alike[turn % len(alike)]
+                yield from (item for item in alike if item is not kept)
 
 
 def _awaited_on_fakeredis(item: pytest.Item) -> bool:
