@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dpq.model.gates import Gate
 from dpq.model.limits import EVERY_GROUP
+from dpq.model.pools import UNTIL_OPENED_MS
 
 __all__ = ["Drain"]
 
@@ -146,6 +147,8 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             continue
         if gate.unreadable:
             return math.inf, scope.words("its limit cannot be read"), False
+        if gate.opens >= UNTIL_OPENED_MS:
+            return math.inf, scope.words("closed until it is opened"), False
         held += scope.waiting if rated and scope.group else 0
         if gate.is_full or 0 < gate.concurrency < gate.out + scope.waiting:
             known = False  # it depends on how long tasks run

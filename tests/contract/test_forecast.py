@@ -522,6 +522,19 @@ def test_drain_of_a_paused_queue(q: DPQ) -> None:
     assert (q.drain().state, q.drain().because) == ("stalled", "the queue is paused")
 
 
+@engines
+def test_drain_of_a_group_that_is_closed_until_it_is_opened(q: DPQ) -> None:
+    """It is stalled until somebody opens the group; a group without tasks holds nothing up."""
+    q.push(1, group="g")
+    q.delay_group("empty", None)
+    assert q.drain().state != "stalled"
+    q.delay_group("g", None)
+    found = q.drain()
+    assert (found.state, found.because) == ("stalled", "group 'g': closed until it is opened")
+    q.delay_group("g", 0)
+    assert q.drain().state != "stalled"
+
+
 def look(now: float, came: int, ended: int, backlog: int = 100, **more: Any) -> DrainLook:
     return DrainLook(now, 0.0, backlog, came, ended, more.get("scopes", []))
 
