@@ -131,6 +131,7 @@ GIVEN = pytest.StashKey[Given | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected, which takes two thirds of the time then
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
@@ -265,6 +266,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
