@@ -341,6 +341,29 @@ def test_pop(server, q, clock, probe, lossy, lose, times):
     assert [(task.payload, task.attempt) for task in again] == [(i, 2) for i in range(times)]
 
 
+def test_pop_plain(server, q, clock, lossy, lose, times):
+    """As test_pop, where the short way is expected."""
+    for i in range(times + 2):
+        q.push(i)
+    assert lossy.pop(visibility=20).task.payload == 0
+    with lose("pop_plain"):
+        assert lossy.pop(visibility=20).task.payload == times + 1
+    clock.advance(20)
+    assert [(task.payload, task.attempt) for task in q.pop_many(9)][1:] == [
+        (i, 2) for i in range(1, times + 2)
+    ]
+
+
+def test_ack_plain(server, q, lossy, lose):
+    """As test_ack, where the short way is expected: the second call finds the task gone."""
+    for i in range(2):
+        q.push(i)
+    assert lossy.pop().on_success() is True
+    with lose("ack_plain"):
+        assert lossy.pop().on_success() is False
+    assert (q.size(), q.stats().acked) == (0, 2)
+
+
 def test_promote(server, q, clock, lossy, lose):
     """What was due is ready; the second call moves only what is due then."""
     q.push("x", delay=1)

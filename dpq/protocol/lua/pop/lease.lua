@@ -6,11 +6,11 @@
 
 -- When a task was first due, ms as text, if this is its first delivery.
 local function first_due(record)
-  if string.sub(record, 17, 28) == ' 0 1 0 - 0 p' then -- a token of 16 digits, and a plain record
+  if string.sub(record, 17, 28) == ' 0 1 0 - 0 q' then -- a token of 16 digits, and a short record
     return string.sub(record, 29, 41)
   end
   local enqueued, wait = string.match(record, '^%d+ 0 1 %d+ %- 0 f(%d+) %d+ %d+ %S+ %S+ (%d+)')
-  return enqueued and string.format('%.0f', enqueued + wait)
+  return enqueued and string.format('%.0f', enqueued + wait) or string.match(record, '^%d+ 0 1 0 %- 0 p(%d+) ')
 end
 
 local function lease(taken, visibility, shut_until)
