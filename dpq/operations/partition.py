@@ -93,7 +93,8 @@ class Partition(
         self._max_attempts = queue.default_max_attempts
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
-        self._short_pop, self._short_ack = Shortcut(), Shortcut()
+        self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
+        self._short_push.expect(True)
 
     # Adding
 
@@ -136,6 +137,13 @@ class Partition(
             args += (id_, spec, body)
         if self._count > 1:
             args.append(self._count)
+        elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+            code = yield self._command("push_plain", args, replies.first_of)
+            if code == 0:
+                self._short_push.expect(True)
+                return ids
+            self._short_push.refuse()
+            self._short_push.expect(True)  # after a while
         keys = [prepared[2] for prepared in batch]
         command = self._command("push", args, lambda reply: replies.read_ids(ids, keys, reply))
         while (yield command):  # no queue yet, or it was dropped since this client opened it
@@ -241,7 +249,12 @@ class Partition(
             who = "" if tasks else waiter  # a caller that has tasks does not wait
             room = max(most_bytes - size, 0)  # the first comes in any case
             args: list[Any] = [self._now(), count, ms, room]
-            args += (self._count,) if short else (UPKEEP_BATCH, who, self._count)
+            if not short:
+                args += (UPKEEP_BATCH, who, self._count)
+            elif room == BATCH_BYTES and self._count == 1:
+                args.pop()  # both are as usual
+            else:
+                args.append(self._count)
             try:
                 batch: Batch[P] = yield self._command("pop_plain" if short else "pop", args, read)
                 tasks += batch.tasks
@@ -475,6 +488,11 @@ class Partition(
 
 Checked = tuple[str, bytes, str, str]
 """A checked push: its spec (see push.lua), its payload, its key, its cron line."""
+
+
+def _goes_short(push: Checked) -> bool:
+    """Say whether a push is plain, and of no group."""
+    return push[0][0] != "f" and push[1].find(b"\t\n", 0, 40) > 0
 
 
 def _is_plain(task: Task[Any]) -> bool:

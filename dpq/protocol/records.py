@@ -3,7 +3,7 @@
 The readers of `replies` call it. `protocol/lua/lib/record.lua` says what stands in a record, and
 docs/design.md, "The record". It must not send anything. A record of a task that was popped once:
 
-    1795360535662001 0 1 0 - 0 q1795360535662000000000000001 5 TAB example.com
+    1795360535662001 0 1 0 - 0 q1a203d3b46e000000000000001 5 TAB example.com
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -72,22 +72,24 @@ def make_task(
     counts, short, rest = head.partition(" q")
     if short:
         token, _, counts = counts.partition(" ")
-        enqueued, (max_attempts, priority) = rest[:13], rest[28:].split(" ")
+        since, (max_attempts, priority) = int(rest[:11], 16), rest[26:].split(" ")
         values = _counted(counts).copy()
         values["group"] = names or None
     elif " p" in head:
         counts, _, rest = head.partition(" p")
         token, _, counts = counts.partition(" ")
-        enqueued, _, max_attempts, priority = rest.split(" ")
+        text, _, max_attempts, priority = rest.split(" ")
+        since = int(text)
         values = _counted(counts).copy()
         values["group"] = names or None
     else:
-        token, values, max_attempts, priority, enqueued = _full(head, names)
+        token, values, max_attempts, priority, text = _full(head, names)
+        since = int(text)
     values["id"] = task_id
     values["payload"] = payload
     values["priority"] = decode_priority(priority)
     values["max_attempts"] = int(max_attempts or COMMON_ATTEMPTS)
-    values["enqueued_at"] = moment_of(int(enqueued))
+    values["enqueued_at"] = moment_of(since)
     values["visible_until"] = until
     values["state"] = state
     values["token"] = int(token)
@@ -280,7 +282,7 @@ def read_plan(record: bytes) -> Plan:
     cost, wait, expires, aging = "1", "0", "0", "0"
     if rest[0][0] == "q":
         digits, text = rest
-        enqueued, order, max_attempts = digits[1:14], f"1{digits[14:29]}", digits[29:]
+        enqueued, order, max_attempts = str(int(digits[1:12], 16)), f"1{digits[12:27]}", digits[27:]
     elif rest[0][0] == "p":
         enqueued, order, max_attempts, text = rest
     elif rest[0][0] == "f":

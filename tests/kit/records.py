@@ -27,7 +27,7 @@ def read_record(raw: bytes) -> dict[str, str]:
     words[0] = words[0].removeprefix(kind)
     if kind == "q":
         digits, kind = words[0], "p"
-        words[:1] = digits[:13], f"1{digits[13:28]}", digits[28:] or "10"
+        words[:1] = str(int(digits[:11], 16)), f"1{digits[11:26]}", digits[26:] or "10"
     form = {"p": PLAIN, "f": FULL, "": OLD}[kind]
     fields |= zip(form, words, strict=True)
     fields |= zip(NAMES, names, strict=False)

@@ -357,6 +357,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.push_many([Push(i, group=f"g{i}") for i in range(5)]),
         lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
     ],
+    "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
     "remember": [lambda q: q._session.run(q._operations.remember)],
 }
 """By script: what may be refused, and then has changed nothing."""

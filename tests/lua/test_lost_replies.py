@@ -402,6 +402,14 @@ def test_push(server, q, lossy, lose, mode):
     assert (q.size(), q.stats().pushed) == (4, 4)
 
 
+def test_push_plain(server, q, lossy, lose):
+    """An id that is stored already is left alone."""
+    with lose("push_plain"):
+        ids = lossy.push_many([Push(payload=i) for i in range(3)])
+    assert [task.id for task in q.peek()] == ids
+    assert (q.size(), q.stats().pushed) == (3, 3)
+
+
 def test_push_first(server, q, probe, clock, lossy_redis, lose):
     """The first push of a queue makes it known, even when it has to be sent again."""
     queue = DPQ(lossy_redis, q.queue_name, clock=clock)
@@ -718,7 +726,7 @@ def test_restart_forgets_scripts(server, redis, q):
     """After SCRIPT FLUSH a script is sent once, and found by its digest from then on."""
     q.push("x")
     redis.script_flush()
-    shas = [script(name).sha for name in ("push", "pop")]
+    shas = [script(name).sha for name in ("push_plain", "pop")]
     q.push("y")
     assert redis.script_exists(*shas) == [True, False]
     q.pop()

@@ -1,4 +1,4 @@
-"""pop_plain and ack_plain: they do what pop and ack do, or nothing."""
+"""push_plain, pop_plain and ack_plain: they do what push, pop and ack do, or nothing."""
 
 import pytest
 from kit.records import plain_record, read_record
@@ -77,6 +77,59 @@ def test_refused(plain, clock, probe, reason):
         REFUSED,
         before,
     )
+
+
+PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_as_push(q, clock, probe, redis, order):
+    """It answers and stores what push does."""
+    DPQ(redis, q.queue_name, order=order, clock=clock).push("before", priority=5)
+    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+    found = []
+    for name in ("push", "push_plain"):
+        redis.delete(*map(probe.key, probe.stored()))
+        for part, dump in kept.items():
+            redis.restore(probe.key(part), 0, dump)
+        found.append((probe.call(name, clock(), *PUSHED), probe.stored()))
+    assert found[0] == found[1]
+    assert found[0][0] == [0]
+    tasks = [(task.payload, task.max_attempts) for task in q.pop_many(9)]
+    assert tasks == [("before", 10), (1, 10), (2, 4)]
+
+
+UNPUSHED = {
+    "known": lambda probe: [probe.call("push", 0, *PUSHED[3:]), *PUSHED][1:],
+    "group": lambda probe: [*PUSHED, "c", "0", " 0\tg\n1"],
+    "full": lambda probe: [*PUSHED, "c", "f9 1 0 0 0 1 k\t\t", "1"],
+    "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
+    "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
+    "partitions": lambda probe: [*PUSHED, "2"],
+    "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
+        1:
+    ],
+    "payloads": lambda probe: [probe.redis.hset(probe.key("conf"), "payloads", "apart"), *PUSHED][
+        1:
+    ],
+    "aging": lambda probe: [probe.redis.hset(probe.key("conf"), "aging", "0.5"), *PUSHED][1:],
+    "turns": lambda probe: [
+        probe.redis.hset(probe.key("conf"), "fairness", "round_robin"),
+        *PUSHED,
+    ][1:],
+    "shut": lambda probe: [probe.redis.hset(probe.key("conf"), "shut_until", "9e12"), *PUSHED][1:],
+    "format": lambda probe: [probe.redis.hset(probe.key("conf"), "format", "3"), *PUSHED][1:],
+}
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("reason", UNPUSHED)
+def test_unpushed(plain, clock, probe, reason):
+    """Whatever is not plain is left to push, and nothing has changed."""
+    args = UNPUSHED[reason](probe)
+    before = probe.stored()
+    assert probe.call("push_plain", clock(), *args) == REFUSED
+    assert probe.stored() == before
 
 
 def test_what_stands_behind(plain, clock, probe):

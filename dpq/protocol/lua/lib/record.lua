@@ -1,18 +1,19 @@
 -- record: read a task's record as a table (nil if it is no record), and write it. Layout: docs/design.md, "The record".
 -- A text with a wrong or too long number is no record: the number would stop a script in its middle, or its reader.
--- A short record (q) has only what most tasks need, in fixed places. So has a plain one (p), with spaces: DPQ wrote it
--- before, and does where a moment has not 13 digits. A full one (f) has all. A record of format 3 has no letter. Before
--- the first delivery the counts are left out.
+-- A short record (q) has only what most tasks need, in fixed places, the moment in hex. So has a plain one (p), with
+-- spaces: DPQ wrote it before, and does after the year 2500. A full one (f) has all. A record of format 3 has no
+-- letter. Before the first delivery the counts are left out.
 -- Needs: cost
 -- Gives: read(raw), write(task). In a task, `inline` is a line feed and the payload; "" if the payload has a field
 --        of its own; nil in format 3. `options` are all its notes (notes).
-local SHORT = '^' .. string.rep('%d', 13) .. '()' .. string.rep('%d', 15) .. '()(%d*) (%-?%d+)()\t([^\t\n]*)()'
+local SHORT = '^' .. string.rep('%x', 11) .. '()' .. string.rep('%d', 15) .. '()(%d*) (%-?%d+)()\t([^\t\n]*)()'
 
 local function read_short(task, raw, at)
   local placed, ends, edge, rest
   placed, ends, task.max, task.priority, edge, task.group, rest = string.match(raw, SHORT, at)
   if placed then
-    task.enqueued, task.order = string.sub(raw, at, placed - 1), '1' .. string.sub(raw, placed, ends - 1)
+    task.enqueued = string.format('%d', tonumber(string.sub(raw, at, placed - 1), 16))
+    task.order = '1' .. string.sub(raw, placed, ends - 1)
     task.max = task.max == '' and '10' or task.max
   end
   return edge, rest
@@ -75,10 +76,10 @@ local function write(task)
   local more = table.concat({ '', task.cost, task.wait, task.expires, task.aging }, ' ')
   head = head == '0 0 0 0 - 0 ' and '' or head
   if more == ' 1 0 0 0' and names == task.group .. '\t\t\t' and string.find(task.priority, '^%-?%d+$') then
-    if #task.enqueued == 13 and #task.order == 16 then
+    if tonumber(task.enqueued) < 2 ^ 44 and #task.order == 16 then
       local most = task.max == '10' and '' or task.max
-      return head .. 'q' .. task.enqueued .. string.sub(task.order, 2) .. most .. ' ' .. task.priority .. '\t'
-        .. task.group .. task.inline
+      return head .. string.format('q%011x', task.enqueued) .. string.sub(task.order, 2) .. most .. ' ' .. task.priority
+        .. '\t' .. task.group .. task.inline
     end
     return head .. 'p' .. first .. '\t' .. task.group .. task.inline
   end

@@ -6,7 +6,7 @@
 --        aging are the last ones that could be read.
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
-local PLACED = '^%d+() (%-?%d+)()\t([^\t\n]*)()'
+local PLACED = '^%x%x%x%x%x%x%x%x%x%x%x%d+() (%-?%d+)()\t([^\t\n]*)()'
 local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
 local FRESH_FULL = '^f%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+ (%d%S*) %d+ 0 0()'
@@ -28,7 +28,7 @@ local function apart(raw, taken)
   local cost, expires, aging = '1', '0', '0'
   if kind == 113 then
     order_end, priority, edge, group, rest = string.match(raw, PLACED, at + 1)
-    order = order_end and order_end - at >= 29 and order_end - 16 -- the first digit of its order is not stored
+    order = order_end and order_end - at >= 27 and order_end - 16 -- the first digit of its order is not stored
   elseif kind == 112 then
     order, order_end, priority, edge, group, rest = string.match(raw, PLAIN, at + 1)
   elseif kind == 102 then

@@ -8,7 +8,7 @@
 --        payloads that have a field of their own, by id; bytes, the size of all payloads; rotten, tasks for the dead
 --        letters; passed, how many tasks did not come. In `taken`, token is the newest so far; changes has what a judge
 --        returned instead of true, a table of changes to the record (change).
-local FRESH = '^q%d+() %-?%d+\t([^\t\n]*)\n()' -- short, and never delivered
+local FRESH = '^q%x%x%x%x%x%x%x%x%x%x%x%d+() %-?%d+\t([^\t\n]*)\n()' -- short, and never delivered
 
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
@@ -30,7 +30,7 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
     if raw and not enough then
       local digits, group, rest = string.match(raw, FRESH)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
-      if not rest or digits < 30 or rest - #group > 402 then
+      if not rest or digits < 28 or rest - #group > 402 then
         counted, at, rest, cost, expires, group = apart(raw, taken)
         if counted and rest > #raw then
           body = redis.call('HGET', payload, id)

@@ -54,8 +54,9 @@ local function add(id, spec, body, place, group, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
   batch.metas[n + 1] = id
-  if #stamp == 13 then
-    batch.metas[n + 2] = 'q' .. stamp .. string.sub(order, 2) .. body
+  if now < 2 ^ 44 then
+    batch.moment = batch.moment or string.format('q%011x', now)
+    batch.metas[n + 2] = batch.moment .. string.sub(order, 2) .. body
   else
     batch.metas[n + 2] = 'p' .. stamp .. ' ' .. order .. (string.byte(body) == 32 and ' 10' or ' ') .. body
   end
