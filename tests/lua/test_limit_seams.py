@@ -4,7 +4,7 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Adaptive, LimitTimeoutError, Quota, RateLimit
+from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 
 
@@ -290,3 +290,28 @@ def test_another_quota_of_a_group_gives_back_nothing_of_before(q, clock, scopes)
     assert len(payloads(q)) == 26
     q.ack(early, cost={"tokens": 0})
     assert len(payloads(q)) <= 4
+
+
+@pytest.mark.parametrize("members", [None, ["k", "l"]])
+def test_permits_are_in_flight(q, clock, members):
+    """Else nobody sees what fills a concurrency."""
+    q.set_limit(100, 1, 9, group="g", concurrency=2, members=members)
+    fill(q, 1)
+    take(q)
+    ask(q, lease=20.0)
+    state = q.group("g")
+    assert (state.in_flight, state.open) == (2, members is not None)
+    assert [member.in_flight for member in state.members] == ([1, 1] if members else [])
+    clock.advance(21)
+    assert q.group("g").in_flight == 1
+
+
+def test_a_spent_group_says_when_its_best_task_may_run(q, clock):
+    """One unit is there sooner, but nobody waits for one unit."""
+    q.set_limit([RateLimit(1, 1, 20, unit="tokens", slack=0)], group="g")
+    q.push_many([Push(n, group="g", cost={"tokens": 20}) for n in range(2)])
+    take(q)
+    state = q.group("g")
+    assert state.reason == "spent"
+    assert state.opens_at.timestamp() * 1000 == clock() + 20_000
+    assert "for another 20.0 s" in q.why(q.peek(1, state="waiting")[0].id)

@@ -242,6 +242,7 @@ class World:
         return answer
 
     def do_set_limit(self, a: int, b: int) -> None:
+        self.move(1)  # quotas tell grants of before by their ms
         scope = self.scope(SCOPES[a % len(SCOPES)])
         limit = Limit.of(random.Random(a * 1000 + b), scope)
         if self.partitions and limit.weight:
@@ -261,6 +262,7 @@ class World:
 
     def do_clear_limit(self, a: int, b: int) -> None:
         if self.limits:
+            self.move(1)
             scope = list(self.limits)[a % len(self.limits)]
             self.twice(b, lambda: self.q.clear_limit(scope))
             del self.limits[scope]
