@@ -244,8 +244,8 @@ class LimitState(BaseModel):
         budgets: What its host has said is left (`observe`), less what was granted since.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
-            must end first, or if it is closed until it is opened. Of a group, its best waiting task;
-            if none waits, and of the whole queue, a task that takes one of each unit.
+            must end first, or if it is closed until it is opened. Of a group, its best waiting
+            task; if none waits, and of the whole queue, a task that takes one of each unit.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
