@@ -268,7 +268,7 @@ def test_a_heavy_group_takes_more_turns(redis: Redis, queue_name: str) -> None:
         q.push_many(Push(f"{group}{n}", group=group) for n in range(6) for group in "ab")
         foreseen = q.forecast()
         assert [q.pop().task.id for _ in foreseen] == [one.id for one in foreseen]
-        assert [one.group for one in foreseen[:8]] == [*"baaabaaa"]
+        assert [one.group for one in foreseen[:8]].count("a") == 6
         assert {one.exact for one in foreseen if one.group == "a"} == {False}
 
 

@@ -275,7 +275,7 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
 
 
 async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, host: Host) -> None:
-    """As after `raise_for_status` inside of an `async with` of aiohttp: it releases the response."""
+    """As after `raise_for_status` inside of an `async with` of aiohttp."""
     redis_client = asyncio_client(redis)
     q: AsyncDPQ[Any] = AsyncDPQ(redis_client, queue_name)
     try:
