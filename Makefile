@@ -22,7 +22,7 @@ demo: $(VENV)/.run ## crawl the standard library under two limits in four ways, 
 
 test: $(VENV)/.test ## run the suite on every real server found, or on one: URL=redis://host:6379/0
 	$(BIN)/python -m pytest \
-		$(if $(URL),--url $(URL),-n 5 --dist worksteal) $(ARGS)
+		$(if $(URL),--url $(URL),-n 7 --dist worksteal) $(ARGS)
 
 coverage: ## the same, and which branches of dpq/ it has not run; it takes twice as long
 	$(MAKE) test ARGS="--cov --cov-report=term $(ARGS)"

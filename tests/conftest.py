@@ -18,7 +18,7 @@ Tests in `lua/` without parameters, and those marked `fakeredis`, run on fakered
 `fakeredis`), unless they name `server` themselves: there is none. Those marked `many_calls` do so
 in the soak's settings only.
 
-Of a test with four or more sets of parameters each set asks one of its two servers, in turn, but in
+Of a test with several sets of parameters each set asks one of its two servers, in turn, but in
 the soak's settings.
 
 Servers start when first used, live as long as the session, and belong to one xdist worker; a run
@@ -90,10 +90,6 @@ EVERY_SERVER = {"test_full_memory"}
 """On each real server, always: what it does there is the server's own rule."""
 
 
-MANY_SETS = 4
-"""From so many sets of parameters on, a test asks its servers in turn, each set one of them."""
-
-
 TAG = re.compile(rb"^dpq:\{([^{}]+\{[1-9]\d*)\}:")
 """Of a partition: the queue's name, a brace and a number."""
 
@@ -131,6 +127,7 @@ GIVEN = pytest.StashKey[Given | None]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected, which takes half the time then
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started by `&` in a script
         signal.signal(signal.SIGINT, signal.default_int_handler)
     compile_once()
@@ -233,7 +230,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """Of a test with many sets of parameters, each set asks one server, in turn."""
+    """Of a test with several sets of parameters, each set asks one server, in turn."""
     sets: dict[tuple[str, str], dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
@@ -242,7 +239,7 @@ def _asked_elsewhere(items: list[pytest.Item]) -> Iterator[pytest.Item]:
             name = (str(item.path), item.originalname)  # type: ignore[attr-defined]
             sets.setdefault(name, {}).setdefault(others, []).append(item)
     for by_parameters in sets.values():
-        if len(by_parameters) >= MANY_SETS:
+        if len(by_parameters) > 1:
             for turn, alike in enumerate(by_parameters.values()):
                 kept = alike[turn % len(alike)]
                 yield from (item for item in alike if item is not kept)
@@ -265,6 +262,7 @@ def pytest_collection_finish() -> None:
     """Keep the garbage collector from looking at thousands of collected tests again and again."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

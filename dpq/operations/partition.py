@@ -311,14 +311,15 @@ class Partition(
             while todo:  # once more for the cron tasks that need a later time
                 args: list[Any] = [self._now()]
                 for i in todo:
-                    args += (leased(batch[i]).id, _claim(batch[i], codes[i], some[i][1]))
+                    task = leased(batch[i])
+                    args += (task.id, _claim(task, codes[i], some[i][1]))
                 read = partial(replies.read_codes, args[1::2])
                 found = yield self._command("ack", args, read)
                 for i, code in zip(todo, found, strict=True):
                     codes[i] = code
                 todo = [i for i in todo if isinstance(codes[i], Later)]
-            done += (code == replies.DONE for code in codes)
-            lost += (t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST)
+            done += [code == replies.DONE for code in codes]
+            lost += [t.id for t, code in zip(batch, codes, strict=True) if code == Code.LEASE_LOST]
         if lost:
             raise LeaseLostError("ack", lost)
         return done
@@ -465,5 +466,5 @@ def _token(task: Task[Any], later: Later | None = None) -> int | str:
 
 def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
     """Make the token for ack, with what the task has spent."""
-    token = _token(task, later)
+    token = task.token if task.cron is None else _token(task, later)
     return f"{token}{SPENT}{told}" if told else token

@@ -48,7 +48,7 @@ class _Held(Generic[P]):
     def _hold(self, tasks: list[Task[P]]) -> Task[P]:
         (self._task,) = tasks
         seconds = self._visibility or self._queue.default_visibility
-        self._queue._leases.hold(self._task, seconds)
+        self._queue._leases.hold((self._task,), seconds)
         return self._task
 
     def _hand_back(self) -> Task[P] | None:

@@ -39,16 +39,16 @@ class Lease:
 
     __slots__ = ("alive", "due", "lost", "seconds", "task")
 
-    def __init__(self, task: Task[Any], seconds: float, lost: Lost | None) -> None:
+    def __init__(self, task: Task[Any], seconds: float, now: float) -> None:
         self.task = task
         self.seconds = seconds
         self.alive = True
-        self.lost = lost
-        self.renew()
+        self.lost: Lost | None = None
+        self.renew(now)
 
-    def renew(self) -> None:
+    def renew(self, now: float) -> None:
         """Note that the lease was extended just now."""
-        self.due = time.monotonic() + self.seconds / 3
+        self.due = now + self.seconds / 3
 
 
 class Leases:
@@ -67,15 +67,17 @@ class Leases:
         self._third = LINGER_SECONDS  # a third of the shortest lease so far
         self._on_the_way: dict[Key, Lease] = {}  # being extended now
 
-    def hold(self, task: Task[Any], seconds: float, lost: Lost | None = None) -> Lease:
-        """Keep a lease alive from now on; the task's own visibility comes before `seconds`."""
-        seconds = task.visibility or seconds
-        lease = Lease(task, seconds, lost)
-        self._held[task.id, task.token] = lease
-        if lease.due < self.wake_at:
-            self._third = min(self._third, seconds / 3)
-            self._wake()
-        return lease
+    def hold(self, tasks: Sequence[Task[Any]], seconds: float) -> list[Lease]:
+        """Keep leases alive from now on; a task's own visibility comes before `seconds`."""
+        now, held, leases = time.monotonic(), self._held, []
+        for task in tasks:
+            own = task.visibility or seconds
+            lease = held[task.id, task.token] = Lease(task, own, now)
+            leases.append(lease)
+            if lease.due < self.wake_at:
+                self._third = min(self._third, own / 3)
+                self._wake()
+        return leases
 
     def let_go(self, task: Task[Any]) -> bool:
         """Stop to extend a lease; False if it was not held, or is lost."""
@@ -127,9 +129,10 @@ class Leases:
         return {key: lease for key, lease in self._kept() if lease.due - lease.seconds / 6 <= now}
 
     def _extended(self, leases: dict[Key, Lease], kept: Sequence[bool]) -> None:
+        now = time.monotonic()
         for (key, lease), alive in zip(leases.items(), kept, strict=True):
             if alive:
-                lease.renew()
+                lease.renew(now)
             elif self._held.pop(key, None):
                 lease.alive = False
                 self._log_lost(lease.task)
@@ -161,8 +164,9 @@ class Leases:
             exc_info=True,
             extra=about,
         )
+        now = time.monotonic()
         for lease in leases.values():
-            lease.renew()
+            lease.renew(now)
 
 
 def wanted(leases: dict[Key, Lease]) -> list[tuple[Task[Any], float]]:

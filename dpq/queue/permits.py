@@ -46,7 +46,7 @@ class PermitBase:
         self._held: HeldPermit | None = None
         if caller.held:
             self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
-            queue._leases.hold(cast("Any", self._held), caller.request.lease)
+            queue._leases.hold((cast("Any", self._held),), caller.request.lease)
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Tell what the request has spent: it replaces what was charged, as in `DPQ.spent`.

@@ -375,7 +375,7 @@ class DPQ(QueueBase[P]):
             return
         task = tasks[0]
         try:
-            self._leases.hold(task, visibility or self.default_visibility)
+            self._leases.hold((task,), visibility or self.default_visibility)
             try:
                 yield task
             except BaseException as raised:

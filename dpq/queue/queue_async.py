@@ -327,7 +327,7 @@ class AsyncDPQ(QueueBase[P]):
             return
         task = tasks[0]
         try:
-            self._leases.hold(task, visibility or self.default_visibility)
+            self._leases.hold((task,), visibility or self.default_visibility)
             try:
                 yield task
             except GeneratorExit:  # thrown away with its loop: nothing can be awaited

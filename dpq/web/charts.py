@@ -229,13 +229,15 @@ def draw(chart: Chart) -> Markup:
         for line in chart.lines
     )
     return Markup(
-        '<figure class="chart" tabindex="0" data-chart="{}" data-from="{}" data-step="{}" '
+        '<figure class="chart" tabindex="0" data-key="{}" '
+        'data-chart="{}" data-from="{}" data-step="{}" '
         'aria-label="{}: {}"><figcaption><b>{}</b> {} <output class="soft"></output></figcaption>'
         '<div class="plot"><span class="most">{}</span>'
         '<svg viewBox="0 0 {:g} {:g}" preserveAspectRatio="none" aria-hidden="true">{}'
         '<line class="cursor" x1="-1" x2="-1" y1="0" y2="{:g}"></line></svg></div>'
         '<div class="axis"><span>{} ago</span><span>now</span></div></figure>'
     ).format(
+        chart.title,
         json.dumps([[line.name for line in chart.lines], words], ensure_ascii=False),
         round(chart.from_ms), round(chart.step_ms), chart.title, said or "nothing is known",
         chart.title, keys if len(chart.lines) > 1 else "",

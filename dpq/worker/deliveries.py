@@ -49,7 +49,7 @@ class Deliveries:
     def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive."""
         leases, seconds = self._queues[queue_index]._leases, self._seconds[queue_index]
-        return [Taken(queue_index, leases.hold(task, seconds)) for task in tasks]
+        return [Taken(queue_index, lease) for lease in leases.hold(tasks, seconds)]
 
     def claim(self, done: Done) -> bool:
         """Claim the end of a delivery, whose work has ended; False if another caller ends it."""
@@ -66,7 +66,7 @@ class Deliveries:
     def endings(self, done: Sequence[Done]) -> list[Ending]:
         """Make the operations that end deliveries."""
         for each in done:
-            if isinstance(each.error, RateLimited):
+            if each.error is not None and isinstance(each.error, RateLimited):
                 self._queues[each.queue_index]._leases.let_go(each.task)
         return endings(done, self._operations)
 
@@ -75,13 +75,14 @@ class Deliveries:
         self._log.answered(sent, results)
         again = to_send_again(self._name, sent, results)
         waiting = {id(each.task) for each in again}
-        self.forget(each for some in sent for each in some.done if id(each.task) not in waiting)
+        for _, done, _ in sent:
+            self.forget([each for each in done if id(each.task) not in waiting] if again else done)
         for each in again:
             if isinstance(each.error, RateLimited):
                 self.hold(each.queue_index, [each.task])
         return again
 
-    def forget(self, done: Iterable[Done]) -> None:
+    def forget(self, done: Sequence[Done]) -> None:
         """Stop to extend the leases of ended deliveries."""
         for each in done:
             self._queues[each.queue_index]._leases.ended(each.task)

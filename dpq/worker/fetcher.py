@@ -69,6 +69,9 @@ class Fetcher:
     def next_task(self) -> Taken | None:
         """Return the next task to handle, or None at a stop; wait or ask the server as needed."""
         with self._lock:
+            plenty = 0 < self._ahead.size < len(self._taken)
+            if plenty and not (self._wakeups.watches or self._state.stopping):
+                return self._taken.popleft()
             self._idle += 1
             self._look = self._look or not self._prefetch  # the acks travel along
             try:

@@ -77,14 +77,12 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
 
     What hosts have said is left goes first, since it counts the deliveries that are under way.
     """
-    told = [
-        Ending(queues[each.queue_index].observe(each.task, each.budgets), [])
-        for each in done
-        if each.budgets
-    ]
+    told: list[Ending] = []
     acks: dict[int, list[Done]] = {}
     others: list[Ending] = []
     for each in done:
+        if each.budgets:
+            told.append(Ending(queues[each.queue_index].observe(each.task, each.budgets), []))
         if each.error is None and not each.alone:
             acks.setdefault(each.queue_index, []).append(each)
         else:
@@ -98,7 +96,7 @@ def endings(done: Sequence[Done], queues: Sequence["QueueOperations[Any]"]) -> l
 
 def _costs(done: Sequence[Done]) -> list[Cost | None] | None:
     costs = [each.cost for each in done]
-    return costs if any(cost is not None for cost in costs) else None
+    return None if costs.count(None) == len(costs) else costs
 
 
 def _end(done: Done, queue: "QueueOperations[Any]") -> Ending:
@@ -155,4 +153,4 @@ def hits_limit(done: Sequence[Done]) -> bool:
 
     In one round trip the pop might run alone, if the server has forgotten the first script.
     """
-    return any(isinstance(each.error, RateLimited) for each in done)
+    return any(isinstance(each.error, RateLimited) for each in done if each.error is not None)

@@ -83,18 +83,17 @@ class Runner:
         tracing = calls.traced and calls.trace(queue_index, task)
         error = self._call(run, lease)
         error = run.overdue or error
-        if run.context and calls.hooked:
-            for hook, args in calls.hooks_at_end(run.context, error):
-                calls.call_hook(hook, *args)
+        done = Done(queue_index, task, error)
+        if context := run.context:
+            if calls.hooked:
+                for hook, args in calls.hooks_at_end(context, error):
+                    calls.call_hook(hook, *args)
+            done = done._replace(budgets=tuple(context.budgets.values()), cost=context.told)
         if tracing:
             tracing.end(error)
         run.ended = True
         if self._logs_ends:
             calls.log_end(queue_index, task, error, run.began)
-        done = Done(queue_index, task, error)
-        if run.context:
-            budgets = tuple(run.context.budgets.values())
-            done = done._replace(budgets=budgets, cost=run.context.told)
         held = self._deliveries.claim(done)
         with self._lock:
             self._running.pop(lease, None)

@@ -34,7 +34,7 @@ def test_a_lease_outlives_an_extension_that_is_lost(
     q.push("a")
     task = q.pop().task
     leases = Told()
-    leases.hold(task, seconds)
+    leases.hold((task,), seconds)
     for _ in range(2):
         now = leases._plan()
         assert now < 1000 + seconds
@@ -57,7 +57,7 @@ def test_an_extension_on_its_way_undoes_nothing(redis: Redis, queue_name: str) -
 
     q._leases._extend = slowly
     task = q.pop(visibility=PATIENCE).task
-    q._leases.hold(task, 0.01)
+    q._leases.hold((task,), 0.01)
     assert started.wait(PATIENCE)
     saying = threading.Thread(target=q.set_visibility, args=(task, 600))
     saying.start()

@@ -4,7 +4,6 @@ Here over `Worker`; test_worker_async.py runs all of it over `AsyncWorker`.
 """
 
 import threading
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,7 +84,7 @@ def test_a_lease_is_extended_until_its_end_is_answered(
         return [Ending(refused(), each.done) for each in sent] if refusing.is_set() else sent
 
     monkeypatch.setattr(deliveries, "endings", refuse)
-    monkeypatch.setattr(Lease, "renew", lambda lease: setattr(lease, "due", time.monotonic() + 0.1))
+    monkeypatch.setattr(Lease, "renew", lambda lease, now: setattr(lease, "due", now + 0.1))
     task_id = q.push("x", group="g")
 
     def handler(_: Any) -> None:

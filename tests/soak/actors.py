@@ -259,11 +259,12 @@ class Book:
         """
         hold, noted = leases.hold, set[tuple[str, int]]()
 
-        def hold_and_note(task: Task[Any], *rest: Any) -> Any:
-            if (task.id, task.token) not in noted:
-                noted.add((task.id, task.token))
-                self.held(task)
-            return hold(task, *rest)
+        def hold_and_note(tasks: Sequence[Task[Any]], *rest: Any) -> Any:
+            for task in tasks:
+                if (task.id, task.token) not in noted:
+                    noted.add((task.id, task.token))
+                    self.held(task)
+            return hold(tasks, *rest)
 
         leases.hold = hold_and_note
 

@@ -104,9 +104,10 @@ class Screen:
 
         await self.until(focused, lambda: self.top.focused)
 
-    def keys(self) -> set[str]:
-        """What the footer offers."""
+    async def keys(self) -> set[str]:
+        """What the footer offers, once it is drawn: that comes after the rows."""
         footer = self.top.screen.query_one(Footer)
+        await self.until(lambda: footer.children, lambda: "an empty footer")
         return {getattr(key, "description", "") for key in footer.children}
 
 
@@ -243,8 +244,9 @@ def test_read_only(live: DPQ) -> None:
 
     async def test(screen: Screen) -> None:
         await screen.has_read()
-        assert screen.keys() >= {"Details", "Hold", "Quit"}
-        assert not screen.keys() & {"Pause", "Resume", "Replay", "Open", "Close"}
+        keys = await screen.keys()
+        assert keys >= {"Details", "Hold", "Quit"}
+        assert not keys & {"Pause", "Resume", "Replay", "Open", "Close"}
         await screen.press("p", "r", "d", "o", "c")
         assert not isinstance(screen.top.screen, Question)
         assert "read only" in screen.text("line")

@@ -72,6 +72,7 @@
         const focus = document.activeElement && old.contains(document.activeElement)
           ? document.activeElement.dataset.key : null;
         old.dataset.was = fresh.innerHTML;
+        for (const chart of old.querySelectorAll("[data-chart][data-at]")) keep(chart, fresh);
         old.innerHTML = fresh.innerHTML;
         if (focus) (old.querySelector(`[data-key="${CSS.escape(focus)}"]`) || old).focus();
       }
@@ -129,7 +130,13 @@
     chart.querySelector("output").textContent = `${clock}: ${said.join(", ")}`;
     const x = (i + 0.5) / (last + 1) * 600;
     for (const side of ["x1", "x2"]) chart.querySelector(".cursor").setAttribute(side, x);
-    chart.dataset.at = i;
+    chart.dataset.at = when.getTime();
+  };
+  const place = (chart, at) => Math.round((at - Number(chart.dataset.from)) / Number(chart.dataset.step));
+  const keep = (chart, page) => { // before it is shown, so that no screen reader says it again
+    const fresh = page.querySelector(`[data-key="${CSS.escape(chart.dataset.key)}"]`);
+    const at = fresh ? place(fresh, Number(chart.dataset.at)) : -1;
+    if (at >= 0) point(fresh, at);
   };
   document.addEventListener("pointermove", (event) => {
     const chart = event.target.closest && event.target.closest("[data-chart]");
@@ -143,7 +150,7 @@
     const chart = document.activeElement && document.activeElement.closest("[data-chart]");
     if (!step || !chart) return;
     event.preventDefault();
-    point(chart, chart.dataset.at ? Number(chart.dataset.at) + step : 1e9);
+    point(chart, chart.dataset.at ? place(chart, Number(chart.dataset.at)) + step : 1e9);
   });
 
   // Keys

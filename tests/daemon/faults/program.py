@@ -20,7 +20,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ledger import Ledger
@@ -32,9 +32,10 @@ def note_what_is_held(leases: Any, ledger: Ledger) -> None:
     """Write down each task that reaches the process, prefetched or not."""
     hold = leases.hold
 
-    def hold_and_note(task: Task[Any], *rest: Any) -> Any:
-        ledger.note("held", task)
-        return hold(task, *rest)
+    def hold_and_note(tasks: Sequence[Task[Any]], *rest: Any) -> Any:
+        for task in tasks:
+            ledger.note("held", task)
+        return hold(tasks, *rest)
 
     leases.hold = hold_and_note
 
