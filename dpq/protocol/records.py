@@ -254,6 +254,8 @@ class Plan(NamedTuple):
         is_new: It was never delivered.
         score: Its score in `ready`.
         visibility: Seconds of its own lease, or None.
+        pinned: The member of a pool that its push named, or None.
+        member: The member that it runs as, or "".
     """
 
     order: str
@@ -267,6 +269,8 @@ class Plan(NamedTuple):
     is_new: bool
     score: float
     visibility: float | None
+    pinned: str | None
+    member: str
 
 
 def read_plan(record: bytes) -> Plan:
@@ -278,7 +282,7 @@ def read_plan(record: bytes) -> Plan:
     head, _, names = str(record, "utf-8", "replace").partition("\t")
     if head[0] in "qpf":
         head = f"0 0 0 0 - 0 {head}"
-    _, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
+    token, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
     cost, wait, expires, aging = "1", "0", "0", "0"
     if rest[0][0] == "q":
         digits, text = rest
@@ -292,7 +296,7 @@ def read_plan(record: bytes) -> Plan:
     group, _, more = names.partition("\t")
     key, _, more = more.partition("\t")
     error = more.partition("\t")[2].partition("\t")[0]
-    options = error.partition("\x1f")[2]
+    notes = split_notes(error)[1] if error else {}
     requests, costs = read_cost(cost)
     rate, _, since = aging.partition("@")
     aged = 0.0
@@ -310,5 +314,7 @@ def read_plan(record: bytes) -> Plan:
         counted >= int(max_attempts or COMMON_ATTEMPTS),
         deliveries == "0",
         aged - float(text),
-        read_options(options)[0] if options else None,
+        read_options(notes[OPTIONS])[0] if OPTIONS in notes else None,
+        notes.get(PIN),
+        live_note(notes, RUNS_AS, token) or "",
     )

@@ -389,8 +389,8 @@ LIMITS = [
     _lua(
         "a 429 counts as a value of the estimate",
         "rate_limited",
-        "told = true_up(task, nothing_of(task.cost), true) or is_told",
-        "told = true_up(task, nothing_of(task.cost)) or is_told",
+        "told = true_up(task, nothing_of(reserved_of(task)), true) or is_told",
+        "told = true_up(task, nothing_of(reserved_of(task))) or is_told",
         f"{LUA}true_up.py",
     ),
     _lua(
