@@ -413,7 +413,7 @@ def test_push_plain(server, q, lossy, lose):
 def test_push_first(server, q, probe, clock, lossy_redis, lose):
     """The first push of a queue makes it known, even when it has to be sent again."""
     queue = DPQ(lossy_redis, q.queue_name, clock=clock)
-    with lose("push"):
+    with lose("push_plain"):
         queue.push("x")
     assert probe.redis.sismember(REGISTRY, q.queue_name)
     assert q.stats().pushed == 1
