@@ -321,6 +321,7 @@ def test_it_reads_what_is_seen_and_nothing_while_held(
 
 def test_damage_of_one_queue_is_its_own(live: DPQ, redis: Redis) -> None:
     """A queue whose parts cannot be read stops neither other queues nor its numbers."""
+    live.push("x")
     heard = Reader(Named([live]), print, remembers=True)
     for part in ("history", "events"):
         redis.set(key_of(live.queue_name, part), "damage")
