@@ -76,11 +76,12 @@ class Middleware:
 
 
 def _end_with(response: ClientResponse, permit: AsyncPermit) -> None:
-    """End a permit when the body was read, or the response is closed."""
+    """End a permit when the body was read, or the response is closed, or released unread."""
 
-    def closed(close: Callable[[], None]) -> None:
-        close()
+    def ends(inner: Callable[[], Any]) -> Any:
         permit.close_soon()
+        return inner()
 
-    vars(response)["close"] = partial(closed, response.close)
+    vars(response)["close"] = partial(ends, response.close)
+    vars(response)["release"] = partial(ends, response.release)  # at the end of `async with`
     response.content.on_eof(permit.close_soon)

@@ -400,7 +400,7 @@ def _fill_scope(
         full = [
             now - each.windows[number].owed if each.windows[number].paid > 0 else math.inf
             for gate, now in gates
-            for each in (gate.members or [gate])
+            for each in (list(gate.members.values()) or [gate])
             if len(each.windows) > number
         ]
         if full:

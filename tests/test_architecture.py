@@ -519,6 +519,9 @@ def use_everything(q: DPQ, clock: Any) -> dict[str, Any]:
     for mode in ("keep", "update", "raise_priority", "rerun"):
         q.push("again", 9, 1, key="k1", group="b", on_duplicate=mode)
     q.push_many([Push(payload=i, group=None if i % 2 else "c") for i in range(5)])
+    for _ in range(3):  # the short ways are tried after such tasks
+        q.push("plain", 99)
+        q.pop().on_success()
     tasks = q.pop_many(3)
     done = {
         "push": None,

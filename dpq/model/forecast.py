@@ -68,6 +68,7 @@ class Candidate:
         expires: 0, or the moment by which it must have started.
         lease: The ms of its own leases, or None.
         due: When it is due, if it is delayed.
+        pinned: The member of a pool that it only runs as, or None.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Candidate:
     lease: float | None
     payload: str | None
     due: float = 0.0
+    pinned: str | None = None
     units: Mapping[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,11 +92,12 @@ class Candidate:
 
 
 class Running(NamedTuple):
-    """A lease: when it ends, ms, and of what."""
+    """A lease: when it ends, ms, and of what; the member of a pool that it runs as, or ""."""
 
     end: float
     id: str
     group: str
+    member: str = ""
 
 
 @dataclass(slots=True)

@@ -193,12 +193,13 @@ class Forecasting:
         group.head = task
         self._rank(task)
 
-    def _succeed(self, group: _Group) -> None:
-        """Make the best waiting task the head."""
+    def _succeed(self, group: _Group, turn: str = "") -> bool:
+        """Make the best waiting task the head; False if none waits."""
         if group.is_cut:
             self._cut(self._instant)
         if group.waiting:
-            self._lead(group, group.waiting.pop(0)[2])
+            self._lead(group, group.waiting.pop(0)[2], turn)
+        return group.head is not None
 
     def _shut(self, group: _Group) -> str:
         """Put the head back into waiting; return its turn."""
@@ -229,24 +230,52 @@ class Forecasting:
             return math.inf  # the end of a lease opens it
         task = group.best if self._view.heavy and not headed else None
         units, rank = (task.units, -task.score) if task else (ONE_REQUEST, math.inf)
-        return gate.opens_at(units, rank, self._instant, self._view.aging)
+        pin = task.pinned if task else None
+        return gate.opens_at(units, rank, self._instant, self._view.aging, pin)
 
     def _open_or_close(self, group: _Group) -> None:
         at = self._next_at(group, headed=group.head is not None)
-        if at > self._instant:
+        if at > self._instant and group.head:
             self._shut(group)
+            at = self._next_at(group)  # its best task may need less than one unit, or more
+            self._closed[group.name] = at
+        if at > self._instant:
             self._close(group, at)
         elif group.name in self._closed:
             del self._closed[group.name]
             self._succeed(group)
 
-    def _crown(self, group: _Group) -> None:
+    def _crown(self, group: _Group, turn: str = "") -> None:
         """Give a group its next head, or close it: as pop does when it has taken the head."""
         at = self._next_at(group)
         if at > self._instant:
             self._close(group, at)
-        else:
-            self._succeed(group)
+            group.gate.turn = 0.0
+        elif not self._succeed(group, turn):
+            group.gate.turn = 0.0
+
+    # Turns by weight, as lua/pop/judge_groups.lua
+
+    def _passes(self, group: _Group, task: Candidate) -> bool:
+        """Let the turn of a light group pass, until it has saved up a whole task."""
+        gate = group.gate
+        if gate.weight == 1 or task.shown == task.member or gate.turn >= 1:
+            return False
+        gate.turn = _millionths(gate.turn + gate.weight)
+        if gate.turn >= 1 or len(self._ready) < 2 or self._ready[1][0] != task.score:
+            return False
+        self._ready.pop(0)
+        self._lead(group, task)
+        return True
+
+    def _goes_on(self, group: _Group, task: Candidate) -> str:
+        """Take a task from a turn; return the turn if the group goes on in it."""
+        gate = group.gate
+        if gate.turn <= 0:
+            return ""
+        gate.turn = max(_millionths(gate.turn - 1), 0.0)
+        cut = _cut_of(task.shown)
+        return task.shown[cut : cut + 15] if gate.turn >= 1 else ""
 
     def _enter(self, task: Candidate) -> _Group | None:
         """Make a task ready; return its group if it must be opened or closed after that."""
@@ -276,7 +305,7 @@ class Forecasting:
             self._queue.ended(lease.id, lapsed=True)
             if lease.group:
                 group = stirred[lease.group] = self._group(lease.group)
-                group.gate.ended(lease.id, lapsed=True)
+                group.gate.ended(lease.id, lease.member, lapsed=True)
         entering, self._view.returned = self._view.returned, []
         while self._next_delayed < len(self._delayed):
             task = self._delayed[self._next_delayed]
@@ -310,9 +339,10 @@ class Forecasting:
         if lease.group:
             group = self._group(lease.group)
             gate = group.gate
-            tracked = gate.concurrency > 0 or gate.probe == lease.id
-            gate.assumed = gate.assumed or gate.is_full
-            gate.ended(lease.id)
+            scopes = [gate, *([gate.members[lease.member]] if lease.member in gate.members else [])]
+            tracked = any(each.counts(lease.id) for each in scopes)
+            gate.assumed = gate.assumed or any(each.is_full for each in scopes)
+            gate.ended(lease.id, lease.member)
             if tracked:
                 self._open_or_close(group)
 
@@ -336,6 +366,9 @@ class Forecasting:
                 if at > self._instant:
                     self._shut(group)
                     self._close(group, at, task)
+                    group.gate.turn = 0.0
+                    continue
+                if self._passes(group, task):
                     continue
             at = self._refused_until(self._queue, task)
             if at > self._instant:
@@ -351,7 +384,8 @@ class Forecasting:
     def _refused_until(self, gate: Gate, task: Candidate) -> float:
         if self._looked(gate).is_full:
             return math.inf
-        return gate.opens_at(task.units, -task.score, self._instant, self._view.aging)
+        pin = task.pinned if gate.members else None
+        return gate.opens_at(task.units, -task.score, self._instant, self._view.aging, pin)
 
     def _start(self, task: Candidate, group: _Group | None) -> None:
         run = self._run_ms
@@ -360,11 +394,17 @@ class Forecasting:
         gates = [self._queue, *([group.gate] if group else [])]
         exact = self._is_exact() and not any(gate.assumed for gate in gates)
         held = self._obstacle(task, group)
+        lease = Running(self._instant + run, task.id, task.group)
         for gate in gates:
-            gate.charge(task.units, self._instant, task.id)
+            member = gate.charge(
+                *(task.units, self._instant, task.id, -task.score, self._view.aging, task.pinned)
+            )
             gate.assumed = not exact or gate.assumed
-        if any(gate.concurrency > 0 or gate.probe == task.id for gate in gates):
-            heapq.heappush(self._leases, Running(self._instant + run, task.id, task.group))
+            lease = lease._replace(member=member)
+        scopes = [*gates, *([gates[1].members[lease.member]] if lease.member else [])]
+        if any(gate.counts(task.id) for gate in scopes):
+            heapq.heappush(self._leases, lease)
+        turn = self._goes_on(group, task) if group else ""
         seconds = round(max(0.0, self._instant - self._view.now) / 1000, 6)
         forecast = Forecast(
             id=task.id,
@@ -383,7 +423,7 @@ class Forecasting:
         self._starts.append(Start(self._instant, task.score, task.shown, forecast))
         if group:
             group.head = None
-            self._crown(group)
+            self._crown(group, turn)
 
     def _is_exact(self) -> bool:
         view = self._view
@@ -411,6 +451,10 @@ def merged(parts: Sequence[Foreseen], count: int) -> list[Forecast]:
         lacks = start.at >= min(others, default=math.inf)
         tasks.append(start.task.model_copy(update={"exact": False}) if lacks else start.task)
     return tasks
+
+
+def _millionths(turns: float) -> float:
+    return math.floor(turns * 1_000_000 + 0.5) / 1_000_000
 
 
 def _cut_of(member: str) -> int:

@@ -114,13 +114,15 @@ class Gate:
         probe_until: The moment when the lease of the probe ends, or 0.
         unreadable: Its rules cannot be read: it lets no task run.
         assumed: Its state depends on an end of a task that was assumed, or it is computed about:
-            pools, weights, estimates, and quotas beyond the running period.
+            weights, estimates, and quotas beyond the running period.
         counted: Its quotas.
         told: What its host has said is left.
         reserved: What a task takes of a unit that it does not name.
         permits: The leases of permits that count towards the concurrency: the end of each, its id.
-        members: The gates of the members of a pool.
+        members: The gates of the members of a pool, by name.
         last: When a member was granted last.
+        weight: The turns that a group gets where others get one.
+        turn: What is left of its turn, or saved up for one.
     """
 
     def __init__(
@@ -146,8 +148,9 @@ class Gate:
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
         self.permits: list[tuple[float, str]] = []
-        self.members: list[Gate] = []
+        self.members: dict[str, Gate] = {}
         self.last = 0.0
+        self.weight, self.turn = 1.0, 0.0
         self.concurrency = concurrency or 0
         self.opens, self.why, self.out = opens, why, out
         self.probe, self.probe_until = probe, probe_until
@@ -164,7 +167,7 @@ class Gate:
         if instant == self._looked_at:
             return
         self._looked_at, slack = instant, 0.0
-        for each in self.members:
+        for each in self.members.values():
             each.look(instant)
         for quota in self.counted:
             quota.look(instant)
@@ -186,7 +189,21 @@ class Gate:
                 debt = self.opens + window.time_of(free) if free else self.opens
                 window.owed = max(window.paid, debt)
 
-    def opens_at(self, cost: Units, rank: float, instant: float, aging: Aging = NO_AGING) -> float:
+    def _may_run_as(self, pin: str | None) -> list["Gate"]:
+        """Find the members of its pool that have room for a task."""
+        if pin is None:
+            return [each for each in self.members.values() if not each.is_full]
+        named = self.members.get(pin)
+        return [named] if named and not named.is_full else []
+
+    def opens_at(
+        self,
+        cost: Units,
+        rank: float,
+        instant: float,
+        aging: Aging = NO_AGING,
+        pin: str | None = None,
+    ) -> float:
         """Compute when its closing and its windows let a task run; infinite if never."""
         if self.unreadable:
             return math.inf
@@ -205,7 +222,7 @@ class Gate:
         for told in self.told:
             at = max(at, told.opens_at(cost, instant))
         if self.members:
-            free = [each for each in self.members if not each.is_full]
+            free = self._may_run_as(pin)
             moments = [each.opens_at(cost, rank, instant, aging) for each in free]
             at = max(at, min(moments, default=math.inf))
         return at
@@ -215,13 +232,25 @@ class Gate:
         """True while the first task after a 429 runs."""
         return self.probe not in ("-", "p")
 
+    def counts(self, id_: str) -> bool:
+        """Return True if the end of a task, or of a permit, changes what may run."""
+        return self.concurrency > 0 or self.probe == id_
+
     @property
     def is_full(self) -> bool:
         """True if no more tasks may run at once."""
         return self.probe_is_out or 0 < self.concurrency <= self.out
 
-    def charge(self, cost: Units, instant: float, id_: str) -> None:
-        """Start a task: take its units and its slot."""
+    def charge(
+        self,
+        cost: Units,
+        instant: float,
+        id_: str,
+        rank: float = math.inf,
+        aging: Aging = NO_AGING,
+        pin: str | None = None,
+    ) -> str:
+        """Start a task: take its units and its slot. Returns the member that it runs as, or ""."""
         if self._adaptive:
             self._learn(self._adaptive, cost, instant)
         cost = {**self.reserved, **cost}
@@ -231,20 +260,25 @@ class Gate:
             quota.charge(cost, instant)
         for told in self.told:
             told.charge(cost)
+        name = ""
         if self.members:
-            free = [each for each in self.members if not each.is_full]
-            may = [each for each in free if each.opens_at(cost, math.inf, instant) <= instant]
-            member = min(may or self.members, key=lambda each: each.last)
+            free = self._may_run_as(pin)
+            may = [each for each in free if each.opens_at(cost, rank, instant, aging) <= instant]
+            member = min(may or self.members.values(), key=lambda each: each.last)
             member.charge(cost, instant, id_)
-            member.last = instant
+            member.last = instant + 1 / 4096
+            name = next(name for name, each in self.members.items() if each is member)
         if self.opens > 0:
             self.opens, self.why = 0.0, "-"
         if self.probe == "p":
             self.probe = id_
         self.out += 1
+        return name
 
-    def ended(self, id_: str, *, lapsed: bool = False) -> None:
+    def ended(self, id_: str, member: str = "", *, lapsed: bool = False) -> None:
         """End a task: give its slot back. If its lease ran out, the next task is the probe."""
+        if member in self.members:
+            self.members[member].ended(id_, lapsed=lapsed)
         self.out = max(0, self.out - 1)
         if self.probe == id_:
             met_429 = self.why == "l" and self.opens > 0
@@ -293,7 +327,8 @@ class Gate:
             if at == told.ends:
                 return "observed", "its host has said that no more is left"
         if self.members:
-            return min(self.members, key=lambda each: each.last).reason(cost, rank, instant, aging)
+            pool = self.members.values()
+            return min(pool, key=lambda each: each.last).reason(cost, rank, instant, aging)
         slowest = max(
             self.windows,
             key=lambda window: window.opens_at(cost, rank, instant, aging),
@@ -319,7 +354,7 @@ class Gate:
             if told.ends > max(at, instant) and units.get(told.unit, 0.0) > told.left:
                 at, slowest = told.ends, "what its host has left"
         shares = {unit: number / max(1, len(self.members)) for unit, number in units.items()}
-        for each in self.members:
+        for each in self.members.values():
             each.look(instant)
             last, words = each.clears_at(shares, instant)
             if last > at:
@@ -336,19 +371,19 @@ def read_gate(line: str) -> Gate:
     line, *members = line.split("\n")
     state, paid, counted, text = line.split("\t", 3)
     unreadable = text == "?"
-    rules, _, weight = split_pool("" if unreadable else text)
+    rules, names, weight = split_pool("" if unreadable else text)
     windows, concurrency = read_rules(rules) if rules else ((), None)
     quotas = read_quotas(rules)
     if not members:
         gate = _gate_of(windows, concurrency, quotas, state, paid, counted)
     else:
         gate = _gate_of((), None, (), state, paid, counted)
-        for each in members:
+        for name, each in zip(names, members, strict=True):
             *parts, last = each.split("\t")
-            gate.members.append(_gate_of(windows, None, quotas, *parts))  # never full: see assumed
-            gate.members[-1].last = float(last)
-    gate.unreadable = unreadable
-    gate.assumed = bool(members or gate.reserved) or weight != 1
+            member = gate.members[name] = _gate_of(windows, concurrency, quotas, *parts)
+            member.last = float(last)
+    gate.unreadable, gate.weight = unreadable, weight
+    gate.assumed = bool(gate.reserved) or weight != 1
     return gate
 
 
@@ -360,7 +395,7 @@ def _gate_of(
     paid: str,
     counted: str,
 ) -> Gate:
-    opens, why, probe, rate, since, used, learned, beside, out = state.split(" ")
+    opens, why, probe, rate, since, used, learned, beside, out, turn = state.split(" ")
     probe, _, until = probe.partition("@")
     gate = Gate(
         windows,
@@ -377,6 +412,7 @@ def _gate_of(
         out=int(out),
         paid=[float(text) for text in paid.split()],
     )
+    gate.turn = float(turn)
     unread = iter(quotas)
     for text in counted.split():
         kind, *values = text.split(":")

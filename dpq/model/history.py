@@ -1,10 +1,11 @@
 """The memory of a queue: times of tasks, slots of its history, events. No I/O."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import accumulate, pairwise
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 __all__ = ["Event", "Slot", "Times"]
 
@@ -23,62 +24,72 @@ class Times(BaseModel):
 
     Attributes:
         count: Tasks.
-        p50: Seconds that half of them did not exceed.
-        p95: Seconds that 95 of 100 did not exceed.
-        p99: Seconds that 99 of 100 did not exceed.
-        buckets: For each upper bound, in seconds, how many tasks were at or below it.
+        sums: How many tasks were at or below each of `BOUNDS`.
     """
 
     model_config = ConfigDict(frozen=True)
 
     count: int
-    p50: float
-    p95: float
-    p99: float
-    buckets: tuple[tuple[float, int], ...]
+    sums: tuple[int, ...] = Field(exclude=True, repr=False)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p50(self) -> float:
+        """Seconds that half of the tasks did not exceed."""
+        return self._percentile(0.5)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p95(self) -> float:
+        """Seconds that 95 of 100 tasks did not exceed."""
+        return self._percentile(0.95)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def p99(self) -> float:
+        """Seconds that 99 of 100 tasks did not exceed."""
+        return self._percentile(0.99)
+
+    @computed_field(repr=False)  # type: ignore[prop-decorator]
+    @property
+    def buckets(self) -> tuple[tuple[float, int], ...]:
+        """For each upper bound, in seconds, how many tasks were at or below it."""
+        return tuple(zip(BOUNDS, self.sums, strict=True))
+
+    def _percentile(self, share: float) -> float:
+        rank = self.count * share
+        number = bisect_left(self.sums, rank)
+        if number == len(BOUNDS):
+            return BOUNDS[-1]
+        lower, below = (BOUNDS[number - 1], self.sums[number - 1]) if number else (0.0, 0)
+        return lower + (BOUNDS[number] - lower) * (rank - below) / (self.sums[number] - below)
 
     @classmethod
-    def of(cls, counts: Mapping[int, int]) -> "Times | None":
-        """Make it of the counts of single buckets, by their numbers; None if all are empty."""
-        total, sums = 0, []
-        for number in range(len(BOUNDS)):
-            total += counts.get(number, 0)
-            sums.append(total)
-        count = total + counts.get(len(BOUNDS), 0)
+    def of(cls, counts: Iterable[int]) -> "Times | None":
+        """Make it of the counts of single buckets, one more than `BOUNDS`; None if all are 0."""
+        sums = list(accumulate(counts))
+        count = sums.pop()
         if not count:
             return None
-        p50, p95, p99 = (_percentile(sums, count * share) for share in (0.5, 0.95, 0.99))
-        buckets = tuple(zip(BOUNDS, sums, strict=True))
-        return cls(count=count, p50=p50, p95=p95, p99=p99, buckets=buckets)
+        return cls(count=count, sums=tuple(sums))
 
-    def counts(self) -> dict[int, int]:
-        """Return the counts of single buckets, by their numbers."""
-        sums = [0, *(count for _, count in self.buckets), self.count]
-        return {number: sums[number + 1] - sums[number] for number in range(len(sums) - 1)}
+    def counts(self) -> list[int]:
+        """Return the counts of single buckets."""
+        return [upper - lower for lower, upper in pairwise((0, *self.sums, self.count))]
 
     def since(self, earlier: "Times | None") -> "Times | None":
         """Return the times that were added after an earlier look; None if there are none."""
-        before = earlier.counts() if earlier else {}
-        added = {number: count - before.get(number, 0) for number, count in self.counts().items()}
-        return Times.of(added if min(added.values()) >= 0 else self.counts())  # else: made anew
-
-
-def _percentile(sums: Sequence[int], rank: float) -> float:
-    number = bisect_left(sums, rank)
-    if number == len(sums):
-        return BOUNDS[-1]
-    below = sums[number - 1] if number else 0
-    lower = BOUNDS[number - 1] if number else 0.0
-    return lower + (BOUNDS[number] - lower) * (rank - below) / (sums[number] - below)
+        if earlier is None:
+            return self
+        pairs = zip(self.counts(), earlier.counts(), strict=True)
+        added = [count - before for count, before in pairs]
+        return Times.of(added) if min(added) >= 0 else self  # else: made anew
 
 
 def joined(found: Sequence[Times | None]) -> Times | None:
     """Add up the times of several partitions."""
-    sums: dict[int, int] = {}
-    for times in found:
-        for number, count in times.counts().items() if times else ():
-            sums[number] = sums.get(number, 0) + count
-    return Times.of(sums)
+    known = [times.counts() for times in found if times]
+    return Times.of(map(sum, zip(*known, strict=True))) if known else None
 
 
 class Slot(BaseModel):

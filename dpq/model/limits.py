@@ -211,7 +211,7 @@ class MemberState(BaseModel):
         units_left: The units that each window would grant now, in the order of the windows.
         quotas: Its quotas, with what is left of each in this period.
         budgets: What the host says is left for this member.
-        in_flight: Tasks that run as this member.
+        in_flight: Tasks that run as this member, and permits of `acquire` that are leases.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -244,13 +244,15 @@ class LimitState(BaseModel):
         budgets: What its host has said is left (`observe`), less what was granted since.
         open: True if a task may run now.
         opens_at: The time when the next task may run, UTC; None if one may run now, if a lease
-            must end first, or if it is closed until it is opened.
+            must end first, or if it is closed until it is opened. Of a group, its best waiting
+            task; if none waits, and of the whole queue, a task that takes one of each unit.
         reason: The reason why no task may run: `rate limited` (a 429), `closed by hand`,
             `unreadable` (the stored limit cannot be read), `probe` (the first task after a 429 is
             running), `concurrency`, `spent`, `quota` (one is spent, or spread over the rest of its
             period), `observed` (the host said that too little is left); None if it is open.
         waiting: Tasks that are due and have not begun.
-        in_flight: Tasks under a lease.
+        in_flight: Tasks under a lease, and permits of `acquire` that are leases (with a
+            concurrency, units of a name, or as a probe).
         members: The members of a pool. Windows and concurrency hold for each of them; so
             `units_left`, `rate` and `slack` are theirs.
         weight: The turns that the group gets where others get one, with round robin.

@@ -32,6 +32,7 @@ def read_limits(
         everyone = group == EVERY_GROUP
         closed = why and (not everyone or why == "u")
         rate, _, slack_ms = rate.partition(" ")
+        waiting, _, permits = waiting.partition(" ")
         left, counts, told = [*left.split("\t"), "", ""][:3]
         states.append(
             LimitState(
@@ -48,7 +49,7 @@ def read_limits(
                 opens_at=None if everyone else _opens_at(opens),
                 reason=reason_of(why) if closed else None,
                 waiting=0 if everyone else int(waiting),
-                in_flight=_in_flight(running, group),
+                in_flight=_in_flight(running, group) + int(permits),
                 members=tuple(
                     _member(line, str(group), windows, rules, running, int(now_ms))
                     for line in lines.split("\n")
@@ -91,7 +92,7 @@ def _member(
     now_ms: int,
 ) -> MemberState:
     """Read the line of a member in the reply of view."""
-    name, opens, why, learned, left, counts, told = line.split("\t")
+    name, opens, why, learned, left, counts, told, permits = line.split("\t")
     rate, _, slack_ms = learned.partition(" ")
     return MemberState(
         name=name,
@@ -103,7 +104,7 @@ def _member(
         units_left=tuple(float(units) for units in left.split()),
         quotas=_read_quotas(rules, counts.split()),
         budgets=_read_budgets(told, now_ms),
-        in_flight=running.get(f"{group}\t{name}", 0),
+        in_flight=running.get(f"{group}\t{name}", 0) + int(permits),
     )
 
 

@@ -36,13 +36,14 @@ from dpq.operations.description import MAX_ATTEMPTS, Description
 from dpq.operations.limits import LimitOperations
 from dpq.operations.permits import PermitOperations
 from dpq.operations.repair import RepairOperations
+from dpq.operations.shortcut import Shortcut
 from dpq.operations.stored import StoredOperations
 from dpq.operations.workers import WorkerOperations
 from dpq.protocol import replies
 from dpq.protocol.command import Command, Steps, leased, once, same
 from dpq.protocol.keys import INLINE_BYTES
 from dpq.protocol.placement import mark_of
-from dpq.protocol.records import PIN, SPENT
+from dpq.protocol.records import COMMON_ATTEMPTS, PIN, SPENT
 from dpq.protocol.refusals import Code
 from dpq.protocol.replies import Batch, Look, Promoted
 from dpq.protocol.task_ids import new_ids
@@ -63,6 +64,9 @@ have limits. Source: benchmarks/README.md."""
 
 ACK_BATCH = 250
 """Tasks in one round trip of ack_many: each may open its group, if it held the last lease."""
+
+LEAST_PLAIN_MS = 10_000
+"""A shorter lease is watched, which the short way of pop cannot."""
 
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
@@ -89,6 +93,8 @@ class Partition(
         self._max_attempts = queue.default_max_attempts
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
+        self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
+        self._short_push.expect(True)
 
     # Adding
 
@@ -131,6 +137,13 @@ class Partition(
             args += (id_, spec, body)
         if self._count > 1:
             args.append(self._count)
+        elif _goes_short(batch[0]) and _goes_short(batch[-1]) and self._short_push.is_open():
+            code = yield self._command("push_plain", args, replies.first_of)
+            if code == 0:
+                self._short_push.expect(True)
+                return ids
+            self._short_push.refuse()
+            self._short_push.expect(True)  # after a while
         keys = [prepared[2] for prepared in batch]
         command = self._command("push", args, lambda reply: replies.read_ids(ids, keys, reply))
         while (yield command):  # no queue yet, or it was dropped since this client opened it
@@ -198,7 +211,8 @@ class Partition(
         body = self._codec.encode(payload)
         ordinary = len(mode) == 1 and units == 1 and residual == "1" and not (key or due or expires)
         if ordinary and len(body) <= INLINE_BYTES and text.lstrip("-").isdecimal():
-            head = f" {attempts} {text}\t{group}\n"  # as it stands in a plain record
+            most = "" if attempts == COMMON_ATTEMPTS else attempts
+            head = f"{most} {text}\t{group}\n"  # as it stands in a short record
             return str(-int(text)), head.encode() + body, "", ""
         spec = f"f{attempts} {units} {due} {text} {expires} {residual} {mode}\t{group}\t{key}"
         return spec, body, key, line
@@ -228,14 +242,28 @@ class Partition(
         failed: Exception | None = None
         size = 0
         restored = False
+        known = waiter in ("", "-") and ms >= LEAST_PLAIN_MS  # else the queue is nearly empty
+        short = known and self._short_pop.is_open()
         while True:
             count = min(most - len(tasks), POP_BATCH)
             who = "" if tasks else waiter  # a caller that has tasks does not wait
             room = max(most_bytes - size, 0)  # the first comes in any case
-            args = [self._now(), count, ms, room, UPKEEP_BATCH, who, self._count]
+            args: list[Any] = [self._now(), count, ms, room]
+            if not short:
+                args += (UPKEEP_BATCH, who, self._count)
+            elif room == BATCH_BYTES and self._count == 1:
+                args.pop()  # both are as usual
+            else:
+                args.append(self._count)
             try:
-                batch: Batch[P] = yield self._command("pop", args, read)
+                batch: Batch[P] = yield self._command("pop_plain" if short else "pop", args, read)
                 tasks += batch.tasks
+                if known and len(batch.tasks) == count:
+                    self._short_pop.expect(short or _is_plain(batch.tasks[-1]))
+                elif short:
+                    self._short_pop.refuse()
+                else:
+                    self._short_pop.expect(False)
                 for task, reason in batch.unreadable:
                     bury = self._buried(task, reason)
                     with suppress(LeaseLostError):
@@ -253,6 +281,9 @@ class Partition(
             if failed and not tasks:
                 return Batch([], [], failed=failed, buried=buried)
             size += batch.size
+            if short and len(batch.tasks) < count and (not tasks or size < most_bytes):
+                short = False  # there may be more, of other kinds
+                continue
             if batch.lost and not tasks:
                 restored = yield from self._restore(restored)
             if batch.again or ((batch.lost or batch.unreadable) and not tasks):
@@ -288,10 +319,16 @@ class Partition(
         call names the next time after that.
         """
         later, told = None, write_spent(cost)
+        if not told and self._short_ack.is_open():
+            args = [self._now(), leased(task).id, task.token]
+            if (yield self._command("ack_plain", args, replies.is_done)):
+                return True
+            self._short_ack.refuse()
         while True:
             args = [self._now(), leased(task).id, _claim(task, later, told)]
             done = yield self._command("ack", args, partial(replies.read_ack, task.id))
             if not isinstance(done, Later):
+                self._short_ack.expect(bool(done) and _is_plain(task))
                 return bool(done)
             later = done
 
@@ -452,6 +489,16 @@ class Partition(
 
 Checked = tuple[str, bytes, str, str]
 """A checked push: its spec (see push.lua), its payload, its key, its cron line."""
+
+
+def _goes_short(push: Checked) -> bool:
+    """Say whether a push is plain, and of no group."""
+    return push[0][0] != "f" and push[1].find(b"\t\n", 0, 40) > 0
+
+
+def _is_plain(task: Task[Any]) -> bool:
+    """Guess whether the short ways are for tasks like this one."""
+    return task.deliveries == 1 and task.group is None and task.key is None
 
 
 def _token(task: Task[Any], later: Later | None = None) -> int | str:

@@ -189,7 +189,8 @@ class Operation(Generic[T]):
     def _receive(self, command: Command[Any], reply: Any) -> Any:
         """Return the reply of a command; if it is not confirmed, remember that."""
         if isinstance(reply, Unconfirmed):
-            self._unconfirmed, self._action = reply, command.script.name
+            self._unconfirmed = reply
+            self._action = command.script.name.removesuffix("_plain")
             return reply.reply
         return reply
 

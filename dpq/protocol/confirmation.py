@@ -24,8 +24,8 @@ from dpq.protocol.scripts import script
 
 CONFIRMED_SCRIPTS = frozenset(
     {
-        *("push", "update", "cancel", "purge", "drop", "replay"),
-        *("ack", "fail", "release", "set_visibility", "rate_limited", "bury"),
+        *("push", "push_plain", "update", "cancel", "purge", "drop", "replay"),
+        *("ack", "ack_plain", "fail", "release", "set_visibility", "rate_limited", "bury"),
         *("pause", "close", "delay_group", "met_limit", "set_limit", "configure"),
     }
 )

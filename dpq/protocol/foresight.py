@@ -34,9 +34,10 @@ def read_view(reply: Sequence[Any]) -> View:
     names = [name.decode("utf-8", "replace") for name in gates[::2]]
     for name, line in zip(names, gates[1::2], strict=True):
         gate = view.gates[name] = read_gate(line.decode("utf-8", "replace"))
-        if gate.probe_until > now:
-            view.running.append(Running(gate.probe_until, gate.probe, name))
-        view.running += [Running(end, held, name) for end, held in gate.permits]
+        for member, each in [("", gate), *gate.members.items()]:
+            if each.probe_until > now:
+                view.running.append(Running(each.probe_until, each.probe, name, member))
+            view.running += [Running(end, held, name, member) for end, held in each.permits]
     opens = [float(at) for at in closed[1::2]]
     shut = [name.decode("utf-8", "replace") for name in closed[::2]]
     view.closed = dict(zip(shut, opens, strict=True))
@@ -63,7 +64,8 @@ def read_view(reply: Sequence[Any]) -> View:
             view.last_due = last["d"][0]
         else:
             view.last_end = last["i"][0]
-    view.running = sorted(set(view.running))  # the probes stand there twice
+    view.running = sorted({lease.id: lease for lease in sorted(view.running)}.values())
+    # The probes stood there twice; the second one names the member.
     if counts[3] > len(opens):
         view.last_opening = max(opens, default=now)
     return view
@@ -78,7 +80,7 @@ def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: by
     if letter in "rhw":
         id_ = member[len(plan.order) :]
     elif letter == "i":
-        lease = Running(score, id_, plan.group)
+        lease = Running(score, id_, plan.group, plan.member)
         if score <= math.floor(view.now):
             view.lapsed.append(lease)
         else:
@@ -98,6 +100,7 @@ def _add(view: View, letter: str, score: float, member: str, plan: Plan, raw: by
         lease=None if plan.visibility is None else plan.visibility * 1000,
         payload=_preview(raw),
         due=score if letter == "d" else 0.0,
+        pinned=plan.pinned,
     )
     if letter == "w":
         view.waiting.setdefault(plan.group, []).append(task)

@@ -3,7 +3,7 @@
 The readers of `replies` call it. `protocol/lua/lib/record.lua` says what stands in a record, and
 docs/design.md, "The record". It must not send anything. A record of a task that was popped once:
 
-    1795360535662001 0 1 0 - 0 p1795360535662 1000000000000001 10 5 TAB example.com
+    1795360535662001 0 1 0 - 0 q1a203d3b46e000000000000001 5 TAB example.com
 """
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
@@ -42,6 +42,9 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 MAX_OPTION_DIGITS = 12  # of a duration: 10 years in ms
 
+COMMON_ATTEMPTS = 10
+"""The `max_attempts` that a short record leaves out; lua/lib/record.lua has the same number."""
+
 NO_RECORD = b"0 0 0 0 - 0 f0 1 1 0 1 0 0 0\t\t\tbad record\tbad record"
 """The record that is shown if the stored one cannot be read; pop and upkeep bury the task."""
 
@@ -64,21 +67,29 @@ def make_task(
         Exception: One of `UNREADABLE`: the record is damaged.
     """
     head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "pf":  # no delivery yet
+    if head[0] in "qpf":  # no delivery yet
         head = f"0 0 0 0 - 0 {head}"
-    counts, plain, rest = head.partition(" p")
-    if plain:
+    counts, short, rest = head.partition(" q")
+    if short:
         token, _, counts = counts.partition(" ")
-        enqueued, _, max_attempts, priority = rest.split(" ")
+        since, (max_attempts, priority) = int(rest[:11], 16), rest[26:].split(" ")
+        values = _counted(counts).copy()
+        values["group"] = names or None
+    elif " p" in head:
+        counts, _, rest = head.partition(" p")
+        token, _, counts = counts.partition(" ")
+        text, _, max_attempts, priority = rest.split(" ")
+        since = int(text)
         values = _counted(counts).copy()
         values["group"] = names or None
     else:
-        token, values, max_attempts, priority, enqueued = _full(head, names)
+        token, values, max_attempts, priority, text = _full(head, names)
+        since = int(text)
     values["id"] = task_id
     values["payload"] = payload
     values["priority"] = decode_priority(priority)
-    values["max_attempts"] = int(max_attempts)
-    values["enqueued_at"] = moment_of(int(enqueued))
+    values["max_attempts"] = int(max_attempts or COMMON_ATTEMPTS)
+    values["enqueued_at"] = moment_of(since)
     values["visible_until"] = until
     values["state"] = state
     values["token"] = int(token)
@@ -151,7 +162,7 @@ def reason_of(record: bytes) -> tuple[int, str]:
     Raises:
         ValueError, LookupError: It is no record.
     """
-    attempts = 0 if record[:1] in b"pf" else int(record.split(b" ", 2)[1])
+    attempts = 0 if record[:1] in b"qpf" else int(record.split(b" ", 2)[1])
     names = record.split(b"\t", 4)
     return attempts, names[3].decode("utf-8", "replace") if len(names) > 3 else ""
 
@@ -243,6 +254,8 @@ class Plan(NamedTuple):
         is_new: It was never delivered.
         score: Its score in `ready`.
         visibility: Seconds of its own lease, or None.
+        pinned: The member of a pool that its push named, or None.
+        member: The member that it runs as, or "".
     """
 
     order: str
@@ -256,6 +269,8 @@ class Plan(NamedTuple):
     is_new: bool
     score: float
     visibility: float | None
+    pinned: str | None
+    member: str
 
 
 def read_plan(record: bytes) -> Plan:
@@ -265,11 +280,14 @@ def read_plan(record: bytes) -> Plan:
         Exception: One of `UNREADABLE`: the record is damaged.
     """
     head, _, names = str(record, "utf-8", "replace").partition("\t")
-    if head[0] in "pf":
+    if head[0] in "qpf":
         head = f"0 0 0 0 - 0 {head}"
-    _, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
+    token, attempts, deliveries, _, delivery, _, *rest = head.split(" ")
     cost, wait, expires, aging = "1", "0", "0", "0"
-    if rest[0][0] == "p":
+    if rest[0][0] == "q":
+        digits, text = rest
+        enqueued, order, max_attempts = str(int(digits[1:12], 16)), f"1{digits[12:27]}", digits[27:]
+    elif rest[0][0] == "p":
         enqueued, order, max_attempts, text = rest
     elif rest[0][0] == "f":
         enqueued, order, max_attempts, text, cost, wait, expires, aging = rest
@@ -278,7 +296,7 @@ def read_plan(record: bytes) -> Plan:
     group, _, more = names.partition("\t")
     key, _, more = more.partition("\t")
     error = more.partition("\t")[2].partition("\t")[0]
-    options = error.partition("\x1f")[2]
+    notes = split_notes(error)[1] if error else {}
     requests, costs = read_cost(cost)
     rate, _, since = aging.partition("@")
     aged = 0.0
@@ -293,8 +311,10 @@ def read_plan(record: bytes) -> Plan:
         requests,
         costs,
         int(expires),
-        counted >= int(max_attempts),
+        counted >= int(max_attempts or COMMON_ATTEMPTS),
         deliveries == "0",
         aged - float(text),
-        read_options(options)[0] if options else None,
+        read_options(notes[OPTIONS])[0] if OPTIONS in notes else None,
+        notes.get(PIN),
+        live_note(notes, RUNS_AS, token) or "",
     )

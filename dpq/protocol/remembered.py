@@ -1,7 +1,7 @@
 """The replies of the scripts `stats`, `history` and `events` -> values of the model. No I/O."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
+from itertools import repeat
 from typing import Any
 
 from dpq.model.history import BOUNDS, Event, Slot, Times
@@ -15,31 +15,35 @@ _TOTALS = (
 )
 """The order of lua/lib/tally.lua; between them stands how long the oldest task has been ready."""
 
-_NUMBERS = len(_STATES) + 1 + len(_TOTALS)
+_NAMES = (*_STATES, *_TOTALS)
+_NUMBERS = len(_NAMES) + 1
 
 _OTHER_NAMES = {"invisible": "held", "popped": "deliveries", "expired_leases": "lease_expired"}
+_NAMES_IN_SLOTS = tuple(_OTHER_NAMES.get(name, name) for name in _NAMES)
 
 
-def _tally(numbers: Sequence[Any]) -> tuple[dict[str, int], float | None]:
-    found = [int(number) for number in numbers[:_NUMBERS]]
+def _tally(numbers: Sequence[Any], names: Sequence[str]) -> tuple[dict[str, int], float | None]:
+    found = list(map(int, numbers))
     oldest = found.pop(len(_STATES))
-    counts = dict(zip((*_STATES, *_TOTALS), found, strict=True))
-    return counts, None if oldest < 0 else oldest / 1000
+    return dict(zip(names, found, strict=True)), None if oldest < 0 else oldest / 1000
 
 
-def _times(letter: str, names: Iterable[str], counts: Iterable[Any]) -> Times | None:
-    numbers: dict[int, int] = {}
-    for name, count in zip(names, counts, strict=True):
-        if name.startswith(letter) and name[1:].isdecimal() and int(name[1:]) <= len(BOUNDS):
-            numbers[int(name[1:])] = int(count)
-    return Times.of(numbers)
+_WAITS, _RUNS = ([f"{letter}{n}" for n in range(len(BOUNDS) + 1)] for letter in "wr")
+"""The names of the buckets of waits and of runs."""
+
+
+def _times(names: Iterable[str], counts: Iterable[Any]) -> tuple[Times | None, Times | None]:
+    """Read the buckets of waits and of runs."""
+    found = dict(zip(names, map(int, counts), strict=True))
+    wait, run = (map(found.get, each, repeat(0)) for each in (_WAITS, _RUNS))
+    return Times.of(wait), Times.of(run)
 
 
 def read_stats(reply: Sequence[Any]) -> QueueStats:
     """Read the reply of stats."""
-    counts, oldest = _tally(reply)
+    counts, oldest = _tally(reply[:_NUMBERS], _NAMES)
     names = read_texts(list(reply[_NUMBERS::2]))
-    wait, run = (_times(letter, names, reply[_NUMBERS + 1 :: 2]) for letter in "wr")
+    wait, run = _times(names, reply[_NUMBERS + 1 :: 2])
     return QueueStats(**counts, oldest_ready_seconds=oldest, wait=wait, run=run)
 
 
@@ -53,15 +57,14 @@ def read_slots(seconds: int) -> Callable[[list[Any]], list[Slot]]:
 
 
 def _read_slot(text: str, seconds: int) -> Slot | None:
-    words = iter(text.split(" "))
+    words = text.split(" ")
+    first = 3 + _NUMBERS
     try:
-        at, closed, workers = (int(word) for word in islice(words, 3))
-        counts, oldest = _tally(list(islice(words, _NUMBERS)))
-        rest = list(words)
-        wait, run = (_times(letter, rest[::2], rest[1::2]) for letter in "wr")
-    except ValueError:  # somebody wrote into Redis
+        at, closed, workers = map(int, words[:3])
+        counts, oldest = _tally(words[3:first], _NAMES_IN_SLOTS)
+        wait, run = _times(words[first::2], words[first + 1 :: 2])
+    except (ValueError, LookupError):  # somebody wrote into Redis
         return None
-    named = {_OTHER_NAMES.get(name, name): count for name, count in counts.items()}
     return Slot(
         at=moment_of(at),
         seconds=seconds,
@@ -70,7 +73,7 @@ def _read_slot(text: str, seconds: int) -> Slot | None:
         oldest_due_seconds=oldest,
         wait=wait,
         run=run,
-        **named,
+        **counts,
     )
 
 

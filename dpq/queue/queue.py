@@ -944,7 +944,10 @@ class DPQ(QueueBase[P]):
 
         It assumes that a consumer waits at every moment, that nothing is pushed, and that no task
         fails or meets a 429. It reads at most n + 20 heads, delayed tasks and closed groups, and
-        1000 waiting tasks; `Forecast.exact` is False where more may come between.
+        700 waiting tasks; `Forecast.exact` is False where more may come between. It is also False
+        after an assumed end of a task, in later periods of a quota, where an estimate stands for
+        units that a task does not name, and for groups with a weight: these are computed about.
+        Callers of `acquire` that are yet to come are left out.
 
         Args:
             n: The most tasks, 1 to 200.

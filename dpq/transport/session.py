@@ -241,9 +241,13 @@ class QueueSession(Session, Generic[Q]):
         self._agreed()
 
 
+MAKERS = ("push", "push_plain", "acquire")
+"""The scripts that make a queue."""
+
+
 def makes_queue(commands: Sequence[Command[Any]] | None) -> bool:
     """Return True if an operation that begins so creates its queue: push and acquire do."""
-    return commands is not None and commands[0].script.name in ("push", "acquire")
+    return commands is not None and commands[0].script.name in MAKERS
 
 
 def save_points(redis: Any, at: Any) -> str | None:

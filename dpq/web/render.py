@@ -215,13 +215,14 @@ def drain_ms(state: LimitState, now_ms: float) -> float | None:
 
 def json_safe(value: Any) -> Any:
     """Return JSON values in which integers beyond 2^53 are texts."""
-    if isinstance(value, bool) or not isinstance(value, int | list | dict):
-        return value
-    if isinstance(value, int):
-        return str(value) if abs(value) > SAFE_INT else value
-    if isinstance(value, list):
+    kind = type(value)
+    if kind is int:
+        return value if -SAFE_INT <= value <= SAFE_INT else str(value)
+    if kind is list:
         return [json_safe(each) for each in value]
-    return {name: json_safe(each) for name, each in value.items()}
+    if kind is dict:
+        return {name: json_safe(each) for name, each in value.items()}
+    return value
 
 
 def environment() -> Environment:

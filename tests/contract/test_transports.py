@@ -274,6 +274,23 @@ async def test_asyncio_clients(redis: Redis, queue_name: str, host: Host, get: A
         await redis_client.aclose()
 
 
+async def test_an_unread_body_ends_the_permit(redis: Redis, queue_name: str, host: Host) -> None:
+    """As after `raise_for_status` inside of an `async with` of aiohttp."""
+    redis_client = asyncio_client(redis)
+    q: AsyncDPQ[Any] = AsyncDPQ(redis_client, queue_name)
+    try:
+        await q.set_limit(100, 1, burst=9, group=GROUP, concurrency=1)
+        middleware = dpq.aiohttp.Middleware(q, timeout=5)
+        async with aiohttp.ClientSession(middlewares=[middleware]) as session:
+            for path in ("stream", ""):
+                async with session.get(f"{host.url}/{path}") as answer:
+                    assert answer.status == 200
+        await q.drop()
+    finally:
+        await q.close()
+        await redis_client.aclose()
+
+
 @pytest.mark.parametrize("name", ["httpx", "requests", "aiohttp"])
 def test_a_missing_extra(name):
     """`import dpq` loads none of the clients, and the error of a missing one says what to do."""

@@ -65,6 +65,8 @@ def test_a_damaged_total_loses_no_task(redis, q, key, clock, field):
         b"f1700000000000 1000000000000001 10 nan 1 0 0 0\t\t\t\t",
         b"1 0 1 0 - 0 f1700000000000 1000000000000001 10 0 1 0 0 1@\t\t\t\t",
         b"q1700000000000 1000000000000001 10 0\t",
+        b"q18bcfe5680000000000000001 0",
+        b"q18bcfe568000000000000001 0\t",
     ],
 )
 @pytest.mark.parametrize("pad", ["", "x" * 600], ids=["short", "long"])

@@ -13,18 +13,21 @@ USUAL = dict(zip(COUNTS, ("0", "0", "0", "0", "-", "0"), strict=True)) | {
 def read_record(raw: bytes) -> dict[str, str]:
     """The fields of a record by their names.
 
-    `kind` is "p", "f" or "" (format 3); `rest` what stands behind the last error and its options,
-    the schedule; `payload` what stands behind the record, with its line feed.
+    `kind` is "p" (short ones, too), "f" or "" (format 3); `rest` what stands behind the last error
+    and its options, the schedule; `payload` what stands behind the record, with its line feed.
     """
     line, has_payload, payload = raw.decode().partition("\n")
     head, *names = line.split("\t")
     words = head.split(" ")
     fields = dict(USUAL)
-    if head[0] not in "pf":
+    if head[0] not in "qpf":
         fields |= zip(COUNTS, words[:6], strict=True)
         words = words[6:]
-    kind = words[0][0] if words[0][0] in "pf" else ""
+    kind = words[0][0] if words[0][0] in "qpf" else ""
     words[0] = words[0].removeprefix(kind)
+    if kind == "q":
+        digits, kind = words[0], "p"
+        words[:1] = str(int(digits[:11], 16)), f"1{digits[11:26]}", digits[26:] or "10"
     form = {"p": PLAIN, "f": FULL, "": OLD}[kind]
     fields |= zip(form, words, strict=True)
     fields |= zip(NAMES, names, strict=False)

@@ -23,7 +23,7 @@ def spec(group: str = "", key: str = "") -> str:
 
 def plain(group: str = "", body: bytes = b"1") -> tuple[str, bytes]:
     """The score of a plain task, and its record: what stands behind its place."""
-    return "0", f" 3 0\t{group}\n".encode() + body
+    return "0", f"3 0\t{group}\n".encode() + body
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def test_names(q: DPQ[Any], wrong: str, push: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     ("score", "body"),
     [
-        ("", b" 3 0\t\n1"),
-        ("x", b" 3 0\t\n1"),
+        ("", b"3 0\t\n1"),
+        ("x", b"3 0\t\n1"),
         ("0", b""),
         ("0", b"1"),
-        ("0", b" 3 0\t1"),
+        ("0", b"3 0\t1"),
         ("0", b" 3 0\n1"),
-        ("0", b"3 0\t\n1"),
-        ("0", b" 3\t\n1"),
+        ("0", b"+3 0\t\n1"),
+        ("0", b"3\t\n1"),
         ("0", b" -3 0\t\n1"),
         ("0", b" 3 2.5\t\n1"),
-        ("0", b" 3 0\ta\tb\n1"),
+        ("0", b"3 0\ta\tb\n1"),
         ("0", b" 3 0 \t\n1"),
     ],
 )
@@ -79,7 +79,7 @@ def test_pushed_by_others(q: DPQ[Any], clock: Clock) -> None:
     name = "g" * 200
     q.push("before")
     q.ack(q.pop().task)
-    score, body = "-7", f" 2 7\t{name}\n".encode() + long
+    score, body = "-7", f"2 7\t{name}\n".encode() + long
     call(q, "push", "a", score, body, "b", *plain(), "c", spec(name, "k"), long)
     assert not q.check()
     tasks = q.pop_many(9)

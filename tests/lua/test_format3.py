@@ -263,7 +263,7 @@ def test_new_pushes_after_an_upgrade(old: Old) -> None:
 
 def test_a_push_that_was_sent_again_after_an_upgrade(old: Old) -> None:
     """What a push has stored before an upgrade is not stored twice."""
-    command = next(old.q._operations.push_many([Push("once")]))
+    command = next(old.q._operations.push_many([Push("once", key="once")]))
     old.q._session.connections.call_all([command])
     size = old.q.size()
     old.q.upgrade()

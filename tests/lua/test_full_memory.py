@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.operations.browse import Browser, Filter
-from dpq.protocol.command import CommandMaker
+from dpq.protocol.command import CommandMaker, same
 from dpq.protocol.keys import PARTS, REGISTRY, STORAGE_FORMAT, key_of
 from dpq.protocol.scripts import script_names
 from dpq.queue.registry import glance
@@ -170,6 +170,12 @@ def asked(q: DPQ[Any], group: str | None) -> PermitAnswer:
     return q._session.run(q._operations.acquire, caller, 0.0)
 
 
+def _short(q: DPQ[Any], name: str, *args: Any) -> object:
+    """What a short way answers."""
+    partition = q._operations.partitions[0]
+    return q._session.run(lambda: partition._ask(name, [partition._now(), *args], same))
+
+
 def each_held(act: Callable[[DPQ[Any], Task[Any]], object]) -> Callable[[DPQ[Any]], object]:
     """Act on each lease that is out."""
 
@@ -253,6 +259,8 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         each_held(lambda q, task: q.fail(task, "error", delay=5)),
         each_held(lambda q, task: q.fail(task, "error", delay=0)),
     ],
+    "ack_plain": [each_held(lambda q, task: _short(q, "ack_plain", task.id, task.token))],
+    "pop_plain": [lambda q: _short(q, "pop_plain", 3, 30_000, 10**6, 0)],
     "pause": [lambda q: q.pause(), lambda q: q.pause(60), lambda q: q.resume()],
     "pop": [
         lambda q: payloads(q.pop_many(1)),
@@ -349,6 +357,7 @@ ADDS: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         lambda q: q.push_many([Push(i, group=f"g{i}") for i in range(5)]),
         lambda q: q.push_many([Push(1, key="k", on_duplicate="rerun"), Push(2)]),
     ],
+    "push_plain": [lambda q: q.push("x"), lambda q: q.push_many([Push(1), Push(2)])],
     "remember": [lambda q: q._session.run(q._operations.remember)],
 }
 """By script: what may be refused, and then has changed nothing."""

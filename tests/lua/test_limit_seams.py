@@ -4,8 +4,8 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Adaptive, LimitTimeoutError, Quota, RateLimit
-from dpq.model.permit import Caller, PermitRequest
+from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit
+from dpq.model.permit import Caller, HeldPermit, PermitRequest
 
 
 def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None) -> Caller:
@@ -213,3 +213,105 @@ def test_a_task_gives_back_nothing_that_lies_before_a_permit(q, clock):
     q.ack(early, cost={"t": 0})
     with pytest.raises(LimitTimeoutError):
         ask(q, cost={"t": 8}, timeout=0)
+
+
+def test_a_429_gives_back_what_was_reserved_though_the_cost_was_changed(q, clock):
+    """The cost of a running task was changed: that is for its next run."""
+    q.set_limit([RateLimit(1, 60, 50, unit="tokens", slack=0)], group="g")
+    q.push(0, group="g", cost={"tokens": 40})
+    for cost in (1, {"tokens": 50}):
+        q.set_limit([RateLimit(1, 60, 50, unit="tokens", slack=0)], group="g")
+        task = take(q)
+        charged = (task.costs or {}).get("tokens", 0)
+        q.update(task.id, cost=cost)
+        q.rate_limited(task, 0)
+        assert round(q.group("g").units_left[0]) == 50, charged
+        clock.advance(1)
+
+
+@pytest.mark.parametrize("concurrency", [None, 5])
+def test_what_is_under_way_in_a_pool_counts_once(q, clock, concurrency):
+    """A host says what is left for a whole pool: its running tasks and permits are subtracted."""
+    q.set_limit(100, 1, 9, group="g", members=["k", "l"], concurrency=concurrency)
+    fill(q, 9)
+    for _ in range(2):
+        q.pop_many(2)
+        permit = ask(q) if concurrency else None
+        q.observe("g", headers={"x-ratelimit-remaining": "30", "x-ratelimit-reset": "9"})
+    left = q.group("g").budgets[0].left
+    assert left == (30 - 4 - 2 if permit else 30 - 4)
+
+
+def test_a_429_of_a_permit_ends_a_lease_that_was_extended(q, clock):
+    """The answer to the extension was lost, so the caller has an old name of its lease."""
+    q.set_limit(100, 1, group="g", concurrency=1)
+    caller = ask(q)
+    for _ in range(2):
+        clock.advance(1)
+        held = HeldPermit(caller.id, "g", caller.held, caller.scope)
+        q._session.run(q._operations.extend_many, [(held, 60)])
+    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "")
+    clock.advance(1)
+    assert ask(q).granted
+
+
+@pytest.mark.parametrize("members", [None, ["k"]])
+def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
+    """The answer was lost, and the client has sent it again."""
+    learns = Adaptive(floor=1, ceiling=100)
+    q.set_limit(RateLimit(40, 1, adaptive=learns), group="g", members=members)
+    caller = ask(q)
+    for _ in range(3):
+        q._session.run(q._operations.met_limit, caller, "member", 0, "", "")
+        clock.advance(0.1)
+    state = q.group("g")
+    assert (state.members[0] if members else state).rate == 20
+    clock.advance(1)
+    q._session.run(q._operations.met_limit, ask(q), "member", 0, "", "")
+    state = q.group("g")
+    assert (state.members[0] if members else state).rate == 10
+
+
+@pytest.mark.parametrize("scopes", [("*", "*"), ("g", None), ("*", "g")])
+def test_another_quota_of_a_group_gives_back_nothing_of_before(q, clock, scopes):
+    """Also where the limit of all groups was changed while the group was open, or its own went."""
+    first, second = scopes
+    q.set_limit(Quota(4, "day", unit="tokens"), group=first)
+    if second is None:
+        q.set_limit(Quota(30, "day", unit="tokens"), group="*")
+    q.push(0, group="g", cost={"tokens": 30})
+    early = take(q)
+    clock.advance(1)
+    if second is None:
+        q.clear_limit("g")
+    else:
+        q.set_limit(Quota(30, "day", unit="tokens"), group=second)
+    fill(q, 60, cost={"tokens": 1})
+    assert len(payloads(q)) == 26
+    q.ack(early, cost={"tokens": 0})
+    assert len(payloads(q)) <= 4
+
+
+@pytest.mark.parametrize("members", [None, ["k", "l"]])
+def test_permits_are_in_flight(q, clock, members):
+    """Else nobody sees what fills a concurrency."""
+    q.set_limit(100, 1, 9, group="g", concurrency=2, members=members)
+    fill(q, 1)
+    take(q)
+    ask(q, lease=20.0)
+    state = q.group("g")
+    assert (state.in_flight, state.open) == (2, members is not None)
+    assert [member.in_flight for member in state.members] == ([1, 1] if members else [])
+    clock.advance(21)
+    assert q.group("g").in_flight == 1
+
+
+def test_a_spent_group_says_when_its_best_task_may_run(q, clock):
+    """One unit is there sooner, but nobody waits for one unit."""
+    q.set_limit([RateLimit(1, 1, 20, unit="tokens", slack=0)], group="g")
+    q.push_many([Push(n, group="g", cost={"tokens": 20}) for n in range(2)])
+    take(q)
+    state = q.group("g")
+    assert state.reason == "spent"
+    assert state.opens_at.timestamp() * 1000 == clock() + 20_000
+    assert "for another 20.0 s" in q.why(q.peek(1, state="waiting")[0].id)

@@ -341,6 +341,29 @@ def test_pop(server, q, clock, probe, lossy, lose, times):
     assert [(task.payload, task.attempt) for task in again] == [(i, 2) for i in range(times)]
 
 
+def test_pop_plain(server, q, clock, lossy, lose, times):
+    """As test_pop, where the short way is expected."""
+    for i in range(times + 2):
+        q.push(i)
+    assert lossy.pop(visibility=20).task.payload == 0
+    with lose("pop_plain"):
+        assert lossy.pop(visibility=20).task.payload == times + 1
+    clock.advance(20)
+    assert [(task.payload, task.attempt) for task in q.pop_many(9)][1:] == [
+        (i, 2) for i in range(1, times + 2)
+    ]
+
+
+def test_ack_plain(server, q, lossy, lose):
+    """As test_ack, where the short way is expected: the second call finds the task gone."""
+    for i in range(2):
+        q.push(i)
+    assert lossy.pop().on_success() is True
+    with lose("ack_plain"):
+        assert lossy.pop().on_success() is False
+    assert (q.size(), q.stats().acked) == (0, 2)
+
+
 def test_promote(server, q, clock, lossy, lose):
     """What was due is ready; the second call moves only what is due then."""
     q.push("x", delay=1)
@@ -377,6 +400,14 @@ def test_push(server, q, lossy, lose, mode):
         ids = lossy.push_many([*pushes, Push(payload=3, delay=9)])
     assert [task.id for task in q.peek()] == ids[:3]
     assert (q.size(), q.stats().pushed) == (4, 4)
+
+
+def test_push_plain(server, q, lossy, lose):
+    """An id that is stored already is left alone."""
+    with lose("push_plain"):
+        ids = lossy.push_many([Push(payload=i) for i in range(3)])
+    assert [task.id for task in q.peek()] == ids
+    assert (q.size(), q.stats().pushed) == (3, 3)
 
 
 def test_push_first(server, q, probe, clock, lossy_redis, lose):
@@ -695,7 +726,7 @@ def test_restart_forgets_scripts(server, redis, q):
     """After SCRIPT FLUSH a script is sent once, and found by its digest from then on."""
     q.push("x")
     redis.script_flush()
-    shas = [script(name).sha for name in ("push", "pop")]
+    shas = [script(name).sha for name in ("push_plain", "pop")]
     q.push("y")
     assert redis.script_exists(*shas) == [True, False]
     q.pop()

@@ -82,7 +82,7 @@ def test_record(q, clock, probe):
         "payload": '\n"x"',
     }
     plain = q.push({"a": 1}, -(2**52), group="g", max_attempts=7)
-    stored = f'p{clock.ms} {10**15 + 2} 7 {-(2**52)}\tg\n{{"a":1}}'
+    stored = f'q{clock.ms:011x}{2:015}7 {-(2**52)}\tg\n{{"a":1}}'
     assert probe.stored()["meta"][plain.encode()] == stored.encode()
 
 

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from kit.records import plain_record, read_record
 
 from dpq import DPQ, Push, TaskState
 from dpq.protocol.command import same
@@ -318,7 +319,7 @@ def test_raw_odd_bytes(q, probe, clock):
     q.set_limit(10, 1, burst=10, group="*")
     body = b'["\xc3\xa9",\n\t\n1 2 3,\t"f1 1 1 1 9 1 1 1"\t]\n'.replace(b" 2 3", b"")
     for script_args in (
-        ["a", "0", b" 9 0\tg\n" + body],
+        ["a", "0", b"9 0\tg\n" + body],
         ["b", "f9 2 0 0 0 1 k\tg\t", body],
         ["c", "f9 1 0 0 0 1 k\tg\tkey", body],
     ):
@@ -340,7 +341,7 @@ def test_the_cost_of_a_head_is_in_its_record(q, probe, clock, kind):
     q.push("heavy", cost=9, group="other")
     q.set_limit(1, 1, burst=2, group="g")
     body = b'["\tf1 1 1 1 99 1 1 1\t"]'.replace(b"\t", b"", 1)
-    plain = ["0", b" 9 0\tg\n" + body]
+    plain = ["0", b"9 0\tg\n" + body]
     full = ["f9 1 0 0 0 1 k\tg\tk", body]
     push = ["a", *(plain if kind == "p" else full)]
     q.push_many(Push(n, group="g", priority=1) for n in range(2))
@@ -449,23 +450,30 @@ def test_the_first_part_of_a_record(q, probe, clock, kind, delivered, length, so
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("kind", ["p", "f"])
+@pytest.mark.parametrize("kind", ["q", "p", "f"])
 def test_too_long_a_record_is_found_by_pop(q, probe, kind):
     """pop knows the same bound, also of a record that it has not seen at first sight."""
     task_id = q.push("x", 5, cost=1 + (kind == "f"))
     q.release(q.pop().task)
     for length, dead in ((399, 0), (400, 1)):
         raw = probe.redis.hget(probe.key("meta"), task_id)
+        if kind == "p":
+            raw = plain_record(read_record(raw))
         head, tab, rest = raw.partition(b"\t")
         words = head.split(b" ")
-        at = next(n for n, word in enumerate(words) if word[:1] == kind.encode()) + 2
-        words[at] = b"0" * (length - len(head)) + words[at]
+        at = next(n for n, word in enumerate(words) if word[:1] == kind.encode())
+        at, long = (
+            (at, words[at] + b"10".rjust(length - len(head), b"0"))
+            if kind == "q"
+            else (at + 2, b"0" * (length - len(head)) + words[at + 2])
+        )
+        usual, words[at] = words[at], long
         probe.redis.hset(probe.key("meta"), task_id, b" ".join(words) + tab + rest)
         task = q.pop().task
         assert (q.stats().dead, task is None) == (dead, bool(dead))
         if task:
             assert q.release(task) is None
-            words[at] = b"10"
+            words[at] = usual
             probe.redis.hset(probe.key("meta"), task_id, b" ".join(words) + tab + rest)
     assert q.dead.list()[0].payload == "x"
     assert q.check() == []

@@ -309,7 +309,7 @@ def test_without_an_estimate(q: DPQ[Any], redis: Any) -> None:
     for n in range(3):
         q.push(n, group="g")
     task = q.pop(visibility=LONG).task
-    assert b" p1" in redis.hget(key_of(q.queue_name, "meta"), task.id)
+    assert b" q1" in redis.hget(key_of(q.queue_name, "meta"), task.id)
     q.ack(task, cost={"tokens": 300})
     assert left(q, "g") == 700
     q.ack(q.pop(visibility=LONG).task, cost={"tokens": 200})

@@ -144,8 +144,8 @@ LEASES = [
     _py(
         "leases are extended at 95 % of their time",
         "queue/lease_renewal",
-        "time.monotonic() + self.seconds / 3",
-        "time.monotonic() + self.seconds * 0.95",
+        "now + self.seconds / 3",
+        "now + self.seconds * 0.95",
         f"{CONTRACT}extensions.py::test_a_lease_outlives_an_extension_that_is_lost",
     ),
     _py(
@@ -389,8 +389,8 @@ LIMITS = [
     _lua(
         "a 429 counts as a value of the estimate",
         "rate_limited",
-        "told = true_up(task, nothing_of(task.cost), true) or is_told",
-        "told = true_up(task, nothing_of(task.cost)) or is_told",
+        "told = true_up(task, nothing_of(reserved_of(task)), true) or is_told",
+        "told = true_up(task, nothing_of(reserved_of(task))) or is_told",
         f"{LUA}true_up.py",
     ),
     _lua(

@@ -2,7 +2,8 @@
 
 Nothing here knows how a limit is stored or computed: the judge adds up what was handed out, at
 which moment of real time, and what was told of it later. `PYTHONPATH=tests python
-tests/stateful/all_limits.py SECONDS [FIRST_SEED]` searches for long.
+tests/stateful/all_limits.py SECONDS [FIRST_SEED]` searches for long; with a third word, `cluster`,
+on a cluster. A seed is the same run each time, but for what a server draws at random.
 """
 
 import math
@@ -11,10 +12,12 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 from kit.periods import period_of
 from redis import Redis
@@ -31,8 +34,11 @@ from dpq import (
     Task,
     TaskNotFoundError,
 )
+from dpq.model import permit
 from dpq.model.permit import Caller, PermitRequest
+from dpq.operations import partition
 from dpq.protocol.keys import key_of
+from dpq.protocol.placement import DIGITS, PLAIN_ID_LENGTH, home_of, partition_of, tags_of
 from dpq.testing import Clock
 
 BEGIN = 1_772_900_000_000  # some hours before clocks change in Los Angeles
@@ -146,18 +152,41 @@ class Told:
     since: int  # the number of that event
 
 
-class World:
-    """A queue, its holders and callers, and a judge."""
+@contextmanager
+def repeatable(seed: int) -> Iterator[None]:
+    """Draw ids, and the pauses of callers, by a seed."""
+    chance = random.Random(seed)
 
-    def __init__(self, redis: Redis, seed: int = 0, clean_up: bool = True) -> None:
+    def text(length: int) -> str:
+        return "".join(chance.choices(DIGITS, k=length))
+
+    def new_ids(count: int, mark: str | None) -> list[str]:
+        return [(mark or "") + text(PLAIN_ID_LENGTH) for _ in range(count)]
+
+    secrets = SimpleNamespace(token_urlsafe=lambda count: text(count * 4 // 3))
+    with (
+        patch.object(partition, "new_ids", new_ids),
+        patch.object(permit, "secrets", secrets),
+        patch.object(permit, "random", chance),
+    ):
+        yield
+
+
+class World:
+    """A queue, its holders and callers, and a judge. With some seeds it has partitions."""
+
+    def __init__(self, redis: Any, seed: int = 0, partitions: int | None = None) -> None:
         self.redis, self.seed = redis, seed
         self.clock, self.real = Clock(BEGIN), 0.0
         chance = random.Random(seed)
         fairness = chance.choice([None, "round_robin"])
         self.name = f"all-{uuid.uuid4().hex}"
+        self.partitions = partitions or (3 if seed % 5 == 4 else 0)
+        self.tags = tags_of(self.name, self.partitions or 1)
         self.q: DPQ[Any] = DPQ(
             redis,
             self.name,
+            partitions=self.partitions or None,
             clock=self.clock,
             fairness=fairness,
             backoff=Backoff(jitter=0),
@@ -189,10 +218,20 @@ class World:
     # Steps
 
     def run(self, steps: Sequence[Step]) -> None:
-        for name, a, b in steps:
-            getattr(self, "do_" + name)(a, b)
-            self.judge()
-        self.settle()
+        with repeatable(self.seed):
+            for name, a, b in steps:
+                getattr(self, "do_" + name)(a, b)
+                self.judge()
+            self.settle()
+
+    def key(self, part: str, group: str | None) -> str:
+        """The key of the partition of a group."""
+        home = home_of(group, None, self.partitions) if self.partitions else 0
+        return key_of(self.tags[home or 0], part)
+
+    def scope(self, group: str | None) -> str | None:
+        """A queue with partitions has no limit of the whole queue."""
+        return "a" if self.partitions and group is None else group
 
     def twice(self, b: int, call: Callable[[], Any]) -> Any:
         """Make a call; the answer may get lost, and then the client sends it again."""
@@ -203,8 +242,11 @@ class World:
         return answer
 
     def do_set_limit(self, a: int, b: int) -> None:
-        scope = SCOPES[a % len(SCOPES)]
+        self.move(1)  # quotas tell grants of before by their ms
+        scope = self.scope(SCOPES[a % len(SCOPES)])
         limit = Limit.of(random.Random(a * 1000 + b), scope)
+        if self.partitions and limit.weight:
+            limit.weight = max(1, limit.weight)
         self.twice(
             b,
             lambda: self.q.set_limit(
@@ -220,6 +262,7 @@ class World:
 
     def do_clear_limit(self, a: int, b: int) -> None:
         if self.limits:
+            self.move(1)
             scope = list(self.limits)[a % len(self.limits)]
             self.twice(b, lambda: self.q.clear_limit(scope))
             del self.limits[scope]
@@ -287,7 +330,8 @@ class World:
 
     def reserved(self, task: Task[Any]) -> dict[str, int]:
         """What a record says of its delivery, with what nobody named."""
-        raw = self.redis.hget(key_of(self.name, "meta"), task.id).decode()
+        tag = self.tags[partition_of(task.id, self.partitions or 1)]
+        raw = self.redis.hget(key_of(tag, "meta"), task.id).decode()
         cost = re.match(r"[^\t\n]*f\d+ \d+ \d+ \S+ (\S+)", raw)
         units = {"": 1}
         for n, part in enumerate(cost[1].split(",") if cost else []):
@@ -469,7 +513,7 @@ class World:
     # Hosts
 
     def do_observe(self, a: int, b: int) -> None:
-        scope, unit = (GROUPS[a % 5], None), ["requests", "tokens"][0]
+        scope, unit = (self.scope(GROUPS[a % 5]), None), ["requests", "tokens"][0]
         left, seconds = b % 6, [1, 3, 20][b % 3]
         headers = {
             f"x-ratelimit-remaining-{unit}": str(left),
@@ -520,7 +564,7 @@ class World:
 
     def ask(self, caller: Caller) -> None:
         self.asked += 1
-        assert self.asked < 5000, f"{len(self.callers) + 1} callers starve"
+        assert self.asked < 40_000, f"{len(self.callers) + 1} callers starve"
         try:
             answer = self.q._session.run(self.q._operations.acquire, caller, self.real / 1000)
             pause = caller.receive(answer, self.real / 1000)
@@ -531,7 +575,8 @@ class World:
         if answer.code == 0 and caller.request.timeout is None:
             pause = min(answer.wait, 3600.0)  # not every 30 s until a quota's period is over
         wait = math.ceil(pause * 1000 - 1e-6)
-        self.moments[caller.id] = self.real + answer.wait * 1000
+        if answer.code != 1 or answer.cost:  # else its booking stands, at the same moment
+            self.moments[caller.id] = self.real + answer.wait * 1000
         self.callers.append((self.real + (wait if caller.granted else max(1, wait)), caller))
 
     def goes(self, caller: Caller) -> None:
@@ -564,7 +609,7 @@ class World:
         caller, grant = self.permits.pop(a % len(self.permits))
         told = TOLD[b % len(TOLD)] if b % 3 else {}
         text = ",".join(f"{unit}={units}" for unit, units in told.items())
-        entries = self.redis.zrange(key_of(self.name, "tracked"), 0, -1)
+        entries = self.redis.zrange(self.key("tracked", caller.request.group), 0, -1)
         is_leased = caller.held and any(caller.held.encode() in each for each in entries)
         run, operations = self.q._session.run, self.q._operations
         if b % 4 == 0:
@@ -615,18 +660,19 @@ class World:
 
     def do_lose(self, a: int, b: int) -> None:
         """Rules are lost; a pop finds that, or a repair."""
-        fields = self.redis.hkeys(key_of(self.name, "limits"))
+        group = NAMED[b % 3]
+        fields = self.redis.hkeys(self.key("limits", group))
         if fields and a % 3:
-            self.redis.hdel(key_of(self.name, "limits"), fields[b % len(fields)])
+            self.redis.hdel(self.key("limits", group), fields[b % len(fields)])
         elif a % 3 == 0:
-            self.redis.hdel(key_of(self.name, "conf"), ["queue_rules", "limited", "gated"][b % 3])
+            self.redis.hdel(self.key("conf", group), ["queue_rules", "limited", "gated"][b % 3])
         if b % 2:
             self.q.repair()
         self.lost = not b % 2
 
     def do_damage(self, a: int, b: int) -> None:
         """A gate is cut; after the repair it grants no more than it may."""
-        gates = key_of(self.name, "gates")
+        gates = self.key("gates", NAMED[b % 3])
         names = self.redis.hkeys(gates)
         if names:
             name = sorted(names)[a % len(names)]
@@ -695,8 +741,9 @@ class World:
                     self.q._session.run(self.q._operations.end_permit, caller, caller.held, "")
             self.permits = []
             assert self.real - began < (40 + 3 * count) * DAY * 1000, f"{len(self.q)} tasks starve"
+        self.advance(5000)  # of permits whose caller has died the leases end
         for state in [*self.q.limits(), *map(self.q.group, NAMED)]:
-            assert state.in_flight == 0
+            assert state.in_flight == 0, state
             assert [m.in_flight for m in state.members] == [0] * len(state.members)
         assert (found := self.q.check()) == [], found
         self.advance(3 * DAY)
@@ -705,10 +752,9 @@ class World:
         self.q.pop()
         if self.damaged:  # what a gate knew of leases of permits may be lost
             self.q.repair()
-        left = self.redis.zrange(key_of(self.name, "tracked"), 0, -1)
-        assert all(name.startswith(b"\t") for name in left), (
-            left
-        )  # the next grant of the queue ends these
+        for tag in self.tags:  # the next grant of the queue ends its own
+            left = self.redis.zrange(key_of(tag, "tracked"), 0, -1)
+            assert all(name.startswith(b"\t") for name in left), left
 
 
 WEIGHTS = {
@@ -787,12 +833,14 @@ def shrunk(redis: Redis, steps: list[Step], seed: int, error: BaseException) -> 
     return steps
 
 
-def main(seconds: float, seed: int, most: int = 150) -> None:
+def main(seconds: float, seed: int, kind: str = "", most: int = 150) -> None:
     """Search until a fault is found, or the time is over."""
-    from dpq.server import Server
+    from topology import Cluster
 
-    server = Server.start()
-    redis = Redis.from_url(server.url)
+    from dpq.server import Server, find_binary
+
+    server = Cluster(find_binary()) if kind == "cluster" else Server.start()
+    redis = Redis.from_url(server.url) if isinstance(server, Server) else server.client()
     end, first, calls = time.monotonic() + seconds, seed, 0
     try:
         while time.monotonic() < end:
@@ -817,5 +865,4 @@ def main(seconds: float, seed: int, most: int = 150) -> None:
 
 
 if __name__ == "__main__":
-    arguments = [*map(int, sys.argv[1:]), 0]
-    main(arguments[0], arguments[1])
+    main(float(sys.argv[1]), int([*sys.argv, "0"][2]), "".join(sys.argv[3:]))

@@ -37,7 +37,7 @@ def test_plain_push(operations, priority, score):
     push = Push(payload={"a": 1}, priority=priority, group="g\xe9", max_attempts=7)
     [_, _, spec, body] = next(operations.push_many([push])).args
     assert spec == score
-    assert body.decode() == f' 7 {priority}\tg\xe9\n{{"a":1}}'
+    assert body.decode() == f'7 {priority}\tg\xe9\n{{"a":1}}'
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,16 @@ NOBODY: Counter[str] = Counter()
 
 def text(rules="", opens="0", why="", rate="0", left="", waiting="0", now=str(NOW), lines=""):
     """One scope of a reply of view."""
-    return [rules, opens, why, rate, left, waiting, now, lines]
+    return [
+        rules,
+        opens,
+        why,
+        rate,
+        left,
+        waiting if " " in waiting else f"{waiting or 0} 0",
+        now,
+        lines,
+    ]
 
 
 def test_no_limit():
@@ -107,12 +116,16 @@ def test_waiting():
 
 def test_members():
     """Each line is a member; the windows and the concurrency are those of the pool."""
-    lines = f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\nb \u2028\t90000000000000\th\t0 0\t\t\t"
+    lines = (
+        f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\t1\nb \u2028\t90000000000000\th\t0 0\t\t\t\t0"
+    )
     running = Counter({"g\ta": 2, "g": 1, "h\ta": 9})
     rules = "group:g\t3*2.5~1 20 0.5|2 60000 2\ta\tb \u2028"
-    [state] = read_limits(["g"], running, text(rules, "90000000000000", "h", lines=lines))
+    [state] = read_limits(
+        ["g"], running, text(rules, "90000000000000", "h", waiting="0 1", lines=lines)
+    )
     first, second = state.members
-    assert (state.concurrency, state.weight, state.in_flight, state.opens_at) == (3, 2.5, 3, None)
+    assert (state.concurrency, state.weight, state.in_flight, state.opens_at) == (3, 2.5, 4, None)
     assert first.model_dump() == {
         "name": "a",
         "open": False,
@@ -123,7 +136,7 @@ def test_members():
         "units_left": (-1.5, 3),
         "quotas": (),
         "budgets": (),
-        "in_flight": 2,
+        "in_flight": 3,
     }
     assert (second.name, second.opens_at, second.units_left) == ("b \u2028", None, ())
 

@@ -34,7 +34,7 @@ class Server:
             if command.args[2] and not self.stored:
                 self.stored = [b"format", b"%d" % STORAGE_FORMAT]
             return self.stored
-        return {"push": [0], "stats": [0] * 100, "extend": [7]}.get(command.script.name, 1)
+        return {"push_plain": [0], "stats": [0] * 100, "extend": [7]}.get(command.script.name, 1)
 
     def call_all(self, commands: Sequence[Command[Any]]) -> list[Any]:
         self.sent.append([command.script.name for command in commands])
@@ -93,9 +93,9 @@ def test_a_first_push_takes_three_exchanges(
     server = Server()
     run, _ = session_of(server, operations)
     run(operations.push, *pushed(1))
-    assert server.sent == [["configure"], ["register"], ["push"]]
+    assert server.sent == [["configure"], ["register"], ["push_plain"]]
     run(operations.push, *pushed(2))
-    assert server.sent[3:] == [["push"]]
+    assert server.sent[3:] == [["push_plain"]]
 
 
 def test_what_only_looks_makes_no_queue(operations: QueueOperations[Any], session_of: Any) -> None:

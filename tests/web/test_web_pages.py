@@ -95,6 +95,15 @@ def test_an_id_or_a_key_leads_to_its_task(look: Browser, q: DPQ, path: str) -> N
     assert "gone" in look.page(f"{path}/tasks/nobody", 404)
 
 
+def test_a_task_says_its_trace(look: Browser, q: DPQ, path: str) -> None:
+    """Its id is what the tool that keeps the traces searches for."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    pushed = q._operations.push_many([Push(1)], f"00-{trace}-00f067aa0ba902b7-01")
+    (task_id,) = q._session.send(pushed)
+    assert f'<dt>trace</dt><dd class="mono">{trace}</dd>' in look.page(f"{path}/tasks/{task_id}")
+    assert "<dt>trace</dt>" not in look.page(f"{path}/tasks/{q.push(2)}")
+
+
 def test_a_task_says_why_it_waits_and_until_when(look: Browser, q: DPQ, path: str) -> None:
     """A closed group is named, with the moment when it opens as a countdown."""
     ids = furnish(q)

@@ -15,14 +15,13 @@ local time, args = ARGV[1], ARGV
 
 local there = redis.call('EXISTS', tracked, tracked, trail) -- first: a user without this right acks nothing by half
 local awaited, ids, reply, gone, gone_at, again, apart, told = there > 1, {}, {}, {}, {}, {}, false, nil
-for i = 2, #args, 2 do
-  ids[i / 2] = args[i]
-end
+for i = 2, #args, 2 do ids[i / 2] = args[i] end
 local raws = redis.call('HMGET', meta, unpack(ids))
 -- Needs: now, times
 for i, id in ipairs(ids) do
   local raw, claim, rerun, key, recurs, rest = raws[i] or '', args[2 * i + 1], nil, nil, nil, nil
-  local token = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 p[^\n]*\n') -- plain: neither key nor schedule
+  local token, at = string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 [pq]()') -- short or plain: neither key nor schedule
+  token = at and string.find(raw, '\n', at, true) and token
     or string.match(raw, '^(%d+) %d+ %d+ %d+ %S 0 f[^\t\n]*\t[^\t\n]*\t\t[^\t\n]*\t[^\t\n]*\n') -- so is this one
   if not token then
     token, rerun, key, recurs, rest = string.match(raw,

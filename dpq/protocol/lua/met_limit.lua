@@ -12,26 +12,29 @@
 -- ARGV[7]  told       what it has spent, as in spent; "" for nothing
 -- ARGV[8]  cost       what it was charged, as acquire has answered
 --
--- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited. The request stays spent;
--- units of which it tells nothing count as not spent.
+-- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited, but only from a permit
+-- that was granted later than the last one that taught: an earlier one says nothing new. The request stays spent; units
+-- of which it tells nothing count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 local told, cost = ARGV[7], ARGV[8]
 
--- Needs: now, go_on, gate, open_or_close, place, met
+-- Needs: now, go_on, gate, open_or_close, place, met, held
 go_on()
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
-local gate = gate_of(scope == 'queue' and '' or scope == 'group' and name or group)
-local was_probe = held ~= '' and gate.probe == held
+local gate, was_probe = gate_of(scope == 'queue' and '' or scope == 'group' and name or group), false
 if held ~= '' then
+  local scopes = { '', name ~= '' and name or nil }
+  scopes[#scopes + 1] = member ~= '' and group or nil
+  held = held_now(scopes, held)
+  was_probe = gate.probe == held
   if told ~= '' or string.find(cost, ',', 1, true) then
     -- Needs: permit_spent
-    local scopes = { '', name ~= '' and name or nil }
-    scopes[#scopes + 1] = member ~= '' and group or nil
     permit_spent(scopes, held, told, cost, granted, true)
   end
   ended(held, name, true, member ~= '' and member or nil) -- a probe that meets a 429 opens nothing
 end
-meet(gate, ms, granted, true, was_probe)
+meet(gate, ms, granted, granted > gate.taught, was_probe)
+gate.taught = math.max(gate.taught, granted)
 admit()
 return 1

@@ -14,23 +14,12 @@
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local told, cost, moment = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, go_on, gate, open_or_close, place
+-- Needs: now, go_on, gate, open_or_close, place, held
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
 local scopes = { '', name ~= '' and name or nil }
 scopes[#scopes + 1] = mate ~= '' and group or nil
-local member, now_held = held, ''
-for _, scope in ipairs(scopes) do
-  if not redis.call('ZSCORE', tracked, scope .. '\t' .. member) then
-    local from, to = '[' .. scope .. '\t~', '(' .. scope .. '\t\127'
-    local others = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '1000')
-    for _, other in ipairs(others) do
-      if string.sub(other, #scope + 17) == string.sub(held, 16) then
-        member = string.sub(other, #scope + 2)
-      end
-    end
-  end
-end
+local member, now_held = held_now(scopes, held), ''
 if ms == 0 then
   if told ~= '' then
     -- Needs: permit_spent

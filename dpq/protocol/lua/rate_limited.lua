@@ -24,10 +24,10 @@ local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
-if told or string.find(task.cost, ',', 1, true) then
+if told or string.find(task.cost .. task.options, '[,\29]') then
   -- Needs: true_up
   local is_told = true_up(task, told or '')
-  told = true_up(task, nothing_of(task.cost), true) or is_told
+  told = true_up(task, nothing_of(reserved_of(task)), true) or is_told
 end
 local member = scope == 'member' and live_note(task, '\28')
 local closes = scope == 'queue' and '' or task.group

@@ -42,7 +42,11 @@ if walk == 'set' then
     local there = redis.call('HEXISTS', hash, name) == 1 or redis.pcall('HEXISTS', stats, 'kept.' .. name) == 1
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
-  counts_periods = counts_periods and redis.call('HGET', hash, name) ~= rules -- else each count goes on as it is
+  local before = redis.call('HGET', hash, name)
+  counts_periods = before ~= rules and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
+  if counts_periods and field == 'groups' then -- gates of open groups see it when they are read
+    redis.call('HSET', conf, 'realigned', string.format('%.0f', now))
+  end
   if rules == '' then
     redis.call('HDEL', hash, name)
     redis.pcall('HDEL', stats, 'kept.' .. name)

@@ -8,12 +8,14 @@
 -- limit; when it opens, ms, or "0"; why it lets no task run (l a 429, h by hand, u its rules cannot be read, p the
 -- probe runs, c concurrency, s spent, q a quota, o the budget of its host; "" if it does); the learned rate and slack,
 -- ms; the units left of each window, TAB, `left:reset` of each quota, TAB, and `unit:left:until` of each budget; how
--- many tasks are due; now, ms; and of a pool, whose windows have no units themselves, a line for each member, with TABs
--- between: its name, when it opens, why it lets no task run, the learned rate and slack, and what is left.
+-- many tasks are due, and how many permits are leases; now, ms; and of a pool, whose windows have no units themselves,
+-- a line for each member, with TABs between: its name, when it opens, why it lets no task run, the learned rate and
+-- slack, what is left, and its permits that are leases. A spent scope opens for one of each unit, a group with waiting
+-- tasks for the best of them.
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, gate, opens, pool
+-- Needs: now, groups, rules, gate, opens, pool, booked
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -74,7 +76,7 @@ for i = 2, #args do
   local scope = args[i]
   local gate = gate_of(scope)
   local at, why, left = seen_of(gate)
-  local text, lines = '', {}
+  local text, lines, permits, of_members = '', {}, running(scope), 0
   for _, field in ipairs(scope == '' and { 'queue' } or { 'groups', 'group:' .. scope }) do
     local rules = rules_of(field)
     text = rules and field .. '\t' .. (rules.unreadable and '' or rules.text) or text
@@ -90,14 +92,16 @@ for i = 2, #args do
       end
       opens = string.format('%.17g', opens > instant and opens or 0)
       lines[n] = table.concat({ gate.rules.members[n], opens, closed_by,
-        string.format('%.17g %.17g', mate.rate, mate.slack), units }, '\t')
+        string.format('%.17g %.17g', mate.rate, mate.slack), units, running(mate.scope) }, '\t')
+      of_members = of_members + running(mate.scope)
     end
     if why == '' then
       why, at = reason, first < 8e13 and first or 0
     end
   end
-  if why == '' then -- one unit is free, but the best task of the group needs more
-    at = tonumber(scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
+  local later = tonumber(string.find('sqo', why, 1, true) and scope ~= '' and redis.call('ZSCORE', closed, scope) or 0)
+  if why == '' or later > at then -- the best task of the group needs more than one unit
+    at = later
     why = reason_of(gate, at, at > instant and 's' or '')
   end
   local due = redis.call('ZLEXCOUNT', waiting, '[' .. scope .. '\t', '(' .. scope .. '\n')
@@ -111,7 +115,7 @@ for i = 2, #args do
   reply[#reply + 1] = why
   reply[#reply + 1] = string.format('%.17g %.17g', gate.rate, gate.slack)
   reply[#reply + 1] = left
-  reply[#reply + 1] = string.format('%.0f', due)
+  reply[#reply + 1] = string.format('%.0f %.0f', due, math.max(permits, of_members))
   reply[#reply + 1] = stamp
   reply[#reply + 1] = table.concat(lines, '\n')
 end

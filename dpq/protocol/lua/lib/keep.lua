@@ -3,6 +3,8 @@
 -- Keys: conf gates
 -- Needs: now, rules, booked
 -- Gives: keep().
+local REPEATED_MS = 120000 -- so long a 429 that a permit has met may be told again
+
 local function keep()
   local fields = {}
   for scope, gate in pairs(seen.gates) do
@@ -18,6 +20,9 @@ local function keep()
       local booked = not gate.rest and gate.booked -- else it is in the rest
       if booked and (math.max(booked[1], booked[2], booked[3], booked[5]) > instant or forget_ended(gate)) then
         text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))
+      end
+      if gate.taught + REPEATED_MS > instant and gate.rules[1] then
+        text = text .. string.format('P:%.17g ', gate.taught)
       end
       if gate.last > 0 then
         text = text .. string.format('L:%.17g ', gate.last)

@@ -6,4 +6,4 @@ local given_time = tonumber(time)
 local server_time = not given_time and redis.call('TIME')
 local instant = given_time or server_time[1] * 1000 + server_time[2] / 1000
 local now = math.floor(instant)
-local stamp = string.format('%.0f', now)
+local stamp = string.format('%d', now)

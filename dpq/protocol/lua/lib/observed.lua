@@ -1,26 +1,38 @@
 -- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/design.md, "Budgets".
 -- Keys: invisible meta tracked
--- Needs: record, notes
+-- Needs: record, notes, booked
 -- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
 --        left, ends).
 local MOST_COUNTED, SAME_MS = 400, 2000 -- leases that are found again; hosts say whole seconds
 
+-- The permits of a pool that are leases: they stand under their member, and those that tell also under the group.
+local function in_pool(gate)
+  local tasks, permits = 0, 0
+  for _, name in ipairs(gate.rules.members) do
+    local mate = gate.scope .. '\t' .. name
+    permits = permits + running(mate)
+    tasks = tasks - redis.call('ZLEXCOUNT', tracked, '[' .. mate .. '\t', '(' .. mate .. '\n')
+  end
+  return tasks - running(gate.scope) + math.max(permits, running(gate.scope))
+end
+
 local function under_way(gate)
   local scope = gate.scope
   if scope == '' then
-    return redis.call('ZCARD', invisible)
+    return redis.call('ZCARD', invisible) + running(scope)
   end
   if not gate.observed and gate.rules.concurrency == 0 then
     local ids = redis.call('ZRANGE', invisible, '0', MOST_COUNTED - 1, 'REV')
     for i, raw in ipairs(#ids > 0 and redis.call('HMGET', meta, unpack(ids)) or {}) do
       local task = read(raw or '')
       local member = task and live_note(task, '\28')
-      if task and task.group .. (member and '\t' .. member or '') == scope then
+      if task and (task.group == scope or task.group .. '\t' .. (member or '') == scope) then
         redis.call('ZADD', tracked, '0', scope .. '\t' .. ids[i])
       end
     end
   end
   return redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
+    + (gate.rules.members and in_pool(gate) or 0)
 end
 
 -- A later reset is another window of the host, and replaces the budget. For the same one, or a sooner one, the lower

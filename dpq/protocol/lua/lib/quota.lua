@@ -1,5 +1,6 @@
 -- quota: count what a limit grants in calendar periods. Layout and proof: docs/design.md, "Quotas". Its functions are
 -- made only for gates that have quotas.
+-- Keys: conf
 -- Needs: now, rules, period
 -- Gives: hold_quotas(gate, tokens, spent), which makes gate.quotas of what a gate has counted (tokens): of each quota
 --        count, start (from when it has counted), reset and next; 0 before it has counted. Beside them stand functions:
@@ -19,17 +20,19 @@ local function hold_quotas(gate, tokens, spent)
 
   -- After the end of a period its count is over. It stays while the next one, by the calendar, would have begun before:
   -- the clock was set back, or the zone is another one.
+  local shared = gate.rules == seen.rules.groups and redis.call('HGET', conf, 'realigned')
   for i, rule in ipairs(rules) do
     local count, begun, ends, at = string.match(tokens and tokens[rule.name] or '0:0:0', '^(%d+):(%d+):(%d+):?(%d*)$')
     local quota = { count = tonumber(count), start = tonumber(begun), reset = tonumber(ends), next = tonumber(at) or 0 }
+    local anew = seen.realign or shared and quota.start < math.min(tonumber(shared) or 0, now)
     if spent then
       quota = { count = rule.amount, start = now, reset = end_of(rule), next = 0 }
       gate.changed = true
     elseif quota.reset > 0 and (instant >= quota.reset or instant < quota.start or quota.reset - quota.start > 2.8e9
-      or seen.realign) then
+      or anew) then
       local start, reset = period_of(rule, instant)
       if start < quota.reset then
-        if reset ~= quota.reset or seen.realign then
+        if reset ~= quota.reset or anew then
           quota.next = reset == quota.reset and quota.next or 0
           quota.start, quota.reset, gate.changed = now, reset, true
         end

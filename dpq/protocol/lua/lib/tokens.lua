@@ -1,13 +1,14 @@
 -- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O
 -- and a unit, a budget that a host has told; E and a unit, spent values (estimate); B, what acquire has booked; L, when
--- a member of a pool was granted last; T, what is left of a turn. Layout: docs/design.md, "Limits".
+-- a member of a pool was granted last; P, when the last permit was granted that has taught by a 429; T, what is left of
+-- a turn. Layout: docs/design.md, "Limits".
 -- Needs: now
 -- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
 --        budgets_of(tokens), the budgets, by unit, that still hold, or nil; spent_of(tokens), all spent values as text.
 local DAY_MS = 86400000 -- no budget holds longer: else the clock was set back, or it is damage
 local COUNTED = '^%d+:%d+:%d+:?%d*$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
-  E = '^[:%d]+$', L = '^%d[%d.]*$', O = '^%d+:%d+$', T = '^%d[%d.]*$' }
+  E = '^[:%d]+$', L = '^%d[%d.]*$', O = '^%d+:%d+$', P = '^%d[%d.]*$', T = '^%d[%d.]*$' }
 
 local function budgets_of(tokens)
   local budgets

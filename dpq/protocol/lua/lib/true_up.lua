@@ -5,7 +5,7 @@
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
 --        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text
---        that tells 0 of all its units but requests.
+--        that tells 0 of all its units but requests; reserved_of(task), what its delivery was charged, as such a cost.
 
 -- What a delivery was charged, and what of it was named.
 local function charged(text)
@@ -18,6 +18,11 @@ end
 
 local function nothing_of(cost)
   return (string.gsub(string.match(cost, ',.*$') or '', '[=~]%d+', '=0'))
+end
+
+local function reserved_of(task)
+  local charged_then = string.match(live_note(task, '\29') or '', '^%S* (%S+)$')
+  return charged_then or task.cost -- else its cost has not changed since
 end
 
 local function true_up(task, told, implied)

@@ -6,6 +6,7 @@
 --        aging are the last ones that could be read.
 local COUNTS = '^%d+ (%d+) (%d+) (%d+) %S (%d+) ()'
 local PLAIN = '^%d+ ()%d+() %d+ (%-?%d+)()\t([^\t\n]*)()'
+local PLACED = '^%x%x%x%x%x%x%x%x%x%x%x%d+() (%-?%d+)()\t([^\t\n]*)()'
 local FULL = '^%d+ ()%d+() %d+ (%-?%d[%d.e+-]*) (%d%S*) %d+ (%d+) (%S+)()'
   .. '\t([^\t\n]*)\t[^\t\n]*\t[^\t\n]*\t[^\n]*()'
 local FRESH_FULL = '^f%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+ (%d%S*) %d+ 0 0()'
@@ -25,7 +26,10 @@ local function apart(raw, taken)
   end
   local order, order_end, priority, edge, group, rest
   local cost, expires, aging = '1', '0', '0'
-  if kind == 112 then
+  if kind == 113 then
+    order_end, priority, edge, group, rest = string.match(raw, PLACED, at + 1)
+    order = order_end and order_end - at >= 27 and order_end - 16 -- the first digit of its order is not stored
+  elseif kind == 112 then
     order, order_end, priority, edge, group, rest = string.match(raw, PLAIN, at + 1)
   elseif kind == 102 then
     order, order_end, priority, cost, expires, aging, edge, group, rest = string.match(raw, FULL, at + 1)
@@ -42,7 +46,8 @@ local function apart(raw, taken)
     taken.aging = rate and rate <= 1000000 and aging or taken.aging
   end
   local sound = priority == taken.priority and aging == taken.aging and edge and edge <= 400 and #attempts <= 13
-    and #deliveries <= 13 and #deferrals <= 13 and order_end - order == (string.byte(raw, order) == 49 and 16 or 19)
+    and #deliveries <= 13 and #deferrals <= 13 and order
+    and order_end - order == ((kind == 113 or string.byte(raw, order) == 49) and 16 or 19)
     and (rest > #raw or string.byte(raw, rest) == 10) and is_cost(cost)
   if sound then
     local counted = attempts .. (deliveries == '0' and ' 1 ' or ' ' .. deliveries + 1 .. ' ') .. deferrals

@@ -4,13 +4,13 @@
 -- Gives: lease(taken, visibility, shut_until), for what take has taken, and a setting that is over now: the reply of
 --        pop, and the shortest lease, ms.
 
--- When a task was first due, ms as text, if this is its first delivery.
+-- When a task was first due, ms as text, if this is its first delivery; and the base of that text.
 local function first_due(record)
-  if string.sub(record, 17, 28) == ' 0 1 0 - 0 p' then -- a token of 16 digits, and a plain record
-    return string.sub(record, 29, 41)
+  if string.sub(record, 17, 28) == ' 0 1 0 - 0 q' then -- a token of 16 digits, and a short record
+    return string.sub(record, 29, 39), 16
   end
   local enqueued, wait = string.match(record, '^%d+ 0 1 %d+ %- 0 f(%d+) %d+ %d+ %S+ %S+ (%d+)')
-  return enqueued and string.format('%.0f', enqueued + wait)
+  return enqueued and string.format('%.0f', enqueued + wait) or string.match(record, '^%d+ 0 1 0 %- 0 p(%d+) ')
 end
 
 local function lease(taken, visibility, shut_until)
@@ -24,9 +24,9 @@ local function lease(taken, visibility, shut_until)
   for i = 1, #metas, 2 do
     local id, record = metas[i], metas[i + 1]
     leases[i], leases[i + 1] = lease_end, id
-    local begun = first_due(record)
+    local begun, base = first_due(record)
     if begun then
-      count_time(begun, 1)
+      count_time(begun, 1, base)
       again = again - 1
     end
     if string.find(record, '\31', 1, true) then -- its options: the visibility, 0 for none, and the time limit

@@ -8,7 +8,7 @@
 --        payloads that have a field of their own, by id; bytes, the size of all payloads; rotten, tasks for the dead
 --        letters; passed, how many tasks did not come. In `taken`, token is the newest so far; changes has what a judge
 --        returned instead of true, a table of changes to the record (change).
-local FRESH = '^p%d+ 1%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d %d+ %-?%d+\t([^\t\n]*)\n()' -- plain, and never delivered
+local FRESH = '^q%x%x%x%x%x%x%x%x%x%x%x%d+() %-?%d+\t([^\t\n]*)\n()' -- short, and never delivered
 
 local function take(taken, most, max_bytes, most_passed, judge, crown)
   local metas, rotten = taken.metas, taken.rotten
@@ -28,9 +28,9 @@ local function take(taken, most, max_bytes, most_passed, judge, crown)
   for i, id in ipairs(ids) do
     local raw, member, score = raws[i], popped[2 * i - 1], popped[2 * i]
     if raw and not enough then
-      local group, rest = string.match(raw, FRESH)
+      local digits, group, rest = string.match(raw, FRESH)
       local counted, at, cost, expires, body, reason, may = '0 1 0 - 0 ', 1, '1', '0', nil, nil, true
-      if not rest or rest - #group > 402 then
+      if not rest or digits < 28 or rest - #group > 402 then
         counted, at, rest, cost, expires, group = apart(raw, taken)
         if counted and rest > #raw then
           body = redis.call('HGET', payload, id)

@@ -15,7 +15,7 @@ local function bounded(args)
   for i = 2, #args, 3 do
     local spec, body, wrong, group, key = args[i + 1], args[i + 2], nil, nil, nil
     if string.byte(spec) ~= 102 then
-      group = string.match(body, '^ %d+ %-?%d+\t([^\t\n]*)\n')
+      group = string.match(body, '^%d* %-?%d+\t([^\t\n]*)\n')
       if not group or not tonumber(spec) then
         return nil, redis.error_reply('ERR DPQ: a plain task has no score, or no record')
       end

@@ -48,12 +48,18 @@ local function add(id, spec, body, place, group, batch)
   if not group then
     return add_full(id, spec, body, place, batch)
   elseif batch.old or (batch.setting or 'inline') ~= 'inline' or batch.aging ~= '0' then
-    local max, priority, text = string.match(body, '^ (%d+) (%S+)\t[^\n]*\n(.*)$')
-    spec = 'f' .. table.concat({ max, 1, 0, priority, 0, 1, 'k' }, ' ') .. '\t' .. group .. '\t'
+    local max, priority, text = string.match(body, '^(%d*) (%S+)\t[^\n]*\n(.*)$')
+    spec = 'f' .. table.concat({ max == '' and '10' or max, 1, 0, priority, 0, 1, 'k' }, ' ') .. '\t' .. group .. '\t'
     return add_full(id, spec, text, place, batch)
   end
   local order, n = string.format('%d', 1000000000000000 + place), #batch.metas
-  batch.metas[n + 1], batch.metas[n + 2] = id, 'p' .. stamp .. ' ' .. order .. body
+  batch.metas[n + 1] = id
+  if now < 2 ^ 44 then
+    batch.moment = batch.moment or string.format('q%011x', now)
+    batch.metas[n + 2] = batch.moment .. string.sub(order, 2) .. body
+  else
+    batch.metas[n + 2] = 'p' .. stamp .. ' ' .. order .. (string.byte(body) == 32 and ' 10' or ' ') .. body
+  end
   if group == '' then
     n = #batch.plain
     batch.plain[n + 1], batch.plain[n + 2] = spec, order .. id

@@ -6,7 +6,7 @@ local HOW = { u = 'update', r = 'raise_priority', a = 'rerun' }
 local function note_pushes(args, known, holders, group_of)
   for i = 1, (#args - 1) / 3 do
     local id, spec, body, group = args[3 * i - 1], args[3 * i], args[3 * i + 1], group_of[3 * i - 1]
-    local priority, wait, mode = string.match(body, '^ %d+ (%-?%d+)\t'), '0', nil
+    local priority, wait, mode = string.match(body, '^%d* (%-?%d+)\t'), '0', nil
     if not group then
       wait, priority, mode, group = string.match(spec, '^f%d+ %d%S* (%d+) (%S+) %d+ %d+ (%l)[^\t]*\t([^\t]*)')
     end

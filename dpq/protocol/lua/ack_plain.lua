@@ -1,0 +1,23 @@
+-- ack_plain: remove one finished task, if there is nothing to decide: the short way of ack.
+--
+-- Keys: invisible meta stats tracked trail
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  id
+-- ARGV[3]  token      the delivery that has it
+--
+-- Returns {} as ack does; {-5}: nothing has changed, and ack is to be asked: the task is gone, another delivery has it,
+-- it has no short record with its payload behind it (record), its lease has ended, or the queue counts leases or has a
+-- trail.
+-- Lost reply: the second call finds the task gone, and so does ack.
+local time, id, token = ARGV[1], ARGV[2], ARGV[3]
+
+local raw = redis.call('EXISTS', tracked, trail) == 0 and redis.call('HGET', meta, id)
+local claim, at = string.match(raw or '', '^(%d+) %d+ %d+ %d+ %S 0 q()')
+if claim ~= token or not string.find(raw, '\n', at, true) or redis.call('ZREM', invisible, id) == 0 then
+  return { -5 }
+end
+redis.call('HDEL', meta, id)
+-- Needs: now, times
+count_time(string.sub(token, 1, -3), 10)
+store_times('r')
+return {}

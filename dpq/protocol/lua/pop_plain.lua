@@ -1,0 +1,70 @@
+-- pop_plain: lease the best ready tasks, if there is nothing to decide: the short way of pop.
+--
+-- Keys: ready invisible groups meta conf stats
+-- ARGV[1]  time       ms, or "" for the server's clock
+-- ARGV[2]  most       tasks at most, from 1 to 1000
+-- ARGV[3]  visibility the lease, ms, at least 10 000: shorter ones are watched (notice)
+-- ARGV[4]  max_bytes  payload bytes at most (the first task comes whatever its size); or left out: 4 MiB
+-- ARGV[5]  partitions of the queue, as the client knows it; 0 before it does; or left out: 1
+--
+-- Returns {lease end, id, record and payload, id, ...} as pop does; {-5}: nothing has changed, and pop is to be asked:
+-- no task is ready, upkeep is due, the queue is paused, has groups, limits or a trail, or the best task is not one
+-- that was pushed with a short record (record) and never delivered. Behind the tasks of a reply there may be such a
+-- task, too.
+-- Lost reply: as with pop.
+local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local partitions = ARGV[5]
+
+max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
+
+-- Needs: now
+local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partitions', 'paused_until', 'gated',
+  'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
+local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
+if not (soonest and soonest > instant and soonest <= now + visibility) or settings[3] ~= '4' or settings[5]
+  or settings[6] or settings[7] or settings[8] or settings[9] or settings[10] or settings[11]
+  or partitions ~= '0' and (settings[4] or '1') ~= partitions or redis.call('EXISTS', groups) == 1 then
+  return { -5 }
+end
+local token = math.floor(instant * 1000)
+token = last and last > token and last < 9e15 and last or token -- as pop
+local reply, leases, size, left, n = { now + visibility }, {}, 0, nil, 0
+local lease_end = string.format('%d', reply[1])
+while n < 2 * most and not left and size <= max_bytes do
+  local popped = redis.call('ZPOPMIN', ready, math.min(100, most - n / 2))
+  if not popped[1] then
+    break
+  end
+  local ids = {}
+  for i = 1, #popped, 2 do
+    ids[#ids + 1] = string.sub(popped[i], 17)
+  end
+  for i, raw in ipairs(redis.call('HMGET', meta, unpack(ids))) do
+    local digits, at = string.match(raw or '', '^q%x%x%x%x%x%x%x%x%x%x%x%d+() %-?%d+\t\n()')
+    size = at and size + #raw - at + 1 or size
+    if left or not at or digits < 28 or at > 402 or size > max_bytes and n > 0 then
+      left = left or {}
+      left[#left + 1], left[#left + 2] = popped[2 * i], popped[2 * i - 1]
+    else
+      token = token + 1
+      reply[n + 2], reply[n + 3] = ids[i], string.format('%d 0 1 0 - 0 ', token) .. raw
+      leases[n + 1], leases[n + 2] = lease_end, ids[i]
+      n = n + 2
+    end
+  end
+end
+if left then -- where they were
+  redis.call('ZADD', ready, unpack(left))
+end
+if n == 0 then
+  return { -5 }
+end
+-- Needs: times
+for i = 3, n + 1, 2 do
+  count_time(string.sub(reply[i], 29, 39), 1, 16)
+end
+store_times('w')
+redis.call('HSET', conf, 'token', string.format('%d', token))
+redis.call('HSET', meta, unpack(reply, 2))
+redis.call('ZADD', invisible, unpack(leases))
+return reply

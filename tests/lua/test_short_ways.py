@@ -1,0 +1,189 @@
+"""push_plain, pop_plain and ack_plain: they do what push, pop and ack do, or nothing."""
+
+import pytest
+from kit.records import plain_record, read_record
+
+from dpq import DPQ, Push
+from dpq.operations.shortcut import FORGIVEN_AFTER, LONGEST_PAUSE, Shortcut
+
+REFUSED = [-5]
+
+
+def taken(probe, clock, name, most=3, max_bytes=10**6, partitions=0):
+    """What a raw pop answers, and what is stored then."""
+    args = [clock(), most, 30_000, max_bytes]
+    args += [partitions] if name == "pop_plain" else [100, "", partitions]
+    return probe.call(name, *args), probe.stored()
+
+
+@pytest.fixture
+def plain(q, clock, probe):
+    """A queue of plain tasks, whose next event is known."""
+    for i in range(40):
+        q.push(i, priority=i % 7)
+    q.pop(visibility=20)
+    return q
+
+
+@pytest.mark.parametrize(("most", "max_bytes"), [(1, 10**6), (3, 10**6), (40, 10**6), (40, 23)])
+def test_as_pop(plain, clock, probe, redis, most, max_bytes):
+    """It answers and stores what pop does: tasks, tokens, leases, times, whatever bounds it."""
+    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+    long = taken(probe, clock, "pop", most, max_bytes)
+    redis.delete(*map(probe.key, probe.stored()))
+    for part, dump in kept.items():
+        redis.restore(probe.key(part), 0, dump)
+    assert taken(probe, clock, "pop_plain", most, max_bytes) == long
+    assert len(long[0]) > 2 * min(most, 12)
+
+
+def old(q, clock, probe):
+    [best] = q.peek(1)
+    raw = probe.redis.hget(probe.key("meta"), best.id)
+    raw = plain_record(read_record(raw)).removeprefix(b"0 0 0 0 - 0 ")
+    probe.redis.hset(probe.key("meta"), best.id, raw)
+
+
+def trail(q, clock, probe):
+    DPQ(q.redis, q.queue_name, trail_max_events=5, clock=clock).stats()
+
+
+REASONS = {
+    "empty": lambda q, clock, probe: q.pop_many(99),
+    "paused": lambda q, clock, probe: q.pause(),
+    "limit": lambda q, clock, probe: q.set_limit(99, 1, burst=99),
+    "limit of groups": lambda q, clock, probe: q.set_limit(9, 1, group="*"),
+    "group": lambda q, clock, probe: q.push("g", priority=-9, group="g"),
+    "trail": trail,
+    "upkeep": lambda q, clock, probe: clock.advance(20),
+    "delivered": lambda q, clock, probe: q.release(q.pop().task),
+    "full": lambda q, clock, probe: q.push("k", priority=99, key="k"),
+    "long": lambda q, clock, probe: q.push("x" * 600, priority=99),
+    "old": old,
+    "no event": lambda q, clock, probe: q.redis.hdel(probe.key("conf"), "next_event"),
+    "sooner": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "next_event", "9e15"),
+    "format": lambda q, clock, probe: q.redis.hset(probe.key("conf"), "format", "3"),
+    "partitions": lambda q, clock, probe: None,
+}
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("reason", REASONS)
+def test_refused(plain, clock, probe, reason):
+    """Whatever is not plain is left to pop, and nothing has changed."""
+    REASONS[reason](plain, clock, probe)
+    before = probe.stored()
+    assert taken(probe, clock, "pop_plain", partitions=2 * (reason == "partitions")) == (
+        REFUSED,
+        before,
+    )
+
+
+PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
+
+
+@pytest.mark.parametrize("order", ["fifo", "lifo"])
+def test_as_push(q, clock, probe, redis, order):
+    """It answers and stores what push does."""
+    DPQ(redis, q.queue_name, order=order, clock=clock).push("before", priority=5)
+    kept = {part: redis.dump(probe.key(part)) for part in probe.stored()}
+    found = []
+    for name in ("push", "push_plain"):
+        redis.delete(*map(probe.key, probe.stored()))
+        for part, dump in kept.items():
+            redis.restore(probe.key(part), 0, dump)
+        found.append((probe.call(name, clock(), *PUSHED), probe.stored()))
+    assert found[0] == found[1]
+    assert found[0][0] == [0]
+    tasks = [(task.payload, task.max_attempts) for task in q.pop_many(9)]
+    assert tasks == [("before", 10), (1, 10), (2, 4)]
+
+
+UNPUSHED = {
+    "known": lambda probe: [probe.call("push", 0, *PUSHED[3:]), *PUSHED][1:],
+    "group": lambda probe: [*PUSHED, "c", "0", " 0\tg\n1"],
+    "full": lambda probe: [*PUSHED, "c", "f9 1 0 0 0 1 k\t\t", "1"],
+    "long id": lambda probe: [*PUSHED, "c" * 201, *PUSHED[1:3]],
+    "long": lambda probe: [*PUSHED, "c", "0", " 0\t\n" + "1" * 1000],
+    "partitions": lambda probe: [*PUSHED, "2"],
+    "trail": lambda probe: [probe.redis.hset(probe.key("conf"), "trail_max_events", 5), *PUSHED][
+        1:
+    ],
+    "payloads": lambda probe: [probe.redis.hset(probe.key("conf"), "payloads", "apart"), *PUSHED][
+        1:
+    ],
+    "aging": lambda probe: [probe.redis.hset(probe.key("conf"), "aging", "0.5"), *PUSHED][1:],
+    "turns": lambda probe: [
+        probe.redis.hset(probe.key("conf"), "fairness", "round_robin"),
+        *PUSHED,
+    ][1:],
+    "shut": lambda probe: [probe.redis.hset(probe.key("conf"), "shut_until", "9e12"), *PUSHED][1:],
+    "format": lambda probe: [probe.redis.hset(probe.key("conf"), "format", "3"), *PUSHED][1:],
+}
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize("reason", UNPUSHED)
+def test_unpushed(plain, clock, probe, reason):
+    """Whatever is not plain is left to push, and nothing has changed."""
+    args = UNPUSHED[reason](probe)
+    before = probe.stored()
+    assert probe.call("push_plain", clock(), *args) == REFUSED
+    assert probe.stored() == before
+
+
+def test_what_stands_behind(plain, clock, probe):
+    """Tasks before one that is not plain come; it stays where it was, and those behind it."""
+    plain.push("k", priority=6, key="k")
+    reply, _ = taken(probe, clock, "pop_plain", 40)
+    assert len(reply[1::2]) == 4  # the fifth of priority 6 was taken at first
+    assert plain.peek(1)[0].payload == "k"
+    assert [task.payload for task in plain.pop_many(2)] == ["k", 5]
+
+
+def test_pop_many_goes_on_behind_it(plain):
+    """A caller gets all in one call, in their order, also where some are not plain."""
+    plain.push("k", priority=6, key="k")
+    assert plain.pop().task.payload == 13  # from here on the short way is expected
+    came = [task.payload for task in plain.pop_many(39)]
+    assert came[:5] == [20, 27, 34, "k", 5]
+    assert len(came) == 39
+
+
+def test_ack_refuses(plain, probe, clock):
+    """What ack_plain does not know is left to ack, and nothing has changed."""
+    tasks = plain.pop_many(3)
+    plain.set_visibility(tasks[1], 9)
+    plain.ack(tasks[2])
+    before = probe.stored()
+    wrong = [(tasks[0], tasks[0].token - 1), (tasks[1], tasks[1].token), (tasks[2], tasks[2].token)]
+    for task, token in wrong:
+        assert probe.call("ack_plain", clock(), task.id, token) == REFUSED
+    assert probe.stored() == before
+    assert probe.call("ack_plain", clock(), tasks[0].id, tasks[0].token) == []
+    assert plain.ack(tasks[0]) is False
+
+
+def test_ack_of_counted_leases(q, probe, clock):
+    """Where an end of a lease lets others run, or is told, ack is asked."""
+    q.set_limit(concurrency=1, group="g")
+    q.push_many([Push("g", group="g"), Push("x")])
+    for task in q.pop_many(2):
+        assert probe.call("ack_plain", clock(), task.id, task.token) == REFUSED
+
+
+def test_when_the_short_way_is_tried():
+    """It is tried when expected; after refusals less and less often, until all goes well."""
+    way = Shortcut()
+    assert not way.is_open()
+    pauses = []
+    for _ in range(8):
+        way.refuse()
+        way.expect(True)
+        pauses.append(next(n for n in range(99) if way.is_open()))
+    assert pauses == [1, 3, 7, 15, 31, 63, 63, LONGEST_PAUSE]
+    for _ in range(FORGIVEN_AFTER + 1):
+        way.expect(True)
+    way.refuse()
+    way.expect(True)
+    assert [way.is_open() for _ in range(2)] == [False, True]
