@@ -200,10 +200,8 @@ class Watch:
             self._remembered = now
             try:
                 self.queue._session.run(self.queue._session.operations.remember)
-            except ResponseError as error:
-                if not forbidden(error):
-                    raise
-                self._remembers = False  # this user may only look
+            except ResponseError as error:  # as with a full memory: whoever looks may go on
+                self._remembers = not forbidden(error)  # this user may only look
 
     def events(self) -> list[Event]:
         """Read what has happened since the last look; return all that is known, oldest first.

@@ -1,7 +1,8 @@
 """The operations about what a queue remembers: its history and its events. No I/O."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dpq.model.errors import ConfigurationError
@@ -66,10 +67,15 @@ def _summed(found: Sequence[list[Slot]]) -> list[Slot]:
 
 
 class _Found(NamedTuple):
-    """An event, and the partition that it comes from."""
+    """An event, the partition that it comes from, and its moment among the events around it.
+
+    Attributes:
+        moment: Not before the events that stand before it in its stream: a clock may go back.
+    """
 
     event: Event
     part: int
+    moment: datetime
 
 
 def events(
@@ -80,32 +86,46 @@ def events(
     behind = after.split(",") if after else [""] * len(parts)
     if len(behind) != len(parts) or (after and not all(map(_POSITION.fullmatch, behind))):
         raise ConfigurationError(f"after is {after!r}: it must be the id of an event of this queue")
-    found = yield from all_of(
-        [part.events(position, most, stream) for part, position in zip(parts, behind, strict=True)]
-    )
-    ordered = sorted(
-        (
-            _Found(event, part)
-            for part, each in enumerate(found)
-            for event in each
-            if not part or not _is_everywhere(event)
-        ),
-        key=lambda one: (one.event.at, one.event.id),
-    )
-    chosen = ordered[:most] if after else ordered[-most:]
-    if len(parts) == 1:
-        return [event for event, _ in chosen]
+    while True:
+        found = yield from all_of(
+            [part.events(at, most, stream) for part, at in zip(parts, behind, strict=True)]
+        )
+        if len(parts) == 1:
+            return found[0]
+        result, last = _merged(found, behind, most)
+        if result or last == behind or not after:
+            return result
+        behind = last  # all of them stand in the first partition as well: read on
+
+
+def _merged(
+    found: Sequence[list[Event]], behind: Sequence[str], most: int
+) -> tuple[list[Event], list[str]]:
+    """Make one stream of those of the partitions; return also the positions behind it."""
+    ordered = sorted(_in_order(found), key=lambda one: (one.moment, _numbers(one.event.id)))
+    seen = [not (one.part and _is_everywhere(one.event)) for one in ordered]
+    surplus = 0 if any(behind) else max(0, sum(seen) - most)
+    result: list[Event] = []
     last = [position or "0-0" for position in behind]
-    if not after:  # each partition goes on behind what was read of it and left out
-        for event, part in reversed(chosen):
-            last[part] = _before(event.id)
-        for event, part in ordered[: len(ordered) - len(chosen)]:
-            last[part] = max(last[part], event.id, key=_numbers)
-    result = []
-    for event, part in chosen:
+    if not any(behind):  # each partition goes on behind what was left out of it
+        last = [_before(each[0].id) if each else "0-0" for each in found]
+    for (event, part, _), is_seen in zip(ordered, seen, strict=True):
+        if len(result) == most:
+            break
         last[part] = event.id
-        result.append(event.model_copy(update={"id": ",".join(last)}))
-    return result
+        if is_seen and surplus:
+            surplus -= 1
+        elif is_seen:
+            result.append(event.model_copy(update={"id": ",".join(last)}))
+    return result, last
+
+
+def _in_order(found: Sequence[list[Event]]) -> Iterator[_Found]:
+    for part, each in enumerate(found):
+        moment = datetime.min.replace(tzinfo=UTC)
+        for event in each:
+            moment = max(moment, event.at)
+            yield _Found(event, part, moment)
 
 
 def _is_everywhere(event: Event) -> bool:

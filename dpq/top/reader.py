@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import RedisError, ResponseError
 
-from dpq import DPQ, ConfigurationError, DPQError, Event, Forecast, LimitState
+from dpq import DPQ, DPQError, Event, Forecast, LimitState
 from dpq.model.drain import Drain
 from dpq.sampler import OPEN_QUEUES, Directory, Snapshot, Watch
 
@@ -125,11 +125,9 @@ class Reader:
             for name in names:
                 if name in known:
                     self._read_queue(found, name)
-            details = self._read_details(chosen) if chosen in found.snapshots else None
-        except (RedisError, OSError) as error:
+            details = self._read_chosen(found, chosen)
+        except (RedisError, DPQError, OSError) as error:
             return found._replace(fault=str(error) or type(error).__name__)
-        except (DPQError, ConfigurationError) as error:
-            return found._replace(names=all_names, fault=str(error))
         return found._replace(names=all_names, details=details, ahead_ms=self._ahead_ms)
 
     def _watch(self, name: str) -> Watch | None:
@@ -151,6 +149,13 @@ class Reader:
                 self._ahead_ms = watch.ahead_ms
         except (DPQError, ResponseError) as error:
             found.faults[name] = str(error)
+
+    def _read_chosen(self, found: Round, name: str) -> Details | None:
+        try:
+            return self._read_details(name) if name in found.snapshots else None
+        except (DPQError, ResponseError) as error:  # the others can be read
+            found.faults[name] = str(error)
+            return None
 
     def _read_details(self, name: str) -> Details | None:
         watch = self._watch(name)

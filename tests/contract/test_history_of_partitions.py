@@ -41,4 +41,15 @@ def test_partitions(redis: Redis, queue_name: str) -> None:
     assert q.events(limit=3)[0].group == "g9"
     q.delay_group("new", 9)
     assert [event.group for event in q.events(after=q.events(limit=3)[0].id)][-1] == "new"
+    here = q.events()[-1].id
+    q.pause(5)
+    q.resume()
+    clock.advance(0.001)
+    for n in range(12):
+        q.delay_group(f"g{n}", 50)
+    read = []
+    while found := q.events(after=here, limit=1):  # what all partitions tell holds up none
+        read.append(found[0].group)
+        here = found[0].id
+    assert sorted(read) == sorted(["", "", *(f"g{n}" for n in range(12))])
     q.drop()

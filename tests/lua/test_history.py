@@ -141,12 +141,24 @@ def test_a_storm_is_one_event_a_second(q: DPQ, clock: Clock) -> None:
     """Many 429s of one group are told once a second, and counted each."""
     q.push_many([Push(n, group="g") for n in range(6)])
     tasks = q.pop_many(6)
-    for task in tasks[:5]:
+    for task in tasks[:4]:
         q.rate_limited(task, 5)
     clock.advance(1)
+    q.rate_limited(tasks[4], 5)
+    clock.ms -= 3_600_000  # somebody sets the clock: nothing is silent for an hour
     q.rate_limited(tasks[5], 5)
-    assert [event.kind for event in q.events()] == ["rate_limited"] * 2
+    assert [event.kind for event in q.events()] == ["rate_limited"] * 3
     assert q.stats().rate_limited == 6
+
+
+def test_what_others_write_into_the_stream(q: DPQ, redis: Redis) -> None:
+    """An event without its time is left out, and stops no 429."""
+    q.push("x", group="g")
+    task = q.pop().task
+    names = {"kind": "rate_limited", "group": "g", "member": "", "task": "", "detail": ""}
+    redis.xadd(key_of(q.queue_name, "events"), {**names, "when": "soon"})
+    q.rate_limited(task, 5)
+    assert [event.kind for event in q.events()] == ["rate_limited"]
 
 
 def test_the_stream_is_capped(q: DPQ, redis: Redis) -> None:

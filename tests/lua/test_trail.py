@@ -121,6 +121,16 @@ def test_bounded(traced, probe):
     assert len(traced.trail(limit=1)[0].detail) == 500
 
 
+def test_its_order_is_that_of_the_stream(traced, clock):
+    """Many events of one moment keep their order, and so do those of a clock that goes back."""
+    ids = traced.push_many([Push(n) for n in range(12)])
+    clock.ms -= 60_000
+    ids.append(traced.push("late"))
+    found = traced.trail()
+    assert [event.task_id for event in found] == ids
+    assert traced.trail(found[-1].id) == []
+
+
 def test_the_setting(q, traced, clock):
     """It is the queue's: others follow it, and may not name another."""
     q.push("x")

@@ -19,10 +19,12 @@ from typer.testing import CliRunner
 
 from dpq import DPQ, Push
 from dpq.cli import app
+from dpq.protocol.keys import key_of
 from dpq.sampler import Known, Named, Watch
 from dpq.server import Server
 from dpq.top.app import Top
 from dpq.top.questions import Question
+from dpq.top.reader import Reader
 from dpq.top.screens import Queues
 
 PATIENCE_S = 60
@@ -315,6 +317,18 @@ def test_it_reads_what_is_seen_and_nothing_while_held(
             await screen.until(lambda: read, lambda: "nothing was read")
 
     seen(test, Named(queues), size=(80, 14))
+
+
+def test_damage_of_one_queue_is_its_own(live: DPQ, redis: Redis) -> None:
+    """A queue whose parts cannot be read stops neither other queues nor its numbers."""
+    live.push("x")
+    heard = Reader(Named([live]), print, remembers=True)
+    for part in ("history", "events"):
+        redis.set(key_of(live.queue_name, part), "damage")
+    found = heard.read([live.queue_name], live.queue_name)
+    assert found.snapshots[live.queue_name].stats
+    assert found.fault == ""
+    assert "WRONGTYPE" in found.faults[live.queue_name]
 
 
 def test_narrow_and_wide(live: DPQ) -> None:

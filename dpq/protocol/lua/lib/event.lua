@@ -6,7 +6,8 @@
 local function told_now(kind, group, member)
   local last = redis.pcall('XREVRANGE', events, '+', '-', 'COUNT', '1')
   local fields = last[1] and last[1][2] or {}
-  return fields[2] == kind and fields[4] == group and fields[6] == member and now - tonumber(fields[12]) < 1000
+  return fields[2] == kind and fields[4] == group and fields[6] == member
+    and math.abs(now - (tonumber(fields[12]) or 0)) < 1000 -- a clock may go back
 end
 
 local function tell(kind, group, member, id, detail)
