@@ -513,5 +513,5 @@ def _token(task: Task[Any], later: Later | None = None) -> int | str:
 
 def _claim(task: Task[Any], later: Later | None, told: str) -> int | str:
     """Make the token for ack, with what the task has spent."""
-    token = task.token if task.cron is None else _token(task, later)
+    token = task.token if task.cron is None and later is None else _token(task, later)
     return f"{token}{SPENT}{told}" if told else token

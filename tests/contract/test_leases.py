@@ -204,7 +204,7 @@ def test_a_loop_goes_on_past_a_lost_lease(q: DPQ[Any], caplog: pytest.LogCapture
         seen.append(task.payload)
         if seen == ["a"]:
             q.release(task.model_copy())  # as an expired lease would
-            q._leases.hold(task, 30)
+            q._leases.hold([task], 30)
             other = q.pop().task
             assert other is not None
             assert other.payload == "a"

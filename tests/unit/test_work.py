@@ -357,7 +357,7 @@ def test_a_lease_that_is_lost_early_is_told_late(q: DPQ[Any]) -> None:
     """A lease that is lost before its handler's context is there is lost in the context."""
     calls = HandlerCalls("name", [q], finder(print))
     leases = Kept()
-    lease = leases.hold(a_task(), 3)
+    (lease,) = leases.hold([a_task()], 3)
     leases._extended({("id", 1): lease}, [False])
     context: Context[Any] = calls.context(0, lease, RunState(until_empty=False, end=print))
     assert context.lost
