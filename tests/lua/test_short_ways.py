@@ -52,8 +52,11 @@ REASONS = {
     "empty": lambda q, clock, probe: q.pop_many(99),
     "paused": lambda q, clock, probe: q.pause(),
     "limit": lambda q, clock, probe: q.set_limit(99, 1, burst=99),
-    "limit of groups": lambda q, clock, probe: q.set_limit(9, 1, group="*"),
-    "group": lambda q, clock, probe: q.push("g", priority=-9, group="g"),
+    "lost limits": lambda q, clock, probe: [
+        q.set_limit(9, 1, group="*"),
+        q.redis.delete(probe.key("limits")),
+    ],
+    "group": lambda q, clock, probe: q.push("g", priority=9, group="g"),
     "trail": trail,
     "upkeep": lambda q, clock, probe: clock.advance(20),
     "delivered": lambda q, clock, probe: q.release(q.pop().task),
@@ -80,6 +83,15 @@ def test_refused(plain, clock, probe, reason):
 
 
 PUSHED = ["a", "-3", " 3\t\n1", "b", "7", "4 -7\t\n2"]
+
+
+def test_beside_groups(plain, clock, probe, redis):
+    """Groups that wait, are limited or closed are no matter of a task without one."""
+    plain.set_limit(9, 1, group="*")
+    plain.push_many([Push("g", group="g", priority=-1) for _ in range(3)])
+    plain.push("c", group="c", priority=99)
+    plain.delay_group("c", 60)
+    test_as_pop(plain, clock, probe, redis, 3, 10**6)
 
 
 @pytest.mark.parametrize("order", ["fifo", "lifo"])

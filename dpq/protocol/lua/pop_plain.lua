@@ -1,6 +1,6 @@
 -- pop_plain: lease the best ready tasks, if there is nothing to decide: the short way of pop.
 --
--- Keys: ready invisible groups meta conf stats
+-- Keys: ready invisible meta conf stats limits
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  most       tasks at most, from 1 to 1000
 -- ARGV[3]  visibility the lease, ms, at least 10 000: shorter ones are watched (notice)
@@ -8,9 +8,9 @@
 -- ARGV[5]  partitions of the queue, as the client knows it; 0 before it does; or left out: 1
 --
 -- Returns {lease end, id, record and payload, id, ...} as pop does; {-5}: nothing has changed, and pop is to be asked:
--- no task is ready, upkeep is due, the queue is paused, has groups, limits or a trail, or the best task is not one
--- that was pushed with a short record (record) and never delivered. Behind the tasks of a reply there may be such a
--- task, too.
+-- no task is ready, upkeep is due, the queue is paused, has a limit or a trail, limits of groups are lost, or the best
+-- task has a group, or is not one that was pushed with a short record (record) and never delivered. Behind the tasks
+-- of a reply there may be such a task, too.
 -- Lost reply: as with pop.
 local time, most, visibility, max_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local partitions = ARGV[5]
@@ -21,9 +21,11 @@ max_bytes, partitions = tonumber(max_bytes or '4194304'), partitions or '1'
 local settings = redis.call('HMGET', conf, 'next_event', 'token', 'format', 'partitions', 'paused_until', 'gated',
   'queue_rules', 'queue_gate', 'shut_until', 'limited', 'trail_max_events')
 local soonest, last = tonumber(settings[1] or ''), tonumber(settings[2] or '')
+local noted = settings[10] or settings[6] and string.match(settings[6], '^(.+)=$') -- as limits_noted (noted)
 if not (soonest and soonest > instant and soonest <= now + visibility) or settings[3] ~= '4' or settings[5]
-  or settings[6] or settings[7] or settings[8] or settings[9] or settings[10] or settings[11]
-  or partitions ~= '0' and (settings[4] or '1') ~= partitions or redis.call('EXISTS', groups) == 1 then
+  or settings[7] or settings[8] or settings[9] or settings[11]
+  or partitions ~= '0' and (settings[4] or '1') ~= partitions
+  or noted and (not string.find(noted, '^%d+$') or redis.call('HLEN', limits) < tonumber(noted)) then
   return { -5 }
 end
 local token = math.floor(instant * 1000)
