@@ -72,6 +72,7 @@ class Sender:
         except ValueError:
             raise Retry(reason=f"status {status}, but no JSON: {self._shown(text)}") from None
         self._good += 1
+        context.observe(status=status, headers=headers)
         if (tokens := tokens_used(answer)) is not None:
             context.spent(tokens=tokens)
         response = {"status_code": status, "request_id": headers.get("x-request-id")}

@@ -22,11 +22,14 @@ class Budget:
             the headers.
         left: Units that are left, from 0.
         seconds: Seconds until there are more, above 0 and up to 86 400 (a day).
+        full: The units that are left then if they come back evenly until then, as those of OpenAI
+            and Anthropic; None if they come back all at once.
     """
 
     unit: str
     left: int
     seconds: float
+    full: int | None = None
 
     @classmethod
     def from_headers(cls, headers: Headers, status: int | None = None) -> list[Self]:

@@ -86,6 +86,35 @@ class Told:
         short = instant < self.ends and cost.get(self.unit, 0) > self.left
         return self.ends if short else 0.0
 
-    def charge(self, cost: Mapping[str, int]) -> None:
+    def charge(self, cost: Mapping[str, int], instant: float) -> None:
         """Take the units of a task."""
         self.left = max(0, self.left - cost.get(self.unit, 0))
+
+    def clears_at(self, wanted: float) -> float:
+        """Compute when the last of so many units may start, about."""
+        return self.ends if wanted > self.left else 0.0
+
+
+class Refilling(Told):
+    """A budget that refills evenly, up to `full` units at `ends`."""
+
+    def __init__(self, unit: str, left: int, ends: float, full: int, interval: float) -> None:
+        super().__init__(unit, left, ends)
+        self._full, self._interval = full, interval
+
+    def opens_at(self, cost: Mapping[str, int], instant: float) -> float:
+        """Compute when it lets a task run."""
+        units = min(cost.get(self.unit, 0), self._full)
+        return self._at(units) if units and instant < self.ends else 0.0
+
+    def charge(self, cost: Mapping[str, int], instant: float) -> None:
+        """Take the units of a task."""
+        if instant < self.ends:
+            self.ends += cost.get(self.unit, 0) * self._interval
+
+    def clears_at(self, wanted: float) -> float:
+        """Compute when the last of so many units may start, about."""
+        return self._at(wanted) if wanted else 0.0
+
+    def _at(self, units: float) -> float:
+        return self.ends + (units - self._full) * self._interval

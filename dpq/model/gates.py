@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dpq.model.counted import Counted, Told
+from dpq.model.counted import Counted, Refilling, Told
 from dpq.model.limits import Adaptive, RateLimit, Reason, read_rules, reason_of
 from dpq.model.pools import split_pool
 from dpq.model.quota import Quota, quota_text, read_quotas
@@ -259,7 +259,7 @@ class Gate:
         for quota in self.counted:
             quota.charge(cost, instant)
         for told in self.told:
-            told.charge(cost)
+            told.charge(cost, instant)
         name = ""
         if self.members:
             free = self._may_run_as(pin)
@@ -324,7 +324,7 @@ class Gate:
             if at in (quota.reset, quota.next):
                 return "quota", quota_text(quota.quota)
         for told in self.told:
-            if at == told.ends:
+            if at == told.opens_at({**self.reserved, **cost}, instant):
                 return "observed", "its host has said that no more is left"
         if self.members:
             pool = self.members.values()
@@ -351,8 +351,9 @@ class Gate:
             if last > at:
                 at, slowest = last, words
         for told in self.told:
-            if told.ends > max(at, instant) and units.get(told.unit, 0.0) > told.left:
-                at, slowest = told.ends, "what its host has left"
+            last = told.clears_at(units.get(told.unit, 0.0))
+            if last > max(at, instant):
+                at, slowest = last, "what its host has left"
         shares = {unit: number / max(1, len(self.members)) for unit, number in units.items()}
         for each in self.members.values():
             each.look(instant)
@@ -420,7 +421,12 @@ def _gate_of(
             count, reset, next_ms = map(float, values)
             gate.counted.append(Counted(next(unread), int(count), reset, next_ms))
         elif kind == "o":
-            gate.told.append(Told(values[0], int(values[1]), float(values[2])))
+            unit, left, ends, *refills = values
+            told = Told(unit, int(left), float(ends))
+            if refills:
+                full, interval = refills
+                told = Refilling(unit, int(left), float(ends), int(full), float(interval))
+            gate.told.append(told)
         elif kind == "p":
             gate.permits.append((float(values[0][1:14]), values[0]))
         else:

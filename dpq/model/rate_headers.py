@@ -16,6 +16,9 @@ that a limit is spent or when to come again. The seconds are read in this order 
 4. The shortest window of `RateLimit-Policy`: a guess, since the spent one is not named.
 5. `DEFAULT_RETRY_AFTER`.
 
+Units of a budget come back all at once at the reset, but for Anthropic's, and where the reset is a
+span such as 6m0s, as OpenAI's: there `...-Limit` are left after it, and they come back evenly.
+
 A moment counts from the answer's own `Date`, so that no two clocks need agree; without a `Date`,
 from the clock of this machine. A header that cannot be read is ignored. Nothing here raises, and
 any answer takes at most a few ms. `X-RateLimit-Global` and the like are not read: only the caller
@@ -86,11 +89,13 @@ class _Limit(NamedTuple):
 
     Attributes:
         name: The words that say what it counts, as "input-tokens"; "" if there are none.
+        full: The units left after that time, if they come back evenly until then.
     """
 
     left: float | None
     wait: float | None
     name: str = ""
+    full: float | None = None
 
 
 def seconds_to_wait(
@@ -118,22 +123,26 @@ def seconds_to_wait(
     return max(0.0, min(wait, MAX_RETRY_AFTER))
 
 
-def budgets_left(headers: Headers) -> list[tuple[str, int, float]]:
+def budgets_left(headers: Headers) -> list[tuple[str, int, float, int | None]]:
     """Read what a host says is left: of each unit the budget with the fewest units.
 
     Returns:
-        The name of the unit, "" for requests; the units left, whole ones; and the seconds until
-        there are more, above 0 and up to `MAX_RETRY_AFTER`. Limits that do not say both are left
-        out. Among equal numbers the longest wait counts.
+        The name of the unit, "" for requests; the units left, whole ones; the seconds until there
+        are more, above 0 and up to `MAX_RETRY_AFTER`; and the units that are left then if they come
+        back evenly, else None. Limits that do not say both are left out. Among equal numbers the
+        longest wait counts.
     """
     fields = _read(headers)
     now = _now(fields)
-    found: dict[str, tuple[int, float]] = {}
+    found: dict[str, tuple[int, float, int | None]] = {}
     for limit in [*_paired(fields, now), *_listed(fields, _windows(fields), now)]:
         unit = _unit(limit.name)
         if limit.left is None or limit.wait is None or limit.wait <= 0 or unit is None:
             continue
-        budget = (max(0, int(min(limit.left, _MAX_LEFT))), min(limit.wait, MAX_RETRY_AFTER))
+        left, full = max(0, int(min(limit.left, _MAX_LEFT))), None
+        if limit.full is not None and left < limit.full <= _MAX_LEFT:
+            full = int(limit.full)
+        budget = (left, min(limit.wait, MAX_RETRY_AFTER), full)
         known = found.get(unit)
         if known is None or (budget[0], -budget[1]) < (known[0], -known[1]):
             found[unit] = budget
@@ -221,11 +230,17 @@ def _paired(fields: _Fields, now: float) -> Iterator[_Limit]:
         word = _PAIR.search(name)
         if word and "limit" in name:
             limits[name[: word.start()] + name[word.end() :]][word[1]] += values
+    sizes = {n.replace("-limit", "", 1): v for n, v in fields.items() if "ratelimit" in n}
     for name, limit in limits.items():
         left = [number for value in limit["remaining"] for number in _numbers(value)]
         wait = _longest(_wait(value, now) for value in limit["reset"])
         words = re.search(r"limit(.*)", name)
-        yield _Limit(min(left, default=None), wait, words[1] if words else "")
+        full = None
+        if name.startswith("anthropic-") or all(map(_SPANS.fullmatch, limit["reset"])):
+            full = min(
+                (size for text in sizes.get(name, []) for size in _numbers(text)), default=None
+            )
+        yield _Limit(min(left, default=None), wait, words[1] if words else "", full)
 
 
 def _listed(fields: _Fields, windows: dict[str, float], now: float) -> Iterator[_Limit]:

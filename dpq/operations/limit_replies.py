@@ -109,10 +109,11 @@ def _member(
 
 
 def _read_budgets(told: str, now_ms: int) -> tuple[Budget, ...]:
-    """Read what a host has said is left: `UNIT:LEFT:UNTIL`."""
+    """Read what a host has said is left: `UNIT:LEFT:UNTIL`, and `:FULL:INTERVAL` if it refills."""
     texts = (text.split(":") for text in told.split())
     return tuple(
-        Budget(unit, int(left), (int(until) - now_ms) / 1000) for unit, left, until in texts
+        Budget(unit, int(left), (int(until) - now_ms) / 1000, *map(int, refills[:1]))
+        for unit, left, until, *refills in texts
     )
 
 

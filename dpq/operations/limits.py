@@ -97,7 +97,8 @@ class LimitOperations(CommandMaker):
         args.append(task.token if task else "")
         for budget in budgets:
             ends = milliseconds("seconds", budget.seconds)
-            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0)]
+            full = "" if budget.full is None else budget.full
+            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0), full]
         return self._ask("observe", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:

@@ -626,7 +626,7 @@ class QueueOperations(Generic[P]):
             parts = [] if group is None else [self._group(group)]
         if group is None:
             parts = list(self.partitions)
-        few = [replace(budget, left=budget.left // len(parts)) for budget in budgets]
+        few = [_share(budget, len(parts)) for budget in budgets]
 
         def steps() -> Steps[list[Budget]]:
             if few:
@@ -809,11 +809,23 @@ def _soonest(waits: Iterable[int | None]) -> int | None:
     return min((wait for wait in waits if wait is not None), default=None)
 
 
+def _share(budget: Budget, parts: int) -> Budget:
+    full = None if budget.full is None else budget.full // parts
+    return replace(budget, left=budget.left // parts, full=full)
+
+
 def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
     """Join what a host has left of each unit: each partition has a share."""
     units = dict.fromkeys(budget.unit for budget in budgets)
     shares = ([b for b in budgets if b.unit == unit] for unit in units)
-    return tuple(replace(few[0], left=sum(budget.left for budget in few)) for few in shares)
+    return tuple(
+        replace(
+            few[0],
+            left=sum(budget.left for budget in few),
+            full=None if few[0].full is None else sum(budget.full or 0 for budget in few),
+        )
+        for few in shares
+    )
 
 
 def one_queue(states: Sequence[LimitState]) -> LimitState:

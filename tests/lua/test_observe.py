@@ -38,6 +38,51 @@ def test_as_many_as_are_left(q, clock, scope):
     assert left(q, scope) == {}
 
 
+def refills(left, seconds, full):
+    """Headers of a host whose requests come back evenly."""
+    return says(left, seconds, "requests") | {"x-ratelimit-limit-requests": str(full)}
+
+
+def run_all(q, clock, seconds=10):
+    """Run and end each task as soon as it may: the ms when each one began, from now."""
+    begun, first = [], clock.ms
+    while clock.ms <= first + seconds * 1000:
+        for task in q.pop_many(20):
+            begun.append(clock.ms - first)
+            q.ack(task)
+        clock.advance(0.25)
+    return begun
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_units_that_come_back_evenly(q, clock, scope):
+    """Half a second for each: what is left runs at once, and then no sooner than they come."""
+    fill(q, 8, scope)
+    assert q.observe(scope, headers=refills(3, 4.5, 12)) == [Budget("", 3, 4.5, 12)]
+    assert left(q, scope) == {"": (3, 4.5)}
+    moments = [each.starts_at for each in q.forecast(8)]
+    assert [round((each - moments[0]).total_seconds(), 3) for each in moments] == [
+        *(0, 0, 0, 0.5, 1, 1.5, 2, 2.5)
+    ]
+    assert len(q.pop_many(8)) == 3
+    state = q.limits()[0] if scope is None else q.group(scope)
+    assert (state.open, state.reason, left(q, scope)) == (False, "observed", {"": (0, 6)})
+    assert state.budgets[0].full == 12
+    assert run_all(q, clock) == [500, 1000, 1500, 2000, 2500]
+
+
+def test_the_newest_answer_of_such_a_host_counts(q, clock):
+    """Also if it says more; each other lease counts as one that the host does not know."""
+    fill(q, 9, "g")
+    tasks = q.pop_many(3)
+    q.observe(tasks[0], headers=refills(2, 10, 12))  # one in a second
+    assert left(q) == {"": (0, 12)}
+    q.ack_many(tasks)
+    q.observe("g", headers=refills(5, 3.5, 12))
+    assert left(q) == {"": (5, 3.5)}
+    assert run_all(q, clock) == [0, 0, 0, 0, 0, 500]
+
+
 @pytest.mark.parametrize("scope", SCOPES)
 def test_what_is_under_way_counts(q, clock, scope):
     """The host may not know it yet; the task that has the answer is known to it."""
@@ -201,7 +246,7 @@ def test_it_is_forgotten(q, redis, queue_name, clock):
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3", "Otokens::"])
+@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4", "Otokens::"])
 def test_an_unreadable_budget(q, redis, queue_name, clock, token):
     """The gate cannot be read: check says so, and repair mends it."""
     q.set_limit(60, 60, group="g")

@@ -473,8 +473,8 @@ LIMITS = [
     _lua(
         "what is under way is forgotten",
         "observe",
-        "tonumber(args[i + 1]) - out * tonumber(args[i + 3])",
-        "tonumber(args[i + 1])",
+        "out * tonumber(args[i + 3])",
+        "0",
         f"{LUA}observe.py",
     ),
     _lua(
@@ -487,7 +487,7 @@ LIMITS = [
     _lua(
         "a budget is not charged",
         "pop/judge",
-        "math.max(0, budget.left - (cost[unit] or 0))",
+        "math.max(0, budget.left - units)",
         "budget.left",
         f"{LUA}observe.py",
     ),

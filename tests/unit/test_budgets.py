@@ -1,6 +1,7 @@
 """Budget, and what it reads from good answers; the statuses that are limits."""
 
 import itertools
+from dataclasses import astuple
 from types import SimpleNamespace
 
 import pytest
@@ -38,7 +39,7 @@ CASES = {
             "x-ratelimit-reset-requests": "6m0s",
             "x-ratelimit-reset-tokens": "21ms",
         },
-        {"": (59, 360), "tokens": (149_984, 0.021)},
+        {"": (59, 360, 60), "tokens": (149_984, 0.021, 150_000)},
     ),
     "Anthropic": (
         {
@@ -53,7 +54,7 @@ CASES = {
             "anthropic-ratelimit-output-tokens-reset": RESETS + "20Z",
         },
         {
-            "": (49, 20),
+            "": (49, 20, 50),
             "tokens": (40_000, 30),
             "input_tokens": (30_000, 40),
             "output_tokens": (8000, 40),
@@ -109,7 +110,9 @@ def test_what_hosts_say(name):
     """Of each unit what is left, and for how long."""
     headers, budgets = CASES[name]
     read = Budget.from_headers({**DATE, **headers})
-    assert {budget.unit: (budget.left, budget.seconds) for budget in read} == budgets
+    assert {each.unit: astuple(each)[1:] for each in read} == {
+        unit: (*said, None)[:3] for unit, said in budgets.items()
+    }
     upper = [(name.upper().encode(), value.encode()) for name, value in headers.items()]
     assert Budget.from_headers([*DATE.items(), *upper]) == read
 

@@ -6,7 +6,8 @@
 -- ARGV[2]  scope      a group; a group, TAB and a member of its pool; or "" for the queue
 -- ARGV[3]  id         of the task that has the answer, or ""
 -- ARGV[4]  token      of its delivery
--- ARGV[5..]           a budget: unit, units left, ms from now until there are more, what a task takes of it, ...
+-- ARGV[5..]           a budget: unit, units left, ms from now until there are more, what a task takes of it, and what
+--                     it refills to evenly until then, or ""; ...
 --
 -- Returns 1. The host may not know yet what is under way: each other lease of the scope counts as a task that takes as
 -- much as this one. The same reset (within 2 s) never raises what is left.
@@ -35,8 +36,9 @@ if id ~= '' and string.match(redis.call('HGET', meta, id) or '', '^(%d+) ') == t
   and redis.call('ZSCORE', invisible, id) then
   out = math.max(0, out - 1)
 end
-for i = 5, #args, 4 do
-  told(gate, args[i], tonumber(args[i + 1]) - out * tonumber(args[i + 3]), now + tonumber(args[i + 2]))
+for i = 5, #args, 5 do
+  told(gate, args[i], tonumber(args[i + 1]), tonumber(args[i + 4]), now + tonumber(args[i + 2]),
+    out * tonumber(args[i + 3]))
 end
 if scope == '' then
   stirred[''] = true -- waiters slept by the old budget

@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, gate, opens, pool, booked
+-- Needs: now, groups, rules, gate, tokens, opens, pool, booked
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -26,7 +26,7 @@ local function reason_of(gate, at, why)
     why = (at == quota.reset or at == quota.next) and 'q' or why
   end
   for _, budget in pairs(why == 's' and gate.observed or {}) do
-    why = at == budget.ends and 'o' or why
+    why = is_moment_of(budget, at) and 'o' or why
   end
   return why
 end
@@ -65,7 +65,7 @@ local function seen_of(gate)
   end
   local budgets = {}
   for unit, budget in pairs(gate.observed or {}) do
-    budgets[#budgets + 1] = string.format('%s:%.0f:%.0f', unit, budget.left, budget.ends)
+    budgets[#budgets + 1] = budget_text(unit, budget)
   end
   table.sort(budgets)
   left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' ') }

@@ -1,6 +1,6 @@
 -- gate_line: write what a scope allows as text, for a client that computes itself when tasks may run.
 -- Keys: invisible tracked
--- Needs: now, gate, pool, estimate, booked
+-- Needs: now, gate, tokens, pool, estimate, booked
 -- Gives: gate_line(scope): `opens why probe rate since used learned beside out turn`, TAB, until when each window is
 --        paid, TAB, what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget,
 --        `e:unit:units` of each estimate, `p:held` of the first 100 permits with a lease), TAB, and its rules (""
@@ -32,7 +32,7 @@ local function line_of(gate)
       or gate.quotas.end_of(rule), quota.next)
   end
   for unit, budget in pairs(gate.observed or {}) do
-    counted[#counted + 1] = string.format('o:%s:%.0f:%.0f', unit, budget.left, budget.ends)
+    counted[#counted + 1] = 'o:' .. budget_text(unit, budget)
   end
   local sum, added
   if gate.rules.units then

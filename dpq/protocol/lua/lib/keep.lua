@@ -41,7 +41,8 @@ local function keep()
       end
       if gate.observed then
         for unit, budget in pairs(gate.observed) do
-          text = text .. string.format('O%s:%.0f:%.0f ', unit, budget.left, budget.ends)
+          text = text .. string.format('O%s:%.0f:%.17g', unit, budget.left, budget.ends)
+            .. (budget.interval and string.format(':%.9f ', budget.interval) or ' ')
         end
       end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now

@@ -1,9 +1,10 @@
 -- observed: keep the budgets that a host has told: so many units left, until when. Layout: docs/design.md, "Budgets".
 -- Keys: invisible meta tracked
--- Needs: record, notes, booked
+-- Needs: now, record, notes, booked
 -- Gives: under_way(gate), the number of leases of a scope, which are counted from the first budget on; told(gate, unit,
---        left, ends).
+--        left, full, ends, more): `full` is what it refills to until then, or nil; `more` what leases will take.
 local MOST_COUNTED, SAME_MS = 400, 2000 -- leases that are found again; hosts say whole seconds
+local MOST_MS = 86400000 -- as in tokens
 
 -- The permits of a pool that are leases: they stand under their member, and those that tell also under the group.
 local function in_pool(gate)
@@ -35,13 +36,20 @@ local function under_way(gate)
     + (gate.rules.members and in_pool(gate) or 0)
 end
 
+-- What refills evenly is kept as a window: when it is full, and the ms for each unit; each answer replaces it.
 -- A later reset is another window of the host, and replaces the budget. For the same one, or a sooner one, the lower
 -- number counts: answers may come in any order.
-local function told(gate, unit, left, ends)
+local function told(gate, unit, left, full, ends, more)
   gate.observed = gate.observed or {}
   local known = gate.observed[unit]
-  left = math.max(0, left)
-  if not known or ends > known.ends + SAME_MS then
+  if full and full > left then
+    local interval = (ends - instant) / (full - left)
+    ends = math.min(ends + more * interval, now + MOST_MS)
+    gate.observed[unit], gate.changed = { left = full, ends = ends, interval = interval }, true
+    return
+  end
+  left = math.max(0, left - more)
+  if not known or known.interval or ends > known.ends + SAME_MS then
     gate.observed[unit] = { left = left, ends = ends }
   else
     known.left = math.min(known.left, left)

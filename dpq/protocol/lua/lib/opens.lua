@@ -30,6 +30,14 @@ local function free_now(gate, cost)
   return true
 end
 
+-- When the budget of a host lets so many units run, ms.
+local function told_at(budget, units)
+  if units > 0 and budget.interval then -- it refills, as a window does
+    return budget.ends + (math.min(units, budget.left) - budget.left) * budget.interval
+  end
+  return units > budget.left and budget.ends or 0
+end
+
 local function opens_at(gate, cost, rank)
   local at, counted = gate.opens, 0
   if gate.rules.unreadable then -- it is checked again then
@@ -48,7 +56,7 @@ local function opens_at(gate, cost, rank)
   end
   if gate.observed then
     for unit, budget in pairs(gate.observed) do
-      at = (cost[unit] or 0) > budget.left and math.max(at, budget.ends) or at
+      at = math.max(at, told_at(budget, cost[unit] or 0))
     end
   end
   if gate.quotas then

@@ -44,7 +44,13 @@ local function charge(gate, cost, id, token, moment)
   end
   if gate.observed then
     for unit, budget in pairs(gate.observed) do
-      budget.left, gate.changed = math.max(0, budget.left - (cost[unit] or 0)), true
+      local units = cost[unit] or 0
+      if budget.interval then
+        budget.ends = math.max(budget.ends, moment or instant) + units * budget.interval
+      else
+        budget.left = math.max(0, budget.left - units)
+      end
+      gate.changed = true
     end
   end
   if gate.quotas then
