@@ -272,6 +272,15 @@ def test_limits_of_ours_avoid_429s(api, run, tmp_path):
     assert host.counts["limited"] == 0
 
 
+def test_what_the_host_says_is_left_avoids_429s(api, run, tmp_path):
+    """Without a limit of ours the headers of its good answers are enough."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(90)])
+    host = api("--rpm", 60, "--minute", 2, latency=0.3)
+    code, _, err = run(file, "--url", host.url, "--workers", 16)
+    assert code == 0, err
+    assert host.counts["limited"] <= 2  # without them 121; answers may overtake each other
+
+
 def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, name):
     """A 4xx ends that request alone, with the answer's text; the exit code says so; the request
     can be sent again."""
