@@ -17,12 +17,16 @@ UNTIL_OPENED_MS = 90_000_000_000_000
 
 
 def member_name(value: Any) -> str:
-    """Check the name of a member: as a group's, of 1 to 100 bytes."""
+    """Check the name of a member: as a group's, of 1 to 100 bytes, and not a permit's (`~...`)."""
     name = label("member", value)
     if len(name.encode()) > MAX_MEMBER_BYTES:
         raise ConfigurationError(
             f"member is {len(name.encode())} bytes ({name[:40]!r}...): it must be at most "
             f"{MAX_MEMBER_BYTES}; a member is a short name of a key or proxy, never the key itself"
+        )
+    if name.startswith("~"):
+        raise ConfigurationError(
+            f"member is {name!r}: it must not begin with a ~, as the ids of permits do"
         )
     return name
 

@@ -104,7 +104,7 @@ CASES: list[tuple[str, str, Call, list[Any]]] = [
         "delay_group member",
         "member is",
         lambda q, v: q.delay_group("g", 1, member=v),
-        [*NO_LABEL, "x" * 101],
+        [*NO_LABEL, "x" * 101, "~a"],
     ),
     (
         "push member",
@@ -122,7 +122,7 @@ CASES: list[tuple[str, str, Call, list[Any]]] = [
         "a member",
         "member is",
         lambda q, v: q.set_limit(1, 1, group="g", members=["a", v]),
-        [*NO_LABEL, "x" * 101],
+        [*NO_LABEL, "x" * 101, "~a"],
     ),
     ("dead.list n", "n is", lambda q, v: q.dead.list(v), [-1, True, None]),
     ("dead.replay ids", "id is", lambda q, v: q.dead.replay([v]), NO_ID),
