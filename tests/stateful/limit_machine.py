@@ -144,6 +144,7 @@ class LimitMachine(QueueMachine):
         for quota, shown in zip(gate.rules.quotas, state.quotas, strict=True):
             if (quota.period, quota.unit) not in known and shown.left == quota.amount:
                 gate.counts.pop((quota.period, quota.unit), None)
+            gate.realign(quota, self.now)
 
     # What a task has spent
 

@@ -71,6 +71,7 @@ class Count:
     count: int = 0
     reset: int = 0
     next: int = 0  # when the next task may run, if the rest is spread over the period
+    start: int = 0  # when it began to count: what was granted before is none of it
 
 
 @dataclass
@@ -159,6 +160,12 @@ class Gate:
         self, charged: Cost, told: dict[str, int], grant: int, newest: int, at: Fraction, now: int
     ) -> None:
         """A delivery tells what it has spent of some units; `at`: when it was granted."""
+        for quota in self.rules.quotas:
+            counted = self.count(quota, now)
+            if quota.unit in told and counted.count and counted.start <= at < counted.reset:
+                more = min(told[quota.unit], quota.amount)
+                more -= min(units_of(charged, quota.unit), quota.amount)
+                counted.count = max(0, counted.count + more)
         for i, name in enumerate(names(self.rules.windows)):
             unit = self.rules.windows[i].unit
             if unit not in told:
@@ -197,10 +204,16 @@ class Gate:
     def count(self, quota: Quota, now: int) -> Count:
         """The period that is running."""
         found = self.counts.get((quota.period, quota.unit))
-        if found is None or found.reset <= now:
+        if found is None or found.reset <= now or not found.count:  # nothing is stored
             reset = period_of(quota.period, quota.timezone, now)[1]
             found = self.counts[quota.period, quota.unit] = Count(reset=reset)
         return found
+
+    def realign(self, quota: Quota, now: int) -> None:
+        """Under changed rules a count goes on to the end of the period by their calendar."""
+        counted, reset = self.count(quota, now), period_of(quota.period, quota.timezone, now)[1]
+        counted.next = counted.next if reset == counted.reset else 0
+        counted.start, counted.reset = now, reset
 
     def quota_moment(
         self, now: int, cost: Cost | None, priority: Fraction | None, aging: Fraction | int
@@ -274,6 +287,8 @@ class Gate:
             if units and quota.spread:
                 left = quota.amount - counted.count
                 counted.next = now + ceil(Fraction((counted.reset - now) * units, left))
+            if units and not counted.count:
+                counted.start = now
             counted.count += units
             assert counted.count <= quota.amount, "never more than the amount in a period"
         self.opens, self.reason = 0, None

@@ -197,15 +197,15 @@ class Model:
     def shut(self, scope: str | None, now: int) -> tuple[str | None, Fraction | None]:
         """Why a scope lets no task run, and until when; the latter is None when a lease must end.
 
-        With a unit left a group is spent, too, when its best task needs more, and a pop met it.
+        If its best task needs more than one unit, and a pop met it, the group opens for that one.
         """
         gate, at = self.gate(scope), self.moment(scope, None, now)
         if gate.opens > now:
             return gate.reason, at
         if self.full(scope):
             return ("probe" if gate.probe else "concurrency"), None
-        if at <= now and scope is not None:
-            at = self.closed.get(scope, at)
+        if scope is not None:
+            at = max(at, self.closed.get(scope, at))
         counts = [gate.count(quota, now) for quota in gate.rules.quotas]
         by_quota = any(at in (counted.reset, counted.next) for counted in counts)
         return ("quota" if by_quota else "spent", at) if at > now else (None, None)
