@@ -13,7 +13,8 @@ import math
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -30,7 +31,6 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from dpq.model.drain import Drain, DrainLook, drain_of
 from dpq.model.errors import DPQError
-from dpq.model.gates import Gate
 from dpq.model.history import Times
 from dpq.model.limits import LimitState
 from dpq.model.validation import error_line
@@ -65,12 +65,39 @@ TOTALS = {
     "dpq_failed": ("failed", "Deliveries that ended as failed."),
     "dpq_deferred": ("deferred", "Deliveries given back, uncounted: 429s too."),
     "dpq_lease_expired": ("expired_leases", "Leases that ran out."),
-    "dpq_buried": ("buried", "Tasks that became dead letters."),
     "dpq_replayed": ("replayed", "Dead letters made live again."),
     "dpq_dropped": ("dropped", "Dead letters removed by the limits on their number and age."),
-    "dpq_rate_limited": ("rate_limited", "Deliveries that met a 429."),
 }
-"""Counters: their name without `_total`, the field of the statistics, and their help."""
+"""Counters of queues: their name without `_total`, the field of the statistics, and their help."""
+
+COUNTERS = {
+    "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
+    "dpq_rate_limited": (
+        ("queue", "group"),
+        "Deliveries that met a 429; _other: of tasks without a limit of their own group.",
+    ),
+    "dpq_limit_granted_units": (
+        ("queue", "group", "window", "unit"),
+        "Units that were granted, as they were reserved.",
+    ),
+    "dpq_limit_allowed_units": (
+        ("queue", "group", "window", "unit"),
+        "Units that its rate allowed since this exporter knows it.",
+    ),
+}
+"""Other counters: their name without `_total`, their labels and help."""
+
+SERVER = {
+    "dpq_server_evicts": (
+        *("maxmemory_policy", "noeviction", 0),
+        "1 if the server removes keys when its memory is full.",
+    ),
+    "dpq_server_aof": (*("aof_enabled", 1, 1), "1 if the server writes each change to a file."),
+}
+"""Gauges of the server: a field of INFO, its good value and what that counts as, and their help."""
+
+DEATHS = ("attempts spent", "lease expired", "expired", "payload missing")
+"""The classes of `dpq_buried_total` that the server counts; all others are `other`."""
 
 GAUGES = {
     "dpq_tasks": (("queue", "state"), "Tasks in each state."),
@@ -100,10 +127,6 @@ GAUGES = {
         ("queue", "group", "window", "unit"),
         "Units that would be granted now; of a quota, those of the period.",
     ),
-    "dpq_limit_full_seconds": (
-        ("queue", "group", "window", "unit"),
-        "Seconds since all units were back, with no grant since; +Inf: none is known.",
-    ),
     "dpq_queue_up": (("queue",), "1 if the queue could be read."),
 }
 """Gauges: their labels and help."""
@@ -115,13 +138,19 @@ TIMES = {
 
 
 class Reading(NamedTuple):
-    """The state of a queue, for one scrape."""
+    """The state of a queue, for one scrape.
+
+    Attributes:
+        allowed: The units that each limit's rate has allowed, by group, window and unit.
+        unlabelled: The 429s of tasks whose group has no labels.
+    """
 
     snapshot: Snapshot
     drain: Drain
     states: Sequence[LimitState]
-    looks: Sequence[DrainLook]
     now_ms: float
+    allowed: Mapping[tuple[str, ...], float]
+    unlabelled: int
 
 
 class Meter:
@@ -137,6 +166,9 @@ class Meter:
         self.watch, self._snapshot, self._clock = watch, snapshot, clock
         self._groups: list[str] = []
         self._looks: deque[tuple[float, Sequence[DrainLook]]] = deque()
+        self._allowed: dict[tuple[str, ...], float] = {}
+        self._read_ms = math.inf
+        self._unlabelled = 0
 
     def read(self) -> Reading:
         """Read the queue.
@@ -152,7 +184,12 @@ class Meter:
         found = session.run(self.watch.browser.states, groups)
         self._groups = [state.group for state in found.states[2:] if state.group and _own(state)]
         states = [found.states[0], *(each for each in found.states[2:] if _own(each))]
-        return Reading(snapshot, self._drain(looks), states, looks, found.now_ms)
+        labelled = sum(state.rate_limited for state in states)
+        # No counter may fall, and the totals were read a moment before.
+        self._unlabelled = max(self._unlabelled, snapshot.stats.rate_limited - labelled)
+        allowed = self._allow(states, found.now_ms)
+        drain = self._drain(looks)
+        return Reading(snapshot, drain, states, found.now_ms, allowed, self._unlabelled)
 
     def _chosen(self) -> list[str]:
         """Choose the groups with labels: those of the last scrape stay, so that series go on."""
@@ -164,6 +201,20 @@ class Meter:
             if cursor == "0" or len(chosen) >= GROUPS:
                 break
         return list(chosen)[:GROUPS]
+
+    def _allow(
+        self, states: Sequence[LimitState], now_ms: float
+    ) -> Mapping[tuple[str, ...], float]:
+        """Add what the rates have allowed since the last scrape, by the server's clock."""
+        seconds, before = max(0.0, now_ms - self._read_ms) / 1000, self._allowed
+        self._allowed = {
+            (state.group or "", *names): before.get((state.group or "", *names), 0.0)
+            + rate * seconds * ((state.group or "", *names) in before)
+            for state in states
+            for names, (_, rate) in _rates(state).items()
+        }
+        self._read_ms = now_ms
+        return self._allowed
 
     def _drain(self, looks: Sequence[DrainLook]) -> Drain:
         now, kept = self._clock(), self._looks
@@ -277,7 +328,17 @@ class Exporter:
             times.append((label(name), reading.snapshot.stats))
         left_out = GaugeMetricFamily("dpq_queues_left_out", "Queues beyond the first 200 names.")
         left_out.add_metric([], max(0, len(names) - OPEN_QUEUES))
-        return [_up(1), left_out, *_families(table), *_histograms(times)]
+        return [_up(1), left_out, *self._server(names), *_families(table), *_histograms(times)]
+
+    def _server(self, names: Sequence[str]) -> Iterator[Metric]:
+        """Read the settings of the server that endanger tasks; nothing if it does not tell them."""
+        queue = next(filter(None, map(self._directory.get, names)), None)
+        with suppress(RedisError):
+            info = {} if queue is None else queue.redis.info()
+            for name, (setting, good, value, about) in SERVER.items():
+                if isinstance(info, dict) and setting in info:
+                    told = value if info[setting] == good else 1 - value
+                    yield GaugeMetricFamily(name, about, value=told)
 
     def _meter(self, name: str) -> Meter | None:
         queue = self._directory.get(name)
@@ -304,8 +365,9 @@ def _families(table: _Table) -> Iterator[Metric]:
         for values, value in table.rows.get(name, {}).items():
             gauge.add_metric(values, value)
         yield gauge
-    for name, (_, about) in TOTALS.items():
-        counter = CounterMetricFamily(name, about, labels=("queue",))
+    totals = {name: (("queue",), about) for name, (_, about) in TOTALS.items()}
+    for name, (labels, about) in (totals | COUNTERS).items():
+        counter = CounterMetricFamily(name, about, labels=labels)
         for values, value in table.rows.get(name, {}).items():
             counter.add_metric(values, value)
         yield counter
@@ -327,7 +389,7 @@ def _histograms(found: Sequence[tuple[str, Any]]) -> Iterator[Metric]:
 
 def fill(table: _Table, queue: str, reading: Reading) -> None:
     """Write down what is known of a queue."""
-    snapshot, drain, states, _, _ = reading
+    snapshot, drain, states = reading.snapshot, reading.drain, reading.states
     stats, workers = snapshot.stats, snapshot.workers
     for name in STATES:
         table.set("dpq_tasks", getattr(stats, name), queue, name)
@@ -343,21 +405,37 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
     table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
     table.set("dpq_groups_closed", snapshot.survey.closed, queue)
-    gates = _gates(reading.looks)
+    deaths = [getattr(stats, f"buried_{reason.replace(' ', '_')}") for reason in DEATHS]
+    for reason, count in zip(
+        (*DEATHS, "other"), (*deaths, stats.buried - sum(deaths)), strict=True
+    ):
+        table.set("dpq_buried", max(0, count), queue, reason)
     for state in states:
-        _fill_scope(table, queue, state, gates.get(state.group or "", []), reading.now_ms)
+        _fill_scope(table, queue, state, reading.now_ms)
+        if _own(state) or state.rate_limited:
+            table.set("dpq_rate_limited", state.rate_limited, queue, state.group or "")
+    table.set("dpq_rate_limited", reading.unlabelled, queue, OTHER)
+    for names, units in reading.allowed.items():
+        table.set("dpq_limit_allowed_units", units, queue, *names)
     named = sum(state.waiting for state in states[1:])
     if states[0].waiting >= named:  # read in one step, so it is
         table.set("dpq_group_waiting", states[0].waiting - named, queue, OTHER)
 
 
-def _gates(looks: Sequence[DrainLook]) -> dict[str, list[tuple[Gate, float]]]:
-    """Return the gates of each scope, one of each partition, and the moment of each look."""
-    found: dict[str, list[tuple[Gate, float]]] = {}
-    for look in looks:
-        for scope in look.scopes:
-            scope.gate.look(look.now)
-            found.setdefault(scope.group, []).append((scope.gate, look.now))
+def _rates(state: LimitState) -> dict[tuple[str, str], tuple[int, float]]:
+    """Return the number and the rate, units a second, of each window, by its name and unit.
+
+    Of two windows of one length the slower one holds.
+    """
+    found: dict[tuple[str, str], tuple[int, float]] = {}
+    for number, window in enumerate(state.windows):
+        rate = 0.0
+        for each in state.members or (state,):
+            learned = each.rate if number == 0 and each.rate is not None else window.rate
+            rate += learned / window.per
+        names = (f"{window.per:g}s", window.unit)
+        if names not in found or rate < found[names][1]:
+            found[names] = number, rate
     return found
 
 
@@ -365,7 +443,6 @@ def _fill_scope(
     table: _Table,
     queue: str,
     state: LimitState,
-    gates: Sequence[tuple[Gate, float]],
     now_ms: float,
 ) -> None:
     scope = state.group or ""
@@ -381,30 +458,16 @@ def _fill_scope(
         opens_in = 0.0 if state.open else math.inf
         table.set("dpq_group_opens_in_seconds", opens_in, queue, scope)
     members = state.members or (state,)
-    slowest: dict[tuple[str, str], float] = {}
-    for number, window in enumerate(state.windows):
-        names = (f"{window.per:g}s", window.unit)
-        rate = 0.0
-        for each in members:
-            learned = each.rate if number == 0 and each.rate is not None else window.rate
-            rate += learned / window.per
-        if rate >= slowest.get(names, math.inf):
-            continue  # two windows of one length: the slower one holds
-        slowest[names] = rate
+    for names, (number, rate) in _rates(state).items():
         where = (queue, scope, *names)
         table.set("dpq_limit_rate", rate, *where)
-        table.set("dpq_limit_burst", window.burst * len(members), *where)
+        table.set("dpq_limit_burst", state.windows[number].burst * len(members), *where)
         if all(len(each.units_left) > number for each in members):
             left = sum(each.units_left[number] for each in members)
             table.set("dpq_limit_units_left", left, *where)
-        full = [
-            now - each.windows[number].owed if each.windows[number].paid > 0 else math.inf
-            for gate, now in gates
-            for each in (list(gate.members.values()) or [gate])
-            if len(each.windows) > number
-        ]
-        if full:
-            table.set("dpq_limit_full_seconds", max(0.0, min(full)) / 1000, *where)
+        if all(len(each.granted) > number for each in members):
+            granted = sum(each.granted[number] for each in members)
+            table.set("dpq_limit_granted_units", granted, *where)
     for number, quota in enumerate(state.quotas):
         lefts = [each.quotas[number].left for each in members if len(each.quotas) > number]
         if lefts:

@@ -212,6 +212,7 @@ class MemberState(BaseModel):
         quotas: Its quotas, with what is left of each in this period.
         budgets: What the host says is left for this member.
         in_flight: Tasks that run as this member, and permits of `acquire` that are leases.
+        granted: As in `LimitState`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -226,6 +227,7 @@ class MemberState(BaseModel):
     quotas: tuple[QuotaState, ...] = ()
     budgets: tuple[Budget, ...] = ()
     in_flight: int = 0
+    granted: tuple[int, ...] = ()
 
 
 class LimitState(BaseModel):
@@ -256,6 +258,10 @@ class LimitState(BaseModel):
         members: The members of a pool. Windows and concurrency hold for each of them; so
             `units_left`, `rate` and `slack` are theirs.
         weight: The turns that the group gets where others get one, with round robin.
+        granted: The units that each window has granted, as they were reserved, in the order of the
+            windows. It begins at 0 when a limit of its own is set, or has not been used for a
+            while; () for others. For rates, as of a metric.
+        rate_limited: Tasks of this group that met a 429 since it has a limit of its own.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -276,6 +282,8 @@ class LimitState(BaseModel):
     in_flight: int = 0
     members: tuple[MemberState, ...] = ()
     weight: float = 1.0
+    granted: tuple[int, ...] = ()
+    rate_limited: int = 0
 
 
 def limit_rules(

@@ -35,6 +35,11 @@ class QueueStats(BaseModel):
             None before the first.
         run: How long deliveries have run, from the pop to their ack, fail or bury; None before the
             first.
+        buried_attempts_spent: Of `buried`: by a `fail` that was the last attempt.
+        buried_lease_expired: Of `buried`: by a lease that ran out in the last attempt.
+        buried_expired: Of `buried`: not started in time.
+        buried_payload_missing: Of `buried`: another program has removed the payload. All others
+            were buried by `bury` or `Reject`, or could not be read.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -57,6 +62,10 @@ class QueueStats(BaseModel):
     oldest_ready_seconds: float | None = None
     wait: Times | None = None
     run: Times | None = None
+    buried_attempts_spent: int = 0
+    buried_lease_expired: int = 0
+    buried_expired: int = 0
+    buried_payload_missing: int = 0
 
 
 class Health(BaseModel):

@@ -33,7 +33,9 @@ def read_limits(
         closed = why and (not everyone or why == "u")
         rate, _, slack_ms = rate.partition(" ")
         waiting, _, permits = waiting.partition(" ")
-        left, counts, told = [*left.split("\t"), "", ""][:3]
+        left, counts, told, totals = left.split("\t")
+        rate_limited, *granted = map(int, totals.split())
+        is_own = own not in ("", "groups")
         states.append(
             LimitState(
                 group=group,
@@ -56,6 +58,8 @@ def read_limits(
                     if line
                 ),
                 weight=weight,
+                granted=tuple(granted) if is_own else (),
+                rate_limited=rate_limited,
             )
         )
     return states
@@ -92,7 +96,7 @@ def _member(
     now_ms: int,
 ) -> MemberState:
     """Read the line of a member in the reply of view."""
-    name, opens, why, learned, left, counts, told, permits = line.split("\t")
+    name, opens, why, learned, left, counts, told, totals, permits = line.split("\t")
     rate, _, slack_ms = learned.partition(" ")
     return MemberState(
         name=name,
@@ -104,6 +108,7 @@ def _member(
         units_left=tuple(float(units) for units in left.split()),
         quotas=_read_quotas(rules, counts.split()),
         budgets=_read_budgets(told, now_ms),
+        granted=tuple(map(int, totals.split()[1:])),
         in_flight=running.get(f"{group}\t{name}", 0) + int(permits),
     )
 

@@ -839,5 +839,7 @@ def one_queue(states: Sequence[LimitState]) -> LimitState:
             "waiting": sum(state.waiting for state in states),
             "budgets": _one_budget([b for state in states for b in state.budgets]),
             "opens_at": min(moments, default=None) if not said.open else None,
+            "granted": tuple(map(sum, zip(*(state.granted for state in states), strict=False))),
+            "rate_limited": sum(state.rate_limited for state in states),
         }
     )

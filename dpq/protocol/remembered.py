@@ -32,6 +32,10 @@ _WAITS, _RUNS = ([f"{letter}{n}" for n in range(len(BOUNDS) + 1)] for letter in 
 """The names of the buckets of waits and of runs."""
 
 
+_DEATHS = ("attempts_spent", "lease_expired", "expired", "payload_missing")
+"""The classes of deaths, in the order of lua/lib/bury.lua."""
+
+
 def _times(names: Iterable[str], counts: Iterable[Any]) -> tuple[Times | None, Times | None]:
     """Read the buckets of waits and of runs."""
     found = dict(zip(names, map(int, counts), strict=True))
@@ -42,9 +46,10 @@ def _times(names: Iterable[str], counts: Iterable[Any]) -> tuple[Times | None, T
 def read_stats(reply: Sequence[Any]) -> QueueStats:
     """Read the reply of stats."""
     counts, oldest = _tally(reply[:_NUMBERS], _NAMES)
-    names = read_texts(list(reply[_NUMBERS::2]))
-    wait, run = _times(names, reply[_NUMBERS + 1 :: 2])
-    return QueueStats(**counts, oldest_ready_seconds=oldest, wait=wait, run=run)
+    found = dict(zip(read_texts(list(reply[_NUMBERS::2])), reply[_NUMBERS + 1 :: 2], strict=True))
+    deaths = {f"buried_{name}": int(found.get(f"d{n}", 0)) for n, name in enumerate(_DEATHS)}
+    wait, run = _times(found, found.values())
+    return QueueStats(**counts, oldest_ready_seconds=oldest, wait=wait, run=run, **deaths)
 
 
 def read_slots(seconds: int) -> Callable[[list[Any]], list[Slot]]:

@@ -1,6 +1,7 @@
 """Metrics: true to the queue, bounded, and no traceback where the server is away."""
 
 import math
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from starlette.testclient import TestClient
 
 from dpq import DPQ, Push, Quota, RateLimit
 from dpq.cli.metrics import read_address
-from dpq.metrics import GAUGES, GROUPS, TOTALS, Exporter
+from dpq.metrics import COUNTERS, GAUGES, GROUPS, TOTALS, Exporter
 from dpq.model.errors import ConfigurationError
 from dpq.sampler import Named
 from dpq.web import Access
@@ -77,15 +78,61 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     hour = {"queue": name, "group": "a", "window": "3600s", "unit": ""}
     assert told("dpq_limit_rate", **hour) == pytest.approx(1 / 3600)  # the slower of two
     assert (told("dpq_limit_units_left", **hour) or 0) < 0.1
-    assert told("dpq_limit_full_seconds", **hour) == 0
+    assert told("dpq_limit_granted_units_total", **hour) == 1
+    assert told("dpq_limit_allowed_units_total", **hour) == 0  # it begins with this exporter
     assert told("dpq_limit_units_left", **(hour | {"window": "day"})) == 99
     assert told("dpq_limit_rate", **(hour | {"window": "60s", "unit": "tokens"})) == 1.5
     pool = {"queue": name, "group": "pool", "window": "60s", "unit": ""}
     assert told("dpq_limit_burst", **pool) == told("dpq_limit_units_left", **pool) == 2
-    assert told("dpq_limit_full_seconds", **pool) == math.inf
+    assert told("dpq_limit_granted_units_total", **pool) == 0
+    assert (told("dpq_server_evicts"), told("dpq_server_aof")) == (0, 0)
     told_names = told.names()
     assert set(GAUGES) - {"dpq_drain_seconds"} <= told_names
-    assert all(f"{metric}_total" in told_names for metric in TOTALS)
+    assert all(f"{metric}_total" in told_names for metric in (TOTALS | COUNTERS))
+
+
+def test_counters_of_groups_and_deaths(live: DPQ) -> None:
+    """429s by group, dead letters by reason, units by window: no counter falls."""
+    live.set_limit(100, 10, burst=9, group="a")
+    live.set_limit(100, 10, burst=9, group="p", members=["k", "l"])
+    live.push_many([Push(n, group="apb"[n % 3], max_attempts=1, cost=n % 2 + 1) for n in range(9)])
+    now = [0.0]
+    exporter = Exporter(Named([live]), clock=lambda: now[0])
+
+    def counters(name: str, label: str) -> dict[str, float]:
+        told = Scrape(exporter.text().decode())
+        now[0] += 2
+        return {
+            dict(labels)[label]: value
+            for (found, labels), value in told.samples.items()
+            if found == f"dpq_{name}_total"
+        }
+
+    before = counters("limit_allowed_units", "group")
+    tasks = live.pop_many(9)
+    costs: Counter[str] = Counter()
+    for task in tasks:
+        costs[str(task.group)] += task.cost
+    assert counters("limit_granted_units", "group") == {"a": costs["a"], "p": costs["p"]}
+    for task, group in [(task, task.group) for task in tasks]:
+        if group == "b":
+            live.fail(task, "no")
+        elif task.payload < 4:
+            live.rate_limited(task, 1, scope="task")
+        else:
+            live.bury(task, "too odd")
+    assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 0}
+    assert counters("buried", "reason") == {
+        **{"attempts spent": 3, "lease expired": 0, "expired": 0, "payload missing": 0},
+        "other": 3,
+    }
+    after = counters("limit_allowed_units", "group")
+    assert before == {"a": 0, "p": 0}
+    assert after["p"] == pytest.approx(2 * after["a"])
+    assert after["a"] > 0
+    live.push("c", group="c")
+    live.rate_limited(live.pop().task, 1, scope="task")
+    assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 1}
 
 
 def test_groups_are_bounded_and_stay(live: DPQ) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 import dpq
 from dpq.cli import app
-from dpq.metrics import GAUGES, TIMES, TOTALS
+from dpq.metrics import COUNTERS, GAUGES, SERVER, TIMES, TOTALS
 
 ROOT = Path(dpq.__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -28,7 +28,8 @@ KUBERNETES = list(yaml.safe_load_all((DEPLOY / "kubernetes" / "dpq.yaml").read_t
 LABELS = {name: set(labels) for name, (labels, _) in GAUGES.items()}
 LABELS |= {f"{name}_total": {"queue"} for name in TOTALS}
 LABELS |= {f"{name}_bucket": {"queue", "le"} for name in TIMES}
-LABELS |= {"dpq_up": {"job"}}  # `job` comes from Prometheus
+LABELS |= {f"{name}_total": set(labels) for name, (labels, _) in COUNTERS.items()}
+LABELS |= {name: {"job"} for name in ("dpq_up", *SERVER)}  # `job` comes from Prometheus
 SERIES = re.compile(r"(dpq_\w+)(?:\{([^}]*)\})?")
 
 

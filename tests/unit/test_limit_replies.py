@@ -20,7 +20,7 @@ def text(rules="", opens="0", why="", rate="0", left="", waiting="0", now=str(NO
         opens,
         why,
         rate,
-        left,
+        left if "\t" in left else f"{left}\t\t\t0",
         waiting if " " in waiting else f"{waiting or 0} 0",
         now,
         lines,
@@ -44,7 +44,7 @@ def test_every_field():
     """A state has every field of the reply; leases are counted for the group."""
     rules = "group:g\t3~1 20 0.5|2.5 60000 2|9 3600000 9"
     opens = f"{NOW + 250}.25"
-    reply = text(rules, opens, "s", "4.25", "-0.500000 3.250000", "17")
+    reply = text(rules, opens, "s", "4.25", "-0.500000 3.250000\t\t\t7 5 6", "17")
     [state] = read_limits(["g"], Counter({"g": 2, "h": 5, "": 1}), reply)
     assert state.group == "g"
     assert state.windows == (
@@ -53,6 +53,7 @@ def test_every_field():
     )
     assert (state.concurrency, state.default, state.rate) == (3, False, 4.25)
     assert state.units_left == (-0.5, 3.25)
+    assert (state.rate_limited, state.granted) == (7, (5, 6))
     assert (state.open, state.reason) == (False, "spent")
     assert state.opens_at == START + timedelta(milliseconds=250.25)
     assert (state.waiting, state.in_flight) == (17, 2)
@@ -117,7 +118,8 @@ def test_waiting():
 def test_members():
     """Each line is a member; the windows and the concurrency are those of the pool."""
     lines = (
-        f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\t1\nb \u2028\t90000000000000\th\t0 0\t\t\t\t0"
+        f"a\t{NOW + 250}.25\tl\t4 1500\t-1.5 3\t\t\t0 4 5\t1\n"
+        "b \u2028\t90000000000000\th\t0 0\t\t\t\t0\t0"
     )
     running = Counter({"g\ta": 2, "g": 1, "h\ta": 9})
     rules = "group:g\t3*2.5~1 20 0.5|2 60000 2\ta\tb \u2028"
@@ -137,6 +139,7 @@ def test_members():
         "quotas": (),
         "budgets": (),
         "in_flight": 3,
+        "granted": (4, 5),
     }
     assert (second.name, second.opens_at, second.units_left) == ("b \u2028", None, ())
 

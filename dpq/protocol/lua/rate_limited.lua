@@ -41,6 +41,10 @@ if first then
   task.deferrals = task.deferrals + 1
   redis.pcall('HINCRBY', stats, 'deferred', 1)
   redis.pcall('HINCRBY', stats, 'rate_limited', 1)
+  local home = gate_of(task.group)
+  if home.rules.own then
+    home.met, home.changed = home.met + 1, true
+  end
 end
 if first or told then
   redis.call('HSET', meta, id, write(task))

@@ -3,9 +3,15 @@
 -- Keys: ready delayed invisible waiting meta dead conf stats
 -- ARGV[1]  time       ms, or "" for the server's clock
 --
--- Returns 16 numbers, then field, count, ... of each bucket in use (tally).
+-- Returns 16 numbers, then field, count, ... of each bucket in use (tally), and of each class of deaths (bury).
 -- Lost reply: safe to send again.
 local time = ARGV[1]
 
 -- Needs: now, tally
-return tally()
+local numbers = tally()
+for class, count in ipairs(redis.call('HMGET', stats, 'd0', 'd1', 'd2', 'd3')) do
+  if #(count or '') <= 15 and string.match(count or '', '^%d+$') then -- else it is damage
+    numbers[#numbers + 1], numbers[#numbers + 2] = 'd' .. class - 1, count
+  end
+end
+return numbers

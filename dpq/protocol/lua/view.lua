@@ -31,9 +31,10 @@ local function reason_of(gate, at, why)
   return why
 end
 
--- When a gate opens, why it lets no task run, and what is left of its windows, TAB, of its quotas, TAB, and of budgets.
+-- When a gate opens, why it lets no task run, and what is left of its windows, TAB, of its quotas, TAB, and of budgets,
+-- TAB; the 429s of its tasks, and what its windows have granted.
 local function seen_of(gate)
-  local one, why, left = {}, '', {} -- one of each unit
+  local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- one of each unit
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
@@ -46,7 +47,7 @@ local function seen_of(gate)
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
     local units = window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
-    left[n] = string.format('%.6f', units)
+    left[n], granted[n + 1] = string.format('%.6f', units), string.format('%.0f', gate[n].granted)
   end
   if gate.opens > instant then
     why = gate.why
@@ -68,7 +69,7 @@ local function seen_of(gate)
     budgets[#budgets + 1] = budget_text(unit, budget)
   end
   table.sort(budgets)
-  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' ') }
+  left = { table.concat(left, ' '), table.concat(counted, ' '), table.concat(budgets, ' '), table.concat(granted, ' ') }
   return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 

@@ -41,11 +41,16 @@ local function rescue(id, raw)
   tell('dead', '', '', id, 'bad record')
 end
 
+local CLASSES = { ['attempts spent'] = 'd0', ['lease expired'] = 'd1', expired = 'd2', ['payload missing'] = 'd3' }
+
 local function bury(id, task, reason)
   task.reason = reason
   redis.call('HSET', meta, id, write(task))
   redis.call('ZADD', dead, stamp, id)
   redis.pcall('HINCRBY', stats, 'buried', 1)
+  if CLASSES[reason] then
+    redis.pcall('HINCRBY', stats, CLASSES[reason], 1)
+  end
   tell('dead', task.group, '', id, reason)
   trim(2)
 end

@@ -59,7 +59,7 @@ local function gate_of(scope, known)
     rules = { concurrency = rules.concurrency, ceiling = 0, unreadable = rules.unreadable }
   end
   local gate = { scope = scope, rules = rules, opens = 0, why = '-', probe = '-', rate = 0, since = 0, used = 0,
-    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, spent = '' }
+    learned = 0, beside = 0, slack = 0, gone = gone, last = 0, turn = 0, taught = 0, met = 0, spent = '' }
   seen.gates[scope] = gate
   if not lost and plain_windows(gate, rules, text) then
     return gate
@@ -71,7 +71,8 @@ local function gate_of(scope, known)
   recall(gate, text)
   for i, rule in ipairs(rules) do
     local _, found, paid = string.find(text or '', ' ' .. rule.name .. ':([%d.]+)', last)
-    local window, rate = { paid = tonumber(paid or 0) }, rule.rate
+    local granted, rate = tonumber(tokens and tokens['G' .. rule.name] or 0), rule.rate
+    local window = { paid = tonumber(paid or 0), granted = granted }
     if found then
       last, window.more = found, string.byte(text, found + 1) == 58 and string.match(text, '^[%d.:]*', found + 1) or nil
     end
@@ -86,9 +87,8 @@ local function gate_of(scope, known)
     local bound = bound_of(gate, rule, window)
     if window.paid > bound then -- the clock was set back, or the limit was tighter; or a task spent so much (refunds)
       bound = bound + (tonumber(string.match(window.more or '', '^:[^:]*:[^:]*:(%d[%d.]*)') or 0) or 0)
-      if window.paid > bound then
-        window.paid, window.more, gate.changed = bound, nil, true
-      end
+      window.more, gate.changed = window.paid <= bound and window.more or nil, gate.changed or window.paid > bound
+      window.paid = math.min(window.paid, bound)
     end
     window.owed = math.max(window.paid, gate.why == 'l' and owed_after(gate.opens, rule, window) or 0)
     gate[i] = window

@@ -17,6 +17,12 @@ local function keep()
       if gate.learned + gate.beside > 0 and gate.rules[1] then
         text = text .. string.format('0:%.17g:%.17g ', gate.learned, gate.beside)
       end
+      if gate.rules.own and (gate.rules[1] or gate.met > 0) then
+        text = text .. string.format('R:%.0f ', gate.met)
+        for i, rule in ipairs(gate.rules) do
+          text = text .. string.format('G%s:%.0f ', rule.name, gate[i].granted)
+        end
+      end
       local booked = not gate.rest and gate.booked -- else it is in the rest
       if booked and (math.max(booked[1], booked[2], booked[3], booked[5]) > instant or forget_ended(gate)) then
         text = text .. string.format('B:%.17g:%.17g:%.17g:%.17g:%.17g ', unpack(booked))

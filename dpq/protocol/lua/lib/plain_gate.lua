@@ -3,13 +3,14 @@
 -- Needs: now, pace
 -- Gives: plain_windows(gate, rules, text): true if it has set the windows of the gate; false if there is more to it.
 local function shape_of(rules)
-  local shape = '^%-'
+  local totals, shape = rules.own and '^%- R:(%d+)' or '^%-', ''
   for _, rule in ipairs(rules) do
+    totals = rules.own and totals .. ' G' .. rule.name .. ':(%d+)' or totals
     shape = shape .. ' ' .. rule.name .. ':([%d.]+)([%d.:]*)'
     pace(rule, rule, rule.rate, 0)
     rule.reach = reach_of(rule, rule, rule.slack or 0)
   end
-  return rules[1] and rules.ceiling == 0 and not rules.quotas and shape .. ' $'
+  return rules[1] and rules.ceiling == 0 and not rules.quotas and totals .. shape .. ' $'
 end
 
 local function plain_windows(gate, rules, text)
@@ -20,16 +21,19 @@ local function plain_windows(gate, rules, text)
   if not rules.shape or parts and not parts[1] then
     return false
   end
+  local skipped = rules.own and 1 + #rules or 0
+  gate.met = parts and rules.own and tonumber(parts[1]) or 0
   for i, rule in ipairs(rules) do
     local paid, more = 0, nil
     if parts then
-      paid, more = tonumber(parts[2 * i - 1]), parts[2 * i]
+      paid, more = tonumber(parts[skipped + 2 * i - 1]), parts[skipped + 2 * i]
       more = more ~= '' and more or nil
     end
     if not paid or paid > instant + rule.reach then
       return false
     end
-    gate[i] = { paid = paid, owed = paid, more = more, first = nil, interval = rule.interval, most = rule.most }
+    gate[i] = { paid = paid, owed = paid, more = more, first = nil, interval = rule.interval, most = rule.most,
+      granted = parts and rules.own and tonumber(parts[1 + i]) or 0 }
   end
   return true
 end

@@ -31,6 +31,9 @@ local function prune(most)
       if gate.spent ~= '' then -- the spent values as well; those of a pool as long as it is one
         until_ms = gate.rules.every and math.huge or until_ms + 3600000
       end
+      if gate.met > 0 then -- others count what this one does not
+        until_ms = math.huge
+      end
       if gate.slack > 0 then
         until_ms = math.max(until_ms, gate.beside + 3600000)
       end

@@ -105,7 +105,8 @@ local function rules_of(field)
     end
     rules = rules or false
     if rules then
-      rules.text = text
+      local each, own = rules.every or rules, field ~= 'groups'
+      rules.text, rules.own, each.own = text, own, own
     end
     seen.rules[field] = rules
   end

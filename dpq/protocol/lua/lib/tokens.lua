@@ -1,7 +1,7 @@
 -- tokens: the parts of a gate that begin with a capital letter: H, D, W and M and a unit, what a quota has counted; O
 -- and a unit, a budget that a host has told; E and a unit, spent values (estimate); B, what acquire has booked; L, when
 -- a member of a pool was granted last; P, when the last permit was granted that has taught by a 429; T, what is left of
--- a turn. Layout: docs/design.md, "Limits".
+-- a turn; G and a window, the units that it has granted; R, the 429s of its tasks. Layout: docs/design.md, "Limits".
 -- Needs: now
 -- Gives: tokens_of(text): the text without those that can be read, and their values by name, or nil if it has none;
 --        budgets_of(tokens), the budgets, by unit, that still hold, or nil; budget_text(unit, budget), what is left of
@@ -10,7 +10,8 @@
 local DAY_MS = 86400000 -- no budget holds longer: else the clock was set back, or it is damage
 local COUNTED = '^%d+:%d+:%d+:?%d*$'
 local SOUND = { H = COUNTED, D = COUNTED, W = COUNTED, M = COUNTED, B = '^[%d.]+:[%d.]+:[%d.]+:[%d.]+:[%d.]+$',
-  E = '^[:%d]+$', L = '^%d[%d.]*$', O = '^%d+:[%d.]+:?[%d.]*$', P = '^%d[%d.]*$', T = '^%d[%d.]*$' }
+  E = '^[:%d]+$', L = '^%d[%d.]*$', G = '^%d+$', R = '^%d+$',
+  O = '^%d+:[%d.]+:?[%d.]*$', P = '^%d[%d.]*$', T = '^%d[%d.]*$' }
 
 local function budgets_of(tokens)
   local budgets

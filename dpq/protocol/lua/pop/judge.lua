@@ -40,7 +40,7 @@ local function charge(gate, cost, id, token, moment)
       refunds().granted(gate, i, token, moment)
     end
     window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
-    window.owed, gate.changed = window.paid, true
+    window.owed, window.granted, gate.changed = window.paid, window.granted + units, true
   end
   if gate.observed then
     for unit, budget in pairs(gate.observed) do
