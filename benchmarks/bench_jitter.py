@@ -6,29 +6,40 @@ way there, drawn anew. The queue is told the limit and nothing else.
 
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks._harness import Bench, Result, Target, run_one
 from benchmarks._simulated import START_MS, Host, crawl, fill
 from dpq import DPQ
 
-RATE = 10
 CONSUMERS = 4
 ROUNDS = 3
 REQUESTS = 3000  # served, in each round: five minutes
 ANSWER_MS = 20
 
-Way = Callable[[random.Random], float]
-"""Draws how long a request is on its way, ms."""
 
-WAYS: dict[str, tuple[Way, float]] = {  # with how much longer than the least it may take
-    "0 to 50 ms of jitter": (lambda chance: chance.uniform(0, 50), 1.12),
-    "0 to 100 ms of jitter": (lambda chance: chance.uniform(0, 100), 1.12),
-    "a way of 30 ms, log-normal": (lambda chance: chance.lognormvariate(3.4, 0.8), 1.25),
-    "20 to 30 ms, of 50 one 400 later": (
-        lambda chance: chance.uniform(20, 30) + (400 if chance.random() < 0.02 else 0),
-        1.25,
+class Way(NamedTuple):
+    """What is between a consumer and the host.
+
+    Attributes:
+        takes: Draws how long a request is on its way, ms.
+        most: How much longer than the least the crawl may take.
+        rate: Requests that the host allows in any second.
+    """
+
+    takes: Callable[[random.Random], float]
+    most: float
+    rate: int = 10
+
+
+WAYS = {
+    "10/s, 0 to 50 ms of jitter": Way(lambda chance: chance.uniform(0, 50), 1.12),
+    "10/s, 0 to 100 ms of jitter": Way(lambda chance: chance.uniform(0, 100), 1.12),
+    "10/s, a way of 30 ms, log-normal": Way(lambda chance: chance.lognormvariate(3.4, 0.8), 1.25),
+    "10/s, 20 to 30 ms, of 50 one 400 later": Way(
+        lambda chance: chance.uniform(20, 30) + (400 if chance.random() < 0.02 else 0), 1.25
     ),
+    "1/s, 0 to 600 ms of jitter": Way(lambda chance: chance.uniform(0, 600), 1.75, rate=1),
 }
 
 
@@ -36,34 +47,36 @@ def _crawl(bench: Bench, way: Way, slack: float | None, requests: int) -> tuple[
     """Crawl until so many are served: the 429s in 200 requests, and the time over the least."""
     host, clock = Host(), [START_MS]
     queue: DPQ[Any] = bench.queue(clock=lambda: clock[0])
-    queue.set_limit(RATE, 1, group="api", slack=slack)
+    queue.set_limit(way.rate, 1, group="api", slack=slack)
     fill(queue)
     crawl(
         queue,
         clock,
         host,
-        lambda _: RATE,
+        lambda _: way.rate,
         ends=lambda: len(host.served) == requests,
         consumers=CONSUMERS,
-        way_ms=lambda: way(bench.random),
+        way_ms=lambda: way.takes(bench.random),
         answer_ms=ANSWER_MS,
     )
     queue.drop()
-    least_ms = (requests / RATE - 1) * 1000  # ten at once, and ten more each second
+    least_ms = (requests / way.rate - 1) * 1000  # a second's at once, then as many each second
     refused = host.refused / (host.refused + requests) * 200
     return refused, (host.served[-1] - START_MS) / least_ms
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    for shape, (way, most) in WAYS.items():
+    for shape, way in WAYS.items():
         plain = _crawl(bench, way, 0, REQUESTS // 10)
         without = f"with slack=0: {plain[0]:.3g} and {plain[1]:.3g} x"
         rounds = [_crawl(bench, way, None, REQUESTS) for _ in range(ROUNDS)]
         refused, took = zip(*rounds, strict=True)
-        name = f"429s in 200 requests, {RATE}/s, {shape}"
+        name = f"429s in 200 requests, {shape}"
         yield Result(name, "", Target("at most", 0.99), refused, without, by="most")
-        name = f"time / the least that the host allows, {RATE}/s, {shape}"
-        yield Result(name, "x", Target("at most", most), took, f"{REQUESTS} requests", by="most")
+        name = f"time / the least that the host allows, {shape}"
+        yield Result(
+            name, "x", Target("at most", way.most), took, f"{REQUESTS} requests", by="most"
+        )
 
 
 if __name__ == "__main__":

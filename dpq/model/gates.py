@@ -21,9 +21,12 @@ Units = Mapping[str, int]
 ONE_REQUEST: Units = {"": 1}
 
 HALF_MS = 1_200_000
-"""ms in which a learned slack halves; lua/lib/pace.lua has it, too."""
+"""ms in which a learned slack halves, at least; lua/lib/pace.lua has it, too."""
 
-MOST_SLACK_MS = 1000
+HALF_UNITS = 5000
+"""Units in whose time it halves, if that is longer; lua/lib/pace.lua has it, too."""
+
+MOST_SLACK_MS = 3_600_000
 """ms of the longest learned slack; lua/lib/pace.lua has it, too."""
 
 
@@ -160,7 +163,7 @@ class Gate:
         self._adaptive = windows[0].adaptive if windows else None
         self._rate, self._since, self._used = rate, since, used
         self._learned, self._beside = learned, beside
-        self._learns_slack = any(window.slack_ms is None for window in self.windows)
+        self._learns_slack = next((each for each in self.windows if each.slack_ms is None), None)
 
     def look(self, instant: float) -> None:
         """Compute its pace and its debts at a moment; before each use at another moment."""
@@ -172,10 +175,11 @@ class Gate:
         for quota in self.counted:
             quota.look(instant)
             self.assumed = self.assumed or quota.rolled
-        if not self._adaptive and self._learned > 0 and self._learns_slack:
+        if not self._adaptive and self._learned > 0 and (window := self._learns_slack):
             since = min(self._beside, max(instant, self.opens))
-            grown = min(self._learned, MOST_SLACK_MS) * 2 ** ((since - instant) / HALF_MS)
-            slack = math.floor(grown + 0.5)
+            half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
+            most = min(self._learned, window.per_ms, MOST_SLACK_MS)
+            slack = math.floor(most * 2 ** ((since - instant) / half) + 0.5)
         for i, window in enumerate(self.windows):
             rate = float(window.rule.rate)
             if i == 0 and self._adaptive:

@@ -89,8 +89,8 @@ class RateLimit:
         reserve: Units kept back for higher priorities; needs a burst above them.
         adaptive: Learn the rate, from `rate` on; of several windows only the shortest may.
         slack: Seconds by which `per` is widened, 0 to 3600: requests may reach a host closer
-            together than they were granted. None: learned from 429s, up to a quarter of the
-            shortest window and 1 s.
+            together than they were granted. None: learned from 429s, up to the length of the
+            shortest window.
         unit: What it counts, as in `tokens`: 1 to 16 of a-z, 0-9 and _, a letter first; `""` is
             requests. A task is charged what it costs of that unit (`push(cost=)`).
         estimate: Units that are reserved for a task which names no cost in this unit, until enough

@@ -257,7 +257,7 @@ class DPQ(QueueBase[P]):
         )
 
     def push_many(self, pushes: Iterable[Push[P]]) -> list[str]:
-        """Add any number of tasks, up to 200 in a round trip.
+        """Add any number of tasks, up to 125 in a round trip.
 
         The server adds all tasks of a batch, or none. In a partitioned queue this holds for each
         partition; the batches of several partitions travel together.
@@ -755,8 +755,8 @@ class DPQ(QueueBase[P]):
             adaptive: Two bounds between which DPQ learns the rate.
             reserve: Units of the window that are kept for higher priorities.
             slack: Seconds by which `per` is widened, 0 to 3600: requests that were granted evenly
-                reach the limited host unevenly. None: learned from 429s, up to a quarter of the
-                shortest window and 1 s.
+                reach the limited host unevenly. None: learned from 429s, up to the length of the
+                shortest window.
             members: The names of keys, proxies or accounts, 1 to 64 of 1 to 100 bytes, of a named
                 group: all of the limit then holds for each of them. A task runs as the one that was
                 granted least recently (`task.member`). Members that stay keep what they were

@@ -89,13 +89,13 @@ def test_learned(q, clock, fill, scope):
 
 
 def test_twice_as_much_when_that_was_too_little(q, clock, fill):
-    """Another 429 within five windows doubles it; a quarter of the window is the most."""
+    """Another 429 within five windows doubles it; the window itself is the most."""
     q.set_limit(10, 1, group="g")
     seen = []
-    for _ in range(4):
+    for _ in range(6):
         refuse(q, clock)
         seen.append(learned(q))
-    assert seen == [0.05, 0.1, 0.2, 0.25]
+    assert seen == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0]
 
 
 def test_an_eighth_more_later(q, clock, fill):
@@ -107,13 +107,14 @@ def test_an_eighth_more_later(q, clock, fill):
 
 
 def test_a_long_window(q, clock, fill):
-    """The way is as long whatever the window's length: 50 ms at first, and at most 1 s."""
-    q.set_limit(100, 600, burst=100, group="g")
+    """The way is as long whatever the window's length: 50 ms at first, and at most an hour."""
+    q.set_limit(100, 86400, group="g")
     seen = []
-    for _ in range(8):
-        refuse(q, clock, seconds=10, pause=10)
+    for _ in range(18):
+        refuse(q, clock, seconds=1000, pause=1000)
         seen.append(learned(q))
-    assert (seen[0], seen[1], seen[-1]) == (0.05, 0.1, 1.0)
+    assert (seen[0], seen[-1]) == (0.05, 3600.0)
+    assert seen[1] == pytest.approx(0.1, abs=0.001)
 
 
 def test_it_is_forgotten_slowly(q, clock, fill):
@@ -128,6 +129,18 @@ def test_it_is_forgotten_slowly(q, clock, fill):
     assert learned(q) == 0
     q.ack(take(q))
     assert interval(q, clock) == 0.1
+
+
+def test_of_a_slow_limit_it_is_forgotten_more_slowly(q, clock, fill):
+    """Half of it is left after the time of 5000 units, or learning would take too many 429s."""
+    q.set_limit(1, 2, group="g")
+    refuse(q, clock, seconds=3)
+    assert learned(q) == 0.05
+    for left in (0.025, 0.013):
+        clock.advance(10_000)
+        q.ack(take(q))
+        assert learned(q) == pytest.approx(left, abs=0.001)
+    assert q.forecast(1)
 
 
 def test_it_stays_when_the_limit_is_said_again(q, clock, fill, probe):

@@ -740,8 +740,15 @@ SLACK = [
     _lua(
         "a learned slack stays for ever",
         "lib/pace",
-        "2 ^ ((beside - instant) / HALF_MS)",
+        "2 ^ ((beside - instant) / half)",
         "1",
+        f"{LUA}slack.py",
+    ),
+    _lua(
+        "the slack of a slow limit halves as fast as any",
+        "lib/pace",
+        "math.max(HALF_MS, HALF_UNITS * rule.per / rule.rate)",
+        "HALF_MS",
         f"{LUA}slack.py",
     ),
     _lua(

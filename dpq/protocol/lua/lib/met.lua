@@ -14,13 +14,13 @@ end
 
 -- No more was granted than the limit says, so requests came closer together on their way to the host. The windows
 -- get room for that: at first a twentieth of the shortest, 50 ms at most; then an eighth more, or twice as much if
--- the next 429 comes within five windows; never more than a quarter, for the limit itself may be wrong.
+-- the next 429 comes within five windows; never more than the window itself, which is half of the rate.
 local function widen(gate, opens)
   for i, rule in ipairs(gate.rules) do
     if not rule.slack then
       local soon = instant - gate.beside < 5 * rule.per
       local slack = math.max(gate.slack * (soon and 2 or 1.125), math.min(rule.per / 20, 50))
-      gate.slack = math.ceil(math.min(slack, rule.per / 4, MOST_SLACK_MS))
+      gate.slack = math.ceil(math.min(slack, rule.per, MOST_SLACK_MS))
       gate.learned, gate.beside = gate.slack, opens
       break
     end

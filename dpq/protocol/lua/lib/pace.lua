@@ -2,7 +2,8 @@
 -- Needs: now, rules
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
 --        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
-local HALF_MS, MOST_SLACK_MS = 1200000, 1000 -- the learned slack halves in 20 minutes
+-- A learned slack halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
+local HALF_MS, HALF_UNITS, MOST_SLACK_MS = 1200000, 5000, 3600000
 
 -- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
 -- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally
@@ -31,10 +32,14 @@ local function recall(gate, text)
     gate.learned, gate.beside = learned, beside
   elseif gate.rules.ceiling == 0 and learned + beside > 0 then
     beside = math.min(beside, math.max(instant, gate.opens)) -- else the clock was set back
-    local slack = math.floor(math.min(learned, MOST_SLACK_MS) * 2 ^ ((beside - instant) / HALF_MS) + 0.5)
     for _, rule in ipairs(gate.rules) do
-      if not rule.slack and slack > 0 then
-        gate.learned, gate.beside, gate.slack = learned, beside, slack
+      if not rule.slack then
+        local half = math.max(HALF_MS, HALF_UNITS * rule.per / rule.rate)
+        local slack = math.min(learned, rule.per, MOST_SLACK_MS) * 2 ^ ((beside - instant) / half)
+        if slack >= 0.5 then
+          gate.learned, gate.beside, gate.slack, gate.half = learned, beside, math.floor(slack + 0.5), half
+        end
+        break
       end
     end
   end

@@ -35,7 +35,7 @@ local function prune(most)
         until_ms = math.huge
       end
       if gate.slack > 0 then
-        until_ms = math.max(until_ms, gate.beside + 3600000)
+        until_ms = math.max(until_ms, gate.beside + 3 * gate.half)
       end
       if gate.gone then -- no member of the pool any more: it may come back as long as its grants count
         until_ms = 0
