@@ -15,7 +15,7 @@ def measure(bench: Bench) -> list[Result]:
         for n, p in enumerate(priorities)
     )
     name = f"the same with {GROUPS} groups"
-    return [Result(name, "x", Target("at least", 0.22), *in_hundreds(bench, queue))]
+    return [Result(name, "x", Target("at least", 0.38), *in_hundreds(bench, queue))]
 
 
 if __name__ == "__main__":

@@ -33,10 +33,10 @@ def measure(bench: Bench) -> Iterator[Result]:
 
     detail = f"{TASKS} tasks"
     plain = [per_task(0) for _ in range(ROUNDS)]
-    yield Result("memory per queued task", "bytes", Target("at most", 450), plain, detail)
+    yield Result("memory per queued task", "bytes", Target("at most", 350), plain, detail)
     grouped = [per_task(GROUPS) for _ in range(ROUNDS)]
     name, detail = "memory per queued task in groups", f"{detail}, {GROUPS} groups"
-    yield Result(name, "bytes", Target("at most", 550), grouped, detail)
+    yield Result(name, "bytes", Target("at most", 420), grouped, detail)
 
 
 if __name__ == "__main__":

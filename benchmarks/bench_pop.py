@@ -46,11 +46,11 @@ def measure(bench: Bench) -> Iterator[Result]:
             assert bench.redis.zpopmin("raw")
 
     one_by_one = ratio(bench, consume, zpopmin, fill, ONE_BY_ONE)
-    yield Result("pop + ack / ZPOPMIN", "x", Target("at least", 0.38), *one_by_one)
+    yield Result("pop + ack / ZPOPMIN", "x", Target("at least", 0.5), *one_by_one)
     bench.fill(queue, TASKS)
     hundreds = in_hundreds(bench, queue)
     name = "pop_many of 100 + ack_many / 100 ZADD in a pipeline"
-    yield Result(name, "x", Target("at least", 0.4), *hundreds)
+    yield Result(name, "x", Target("at least", 0.6), *hundreds)
 
 
 if __name__ == "__main__":

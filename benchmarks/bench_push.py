@@ -53,12 +53,12 @@ def measure(bench: Bench) -> Iterator[Result]:
             queue.push_many(Push(payload=body, priority=priority) for body, priority in some)
 
     one_by_one = ratio(bench, push, zadd, fresh, ONE_BY_ONE)
-    yield Result("push / ZADD", "x", Target("at least", 0.7), *one_by_one)
+    yield Result("push / ZADD", "x", Target("at least", 0.85), *one_by_one)
     hundreds = ratio(
         bench, push_many, lambda: zadd_in_hundreds(bench, members), fresh, HUNDREDS * 100
     )
     name = "push_many of 100 / 100 ZADD in a pipeline"
-    yield Result(name, "x", Target("at least", 0.7), *hundreds)
+    yield Result(name, "x", Target("at least", 0.9), *hundreds)
 
 
 if __name__ == "__main__":
