@@ -14,6 +14,7 @@ from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
 from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
 from dpq.transport.cluster import forbidden
@@ -247,16 +248,3 @@ def rates_of(samples: list[Sample]) -> Rates:
         (last.acked - first.acked) / seconds,
         (last.deferred - first.deferred) / seconds,
     )
-
-
-def span(seconds: float) -> str:
-    """Say a duration with its two largest units: `2 h 5 m`."""
-    whole = int(seconds)
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    if whole < 60:
-        return f"{whole} s"
-    parts = [(whole // 86400, "d"), (whole // 3600 % 24, "h"), (whole // 60 % 60, "m")]
-    parts.append((whole % 60, "s"))
-    first = next(i for i, (count, _) in enumerate(parts) if count)
-    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count)

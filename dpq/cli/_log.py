@@ -75,7 +75,14 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _json(line: dict[str, Any]) -> str:
-    return json.dumps(line, default=str, ensure_ascii=True)
+    try:
+        return json.dumps(line, default=str, allow_nan=False)
+    except ValueError:  # NaN and the infinities are no JSON: they are texts
+        said = {
+            name: value if isinstance(value, str | int | None) else str(value)
+            for name, value in line.items()
+        }
+        return json.dumps(said)
 
 
 def style(ctx: typer.Context, value: LogStyle) -> LogStyle:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,8 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._render import slots_table
 from dpq.cli._terminal import emit, tables, talk
 from dpq.model.display import shown
+from dpq.model.event_text import event_text
+from dpq.protocol.values import moment_of
 
 AT_ONCE = 1000
 """Events in one call: as many as a call may bring."""
@@ -70,9 +73,15 @@ def tell(
 
 
 def _line(event: Event) -> str:
-    at = event.at.astimezone().isoformat(" ", "milliseconds")
-    words = (event.kind, event.task_id, event.group, event.member, event.detail)
-    return " ".join((at, *(shown(word) for word in words if word)))
+    kind, detail, until_ms = event_text(event)
+    if until_ms is not None:
+        detail += f" {_moment(moment_of(until_ms), 'seconds')}"
+    words = (kind, event.task_id, event.group, event.member, detail)
+    return " ".join((_moment(event.at, "milliseconds"), *(shown(word) for word in words if word)))
+
+
+def _moment(at: datetime, timespec: str) -> str:
+    return at.astimezone().isoformat(" ", timespec)
 
 
 def history(

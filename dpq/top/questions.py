@@ -12,7 +12,7 @@ from textual.widgets import Button, Input, Label
 
 from dpq import DPQ, ConfigurationError
 from dpq.model.display import shown
-from dpq.sampler import span
+from dpq.model.rates import span
 
 
 class Field(NamedTuple):

@@ -6,8 +6,11 @@ from typing import NamedTuple
 from dpq import Event, Forecast, LimitState
 from dpq.model.display import shown
 from dpq.model.drain import Drain
+from dpq.model.event_text import event_text
+from dpq.model.rates import span
 from dpq.model.reports import WorkerInfo
-from dpq.sampler import Snapshot, span
+from dpq.protocol.values import moment_of
+from dpq.sampler import Snapshot
 
 NONE = "-"
 
@@ -162,8 +165,10 @@ def coming(task: Forecast, now_ms: float) -> str:
 
 def happened(event: Event, now_ms: float) -> str:
     """Say what has happened, and how long ago."""
-    kind = {"rate_limited": "429"}.get(event.kind, event.kind.replace("_", " "))
-    about = "  ".join(each for each in (event.group, event.task_id, event.detail) if each)
+    kind, detail, until_ms = event_text(event)
+    if until_ms is not None:
+        detail += f" {moment_of(until_ms).astimezone():%H:%M:%S}"
+    about = "  ".join(each for each in (event.group, event.member, event.task_id, detail) if each)
     ago = span(max(0.0, now_ms - event.at.timestamp() * 1000) / 1000)
     return shown(f"{ago:>9} ago  {kind}  {about[:100]}")
 

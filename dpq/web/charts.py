@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from dpq import Event, Slot, Times
-from dpq.sampler import span as say_span
+from dpq.model.rates import span as say_span
 
 DAY_MS = 86_400_000
 
@@ -336,14 +336,6 @@ def read_learned(detail: str) -> tuple[float | None, float | None]:
         return None, None
 
 
-def detail_of(event: Event) -> tuple[str, float | None]:
-    """Split the detail of an event: its text, and the moment in ms at its end if there is one."""
-    text, _, last = event.detail.rpartition(" ")
-    if len(last) == 13 and last.isdecimal():
-        return text, float(last)
-    return event.detail, None
-
-
 def chart_globals() -> dict[str, Any]:
     """Return the functions of this module that templates call."""
-    return {"draw": draw, "limited_by": limited_by, "detail_of": detail_of}
+    return {"draw": draw, "limited_by": limited_by}

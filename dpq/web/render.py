@@ -12,9 +12,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
+from dpq.model.event_text import event_text, kind_text
 from dpq.model.limits import LimitState, RateLimit
 from dpq.model.quota import quota_text
-from dpq.sampler import span
+from dpq.model.rates import span
 from dpq.web.charts import chart_globals
 
 NODES_SHOWN = 500
@@ -239,6 +240,8 @@ def environment() -> Environment:
         "rate": rate,
         "moment": moment,
         "span": span,
+        "event_text": event_text,
+        "kind_text": kind_text,
         "segment": segment,
         "one_line": one_line_of,
         "tree": tree,

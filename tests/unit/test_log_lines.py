@@ -92,6 +92,14 @@ def test_what_others_log_badly_is_one_line() -> None:
         assert not steers(json.loads(line)["message"])
 
 
+def test_numbers_that_json_lacks_are_texts() -> None:
+    """A wait without end is no reason for a line that no JSON reader takes."""
+    record = logging.LogRecord("dpq", 30, "", 0, "closed", (), None)
+    vars(record).update(fields("closed", seconds=float("inf"), count=2, group="g"))
+    said = json.loads(JsonLines().format(record), parse_constant=pytest.fail)
+    assert (said["seconds"], said["count"], said["group"]) == ("inf", 2, "g")
+
+
 def test_fields_are_known() -> None:
     """A field without a value is left out, and one that is not documented is refused."""
     assert fields("x", group=None, ms=0) == {"event": "x", "ms": 0}

@@ -7,7 +7,8 @@ import pytest
 from kit.web import Browser, Open, furnish, rows
 
 from dpq import DPQ, Push, TaskState
-from dpq.sampler import Sample, Watch, rates_of, span
+from dpq.model.rates import span
+from dpq.sampler import Sample, Watch, rates_of
 from dpq.web.sampler import Shared
 
 PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")

@@ -67,7 +67,9 @@ if walk == 'set' then
     redis.call('HSET', conf, 'heavy', '1')
   end
   -- Needs: event
-  tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', rules == '' and 'removed' or rules)
+  -- The days on which a zone's clock changes would be most of it.
+  local said = rules == '' and 'removed' or string.gsub(rules, ' %-?%d+:%-?%d[%d:,%-]*', ' 0:0')
+  tell('limit_set', field == 'groups' and '*' or string.sub(field, 7), '', '', said)
   redis.call('HDEL', conf, 'shut_until', 'watched') -- wake a waiter that sleeps by the old limit
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'

@@ -1,0 +1,88 @@
+"""Events as words: the dashboard, `dpq events`, `dpq trail` and `dpq top` say them alike.
+
+The stream of events has numbers and the texts of limits as they are stored, and texts of others,
+which stay as they are. No I/O, no clock.
+"""
+
+import re
+from typing import NamedTuple
+
+from dpq.model.history import Event
+from dpq.model.limits import read_rules
+from dpq.model.pools import split_pool
+from dpq.model.quota import read_quotas
+from dpq.model.rates import per_text, span
+
+KINDS = {"rate_limited": "429"}
+"""Kinds that are no words; of the others, `_` is a space."""
+
+MEMBERS_SHOWN = 3
+
+_MS = re.compile(r"\b(\d{1,15}) ms\b")
+_UNTIL = re.compile(r"^(.*) (\d{13})$")
+
+
+class EventText(NamedTuple):
+    """An event in words.
+
+    Attributes:
+        kind: What happened, as in `429` or `limit set`.
+        detail: More about it, or "".
+        until_ms: The moment that belongs behind the detail, or None.
+    """
+
+    kind: str
+    detail: str
+    until_ms: float | None = None
+
+
+def event_text(event: Event) -> EventText:
+    """Say an event in words; a detail that is not known stays as it is."""
+    kind = kind_text(event.kind)
+    if event.kind == "limit_set":
+        return EventText(kind, _limit_text(event.detail))
+    if event.kind in ("dead", "failed", "by_hand"):  # the words of others
+        return EventText(kind, event.detail)
+    if event.kind == "learned":
+        return EventText(kind, f"a rate of {event.detail}")
+    if found := _UNTIL.match(event.detail):
+        return EventText(kind, found[1], float(found[2]))
+    if event.detail == "0 ms":
+        return EventText(kind, "at once")
+    return EventText(kind, _MS.sub(lambda ms: span(int(ms[1]) / 1000), event.detail))
+
+
+def kind_text(kind: str) -> str:
+    """Say the kind of an event in words."""
+    return KINDS.get(kind, kind.replace("_", " "))
+
+
+def _limit_text(rules: str) -> str:
+    try:
+        windows, concurrency = read_rules(rules)
+        quotas = read_quotas(split_pool(rules)[0])
+        _, members, weight = split_pool(rules)
+    except (ValueError, TypeError, LookupError):  # `removed`, or of another version, or cut
+        return rules
+    said = [
+        _counted(per_text(one.rate, one.per), one.unit)
+        + (f", {one.burst} at once" if one.burst > 1 else "")
+        for one in windows
+    ]
+    said += [
+        _counted(f"{one.amount}/{one.period}", one.unit) + f" {one.timezone}" for one in quotas
+    ]
+    if concurrency:
+        said.append(f"{concurrency} leases")
+    if weight != 1:
+        said.append(f"weight {weight:g}")
+    text = "; ".join(said) or "no window"
+    if members:
+        more = f" and {len(members) - MEMBERS_SHOWN} more" if len(members) > MEMBERS_SHOWN else ""
+        text += f"; for each of {', '.join(members[:MEMBERS_SHOWN])}{more}"
+    return text
+
+
+def _counted(rate: str, unit: str) -> str:
+    units, _, time = rate.partition("/")
+    return f"{units} {unit}/{time}" if unit else rate
