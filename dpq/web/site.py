@@ -213,6 +213,10 @@ class Call:
     def answer(self, value: Any, status: int = 200) -> Response:
         """Make an answer of the API."""
         text = to_json(json_safe(value), inf_nan_mode="strings", fallback=str)
+        return self.answer_json(text, status)
+
+    def answer_json(self, text: bytes, status: int = 200) -> Response:
+        """Make an answer of the API from JSON that has no integer beyond 2^53."""
         return tagged(self.request, text, "application/json", status)
 
     def go(self, *parts: str, **query: Any) -> Response:
