@@ -13,6 +13,7 @@ from dpq.model.errors import ConfigurationError
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
+EXACT_INT = 2**53  # up to which a double has every int
 
 _EXACT = "1"  # sorts between "0..." (better than the double says) and "2..." (worse)
 
@@ -32,7 +33,7 @@ def encode_priority(priority: float) -> tuple[str, str]:
         elif isinstance(priority, float):
             kind, priority = float, float(priority)
     if kind is int:
-        if -(2**53) <= priority <= 2**53:
+        if -EXACT_INT <= priority <= EXACT_INT:
             return str(priority), _EXACT
         if INT64_MIN <= priority <= INT64_MAX:
             return str(priority), _residual(int(priority))

@@ -18,7 +18,7 @@ from dpq.model.cost import write_cost, write_spent
 from dpq.model.errors import ConfigurationError, LeaseLostError
 from dpq.model.interrupts import expected
 from dpq.model.pools import member_name
-from dpq.model.priority import encode_priority
+from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import Later, claim, named_moment, named_schedule, with_first
 from dpq.model.signals import Scope, require_scope
 from dpq.model.task import Cost, OnDuplicate, P, Push, Task
@@ -71,6 +71,9 @@ LEAST_PLAIN_MS = 10_000
 EXTEND_BATCH = 250
 """Leases extended in one round trip. Source: benchmarks/README.md."""
 
+_USUAL = Push(None)[4:]
+"""Most pushes say nothing behind their group."""
+
 _MODES = {"keep": "k", "update": "u", "raise_priority": "r", "rerun": "a", "error": "e"}
 
 
@@ -91,6 +94,7 @@ class Partition(
         self._mark = mark_of(index)  # the beginning of its ids
         self._backoff = queue.backoff
         self._max_attempts = queue.default_max_attempts
+        self._most = "" if self._max_attempts == COMMON_ATTEMPTS else str(self._max_attempts)
         self._visibility_ms = queue.visibility_ms
         self._read_batch = partial(replies.read_batch, queue.codec)
         self._short_push, self._short_pop, self._short_ack = Shortcut(), Shortcut(), Shortcut()
@@ -107,7 +111,22 @@ class Partition(
         """Check one push; `trace` is the traceparent that its task is to carry, or ""."""
         if not isinstance(push, Push):
             raise ConfigurationError(f"a push is {push!r}: it must be a Push(payload, ...)")
-        return self._prepare(*push, trace)
+        payload, priority, delay, group = push[:4]
+        if (
+            trace
+            or push[4:] != _USUAL
+            or delay != 0
+            or type(priority) is not int
+            or type(push.cost) is not int
+            or not -EXACT_INT <= priority <= EXACT_INT
+        ):
+            return self._prepare(*push, trace)
+        # What `_prepare` makes of most tasks of most queues, in a third of the time.
+        group = "" if group is None else label("group", group)
+        body = self._codec.encode(payload)
+        if len(body) > INLINE_BYTES:
+            return f"f{self._max_attempts} 1 0 {priority} 0 1 k\t{group}\t", body, "", ""
+        return str(-priority), f"{self._most} {priority}\t{group}\n".encode() + body, "", ""
 
     def push_checked(self, pushes: Iterable[Checked]) -> Steps[list[str]]:
         """Add any number of checked tasks."""
