@@ -7,7 +7,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, DPQError, LimitState, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.validation import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
@@ -19,6 +19,12 @@ from dpq.web.site import Call, read_number
 
 PAGE = 50
 """Rows of a page."""
+
+CLOSED_SHOWN = 5
+"""Closed groups on the page of a queue."""
+
+SOON_MS = 10_000
+"""A group at its limit that opens within this is not shown there."""
 
 STATES = [state.value for state in TaskState]
 
@@ -42,13 +48,29 @@ def overview(call: Call) -> Response:
     )
 
 
+def is_shut(state: LimitState, now_ms: float) -> bool:
+    """Return True if a group is closed, and not just between two units of its limit."""
+    if state.open or state.reason in ("rate limited", "closed by hand"):
+        return not state.open
+    return state.opens_at is not None and state.opens_at.timestamp() * 1000 > now_ms + SOON_MS
+
+
 def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers, history."""
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
+    snapshot = call.site.snapshot(call.name)
+    last_closed: list[LimitState] = []
+    if snapshot.survey.closed:
+        spread = snapshot.survey.partitions > 1  # ranks are those of each partition
+        start = 0 if spread else max(0, snapshot.survey.closed - CLOSED_SHOWN)
+        names = call.shared("groups", "closed", str(start), "", CLOSED_SHOWN)
+        states, _, now_ms = call.shared("states", names)
+        last_closed = [state for state in reversed(states[2:]) if is_shut(state, now_ms)]
     return call.render(
         "queue.html",
-        snapshot=call.site.snapshot(call.name),
+        snapshot=snapshot,
+        last_closed=last_closed,
         drain=call.site.drain(call.name),
         spans=SPANS,
         chosen=chosen,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import resources
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote, unquote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -14,7 +14,7 @@ from pydantic_core import to_jsonable_python
 
 from dpq.model.event_text import event_text, kind_text
 from dpq.model.limits import LimitState, RateLimit
-from dpq.model.quota import quota_text
+from dpq.model.quota import Quota
 from dpq.model.rates import span
 from dpq.web.charts import chart_globals
 
@@ -62,10 +62,15 @@ def rate(value: float | None) -> str:
     return f"{value:.1f}" if value < 100 else number(round(value))
 
 
-def moment(value: datetime | float | None, clock: bool = False) -> Markup:
+_HOW = {"": Markup(""), "clock": Markup(" data-clock"), "until": Markup(" data-until")}
+
+
+def moment(value: datetime | float | None, how: Literal["", "clock", "until"] = "") -> Markup:
     """Write a time, UTC, which the browser turns into "in 12 s" or "3 m ago".
 
-    With `clock`, it also shows when that is on the reader's clock.
+    Args:
+        value: A time, or ms since 1970.
+        how: "clock" adds when that is on the reader's clock; "until" gives that first, and always.
     """
     if value is None:
         return Markup("–")  # noqa: RUF001
@@ -77,7 +82,7 @@ def moment(value: datetime | float | None, clock: bool = False) -> Markup:
     at = value.strftime("%Y-%m-%d %H:%M:%S")
     stamp = value.isoformat(timespec="milliseconds")
     return Markup('<time datetime="{}" data-at="{}"{}>{} UTC</time>').format(
-        stamp, round(value.timestamp() * 1000), Markup(" data-clock") if clock else "", at
+        stamp, round(value.timestamp() * 1000), _HOW[how], at
     )
 
 
@@ -156,6 +161,17 @@ def window_text(window: RateLimit) -> str:
     units = int(window.rate) if float(window.rate).is_integer() else window.rate
     shown = number(units) if isinstance(units, int) else f"{units:g}"
     return f"{shown}{unit} in {span(window.per)}"
+
+
+def quota_words(quota: Quota) -> str:
+    """Write a quota in words: `25 000 000 tokens a day (Europe/Berlin)`."""
+    unit = f" {quota.unit}" if quota.unit else ""
+    kept = (
+        f", {quota.reserve.units} from priority {quota.reserve.priority}" if quota.reserve else ""
+    )
+    spread = ", spread evenly" if quota.spread else ""
+    each = f"an {quota.period}" if quota.period == "hour" else f"a {quota.period}"
+    return f"{number(quota.amount)}{unit} {each} ({quota.timezone}{spread}{kept})"
 
 
 def rate_text(window: RateLimit) -> str:
@@ -247,7 +263,7 @@ def environment() -> Environment:
         "tree": tree,
         "window": window_text,
         "rate_text": rate_text,
-        "quota": quota_text,
+        "quota": quota_words,
         "named": named,
     }
     made.globals |= {"spark": spark, "steps": steps, "gauges": gauges, "drain_ms": drain_ms}

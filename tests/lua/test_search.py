@@ -118,8 +118,11 @@ def test_search_by_reason_and_error(q, probe):
         q.fail(q.pop().task, error)
     q.push("x")
     q.bury(q.pop().task, "page 7 is gone")
+    q.set_limit(60, 60, group="pool", members=["key-a"])
+    q.push("y", group="pool")
+    q.bury(q.pop().task, "page 8 is gone")  # its record has the member behind the error
     kinds = probe.call("dead_kinds", 0, 100)
-    assert kinds[:2] == [5, 0]
+    assert kinds[:2] == [6, 0]
     found = {}
     for reason, fault, count in zip(kinds[2::5], kinds[3::5], kinds[4::5], strict=True):
         found[reason, fault] = count
@@ -129,7 +132,7 @@ def test_search_by_reason_and_error(q, probe):
         (b"attempts spent", b"HTTP #"): 2,
         (b"attempts spent", b"timeout"): 1,
         (b"attempts spent", b""): 1,
-        (b"page # is gone", b""): 1,
+        (b"page # is gone", b""): 2,
     }
 
 

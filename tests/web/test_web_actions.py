@@ -259,7 +259,7 @@ def test_a_form_drops_no_quota(change: Browser, q: DPQ, path: str) -> None:
     assert q.group("a").quotas
     assert len(q.group("b").members) == 2
     html = change.page(f"{path}/limits?way=own")
-    assert "500 left of 500/day@UTC" in html
+    assert "500 of 500 a day (UTC) left" in html
     assert "each of 2 members: 2 open" in html
     assert "key-b" in change.page(f"{path}/limit?group=b")
     change.submit(f"{path}/limits", group="a", verb="clear")

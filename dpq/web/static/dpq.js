@@ -30,6 +30,11 @@
       if (far) continue;
       const clock = "clock" in time.dataset && at - now > 9e4
         ? `, ${new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })}` : "";
+      if ("until" in time.dataset) {
+        const to = new Date(at).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+        time.textContent = at > now ? `${to}, in ${span(at - now)}` : to;
+        continue;
+      }
       const past = "clock" in time.dataset ? "now" : `${span(now - at)} ago`;
       time.textContent = at > now ? `in ${span(at - now)}${clock}` : past;
     }
