@@ -25,7 +25,7 @@ from dpq.web.pages import (
     write_positions,
 )
 from dpq.web.render import plain
-from dpq.web.site import Call, read_number
+from dpq.web.site import Call, read_number, read_whole
 
 BUCKETS = {"wait": {"buckets"}, "run": {"buckets"}}
 
@@ -67,7 +67,7 @@ def queue_json(name: str, snapshot: Snapshot) -> dict[str, Any]:
 def queues(call: Call) -> Response:
     """List queues, 50 in an answer."""
     names = list(call.site.directory.names())
-    start = int(read_number(call.query.get("start", "0"), "start"))
+    start = read_whole(call.query.get("start", "0"), "start")
     shown = names[start : start + PAGE] if start >= 0 else []
     return call.answer(
         {
@@ -85,7 +85,7 @@ def queue(call: Call) -> Response:
 def tasks(call: Call) -> Response:
     """Find tasks of one state."""
     chosen = filter_of(call, call.query)
-    most = int(read_number(call.query.get("n", str(PAGE)), "n"))
+    most = read_whole(call.query.get("n", str(PAGE)), "n")
     if not 1 <= most <= MOST:
         raise ConfigurationError(f"n is {most}: it must be from 1 to {MOST}")
     found = call.browse(
@@ -145,7 +145,7 @@ def history(call: Call) -> Response:
 def events(call: Call) -> Response:
     """Read what happened behind an event, or the newest of it."""
     after = call.query.get("after", "")
-    limit = int(read_number(call.query.get("limit", "100"), "limit"))
+    limit = read_whole(call.query.get("limit", "100"), "limit")
     key = ("events", call.name, after, limit)
     found = call.site.shared.get(key, lambda: call.queue.events(after, limit))
     return call.answer({"events": [event.model_dump(mode="json") for event in found]})

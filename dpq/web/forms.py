@@ -11,7 +11,7 @@ from dpq.web.access import ACTIONS, COOKIE, SESSION_SECONDS, Refused
 from dpq.web.actions import DESTROYS, OF_STATES, Job, act
 from dpq.web.checks import Check
 from dpq.web.pages import filter_of
-from dpq.web.site import Call, read_number
+from dpq.web.site import Call, read_number, read_whole
 
 IDS_AT_ONCE = 1000
 """Ids that one form or call may name; more go by a filter."""
@@ -96,7 +96,7 @@ def job(call: Call) -> Response:
         if found.action in DESTROYS and call.field("name") != name:
             raise ConfigurationError(f"type the name of the queue, {name!r}, to confirm")
         found_count = call.field("expected")
-        call.site.jobs.confirm(found, int(read_number(found_count, "expected")))
+        call.site.jobs.confirm(found, read_whole(found_count, "expected"))
     return call.go("actions", found.id)
 
 
@@ -142,13 +142,13 @@ def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit]
     Raises:
         ConfigurationError: A value is out of its bounds.
     """
-    bursts = [int(read_number(each, "burst")) for each in burst.split(",") if each.strip()]
+    bursts = [read_whole(each, "burst") for each in burst.split(",") if each.strip()]
     found = []
     for i, each in enumerate(part.strip() for part in text.split(",") if part.strip()):
         window = read_rate(each)
         own = bursts[min(i, len(bursts) - 1)] if bursts else 1
         found.append(RateLimit(window.rate, window.per, own, unit=window.unit))
-    slots = int(read_number(concurrency, "concurrency")) if concurrency else None
+    slots = read_whole(concurrency, "concurrency") if concurrency else None
     return found, slots
 
 

@@ -126,7 +126,7 @@ def app(
         for method, path, view in [*PAGES, *API]
     ]
     table.append(Route("/{rest:path}", _endpoint(site, _nothing), methods=["GET", "POST"]))
-    return Starlette(routes=table)
+    return Starlette(routes=table, exception_handlers={405: _wrong_method})
 
 
 def _login_page(call: Call) -> Response:
@@ -135,6 +135,11 @@ def _login_page(call: Call) -> Response:
 
 def _nothing(call: Call) -> Response:
     raise Refused(404, "there is no such page")
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    allowed = getattr(error, "headers", None) or {}
+    return Response(f"{request.method} is not for this address", 405, {**HEADERS, **allowed})
 
 
 async def _static(request: Request) -> Response:

@@ -234,15 +234,32 @@ def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
 
 
 def read_number(text: Any, name: str) -> int | float:
-    """Read a number of a form, an int exactly.
+    """Read a number of a form, an int of 64 bits exactly.
 
     Raises:
         ConfigurationError: It is none.
     """
     try:
-        return int(str(text))
-    except ValueError:
         try:
-            return float(str(text))
+            value = int(str(text))
+            return value if abs(value) < 2**64 else float(str(text))
         except ValueError:
-            raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None
+            return float(str(text))
+    except ValueError:
+        raise ConfigurationError(f"{name} is {_cut(text)}: it must be a number") from None
+
+
+def read_whole(text: Any, name: str) -> int:
+    """Read a whole number of a form.
+
+    Raises:
+        ConfigurationError: It is none, or beyond 64 bits.
+    """
+    value = read_number(text, name)
+    if isinstance(value, float):
+        raise ConfigurationError(f"{name} is {_cut(text)}: it must be a whole number of 64 bits")
+    return value
+
+
+def _cut(text: Any) -> str:
+    return repr(text if len(str(text)) <= 100 else f"{str(text)[:100]}…")

@@ -234,6 +234,17 @@ def test_long_bodies_and_broken_ones(change: Browser, q: DPQ) -> None:
         assert change.post(url, content=body, headers=headers).status_code == 400
 
 
+def test_numbers_that_are_none(change: Browser, q: DPQ) -> None:
+    """A number beyond all bounds is the fault of who gave it, and another method has headers."""
+    for number in ("inf", "nan", "1e400", "9" * 400, "x" * 9000):
+        for path in ("?start=", f"/{q.queue_name}/tasks?n=", f"/{q.queue_name}/events?limit="):
+            refused = change.get(f"/api/queues{path}{number}")
+            assert (refused.status_code, len(refused.text) < 300) == (400, True)
+        change.submit(f"/q/{q.queue_name}/limits", 400, group="g", concurrency=number)
+    wrong = change.delete("/")
+    assert (wrong.status_code, HEADERS.items() <= dict(wrong.headers).items()) == (405, True)
+
+
 def test_mounted_below_a_path(q: DPQ) -> None:
     """All links, forms, files and cookies stay below the path of the mount."""
     q.push("x")
