@@ -26,7 +26,9 @@ from dpq import (
     Worker,
     known_queues,
 )
+from dpq.metrics import Exporter
 from dpq.protocol.keys import REGISTRY, key_of
+from dpq.sampler import Named
 from dpq.testing import Clock
 from dpq.transport.script_loading import load_scripts, scripts_there
 
@@ -252,7 +254,7 @@ def overview(stage: Stage) -> None:
         q.groups()
         q.group("a")
         q.next_event()
-    _furnish(stage)
+    furnish(stage)
     with stage.queue() as q:
         assert q.stats().ready
         for task in _each(stage):
@@ -268,6 +270,14 @@ def overview(stage: Stage) -> None:
         assert [worker.name for worker in q.workers()] == ["w"]
         q.held()
     assert stage.name in known_queues(stage.user)
+    assert metered(stage)
+
+
+def metered(stage: Stage) -> bool:
+    """Whether a scrape of `dpq metrics` reads the queue."""
+    with stage.queue() as q:
+        text = Exporter(Named([q])).text().decode()
+    return f'dpq_queue_up{{queue="{q.queue_name}"}} 1.0' in text
 
 
 def dashboard(stage: Stage) -> None:
@@ -281,7 +291,7 @@ def dashboard(stage: Stage) -> None:
         assert q.check() == []
 
 
-def _furnish(stage: Stage) -> None:
+def furnish(stage: Stage) -> None:
     with stage.owner(order="lifo") as owner:
         owner.set_limit(2, 60, burst=2, reserve=Reserve(1, 9), group="a")
         owner.set_limit(1000, 60, concurrency=9)

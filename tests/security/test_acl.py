@@ -16,7 +16,20 @@ import roles
 from hypothesis import settings
 from redis import Redis
 from redis.exceptions import AuthenticationError, NoPermissionError, ResponseError
-from roles import CALLS, LINES, LOADS, MORE, PAGE, ROLES, Stage, furnished, in_words, words_of
+from roles import (
+    CALLS,
+    LINES,
+    LOADS,
+    MORE,
+    PAGE,
+    ROLES,
+    Stage,
+    furnish,
+    furnished,
+    in_words,
+    metered,
+    words_of,
+)
 from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
@@ -44,7 +57,7 @@ HARMLESS = {"info", "client|setinfo", "client", "client|id"}
 
 OF_ONE_QUEUE = [name for name in NAMES if "{emails}" in LINES[name]]
 
-UNBLOCKS, REGISTERS, EVAL = MORE.values()
+UNBLOCKS, REGISTERS, METERS, EVAL = MORE.values()
 """Rights that the page offers beside the lines."""
 
 NO_REMOVAL = {"dpq-plain-producer", "dpq-blind-producer"}
@@ -534,6 +547,17 @@ def run_worker(face: Any, stage: Stage, handler: Any, **how: Any) -> None:
     with face.queue.from_url(stage.url, stage.name) as q:
         worker = face.worker(q, lambda task: handler(task, worker))
         worker.run(signals=False, **how)
+
+
+@pytest.mark.parametrize("more", [(), (METERS,)])
+def test_the_metrics_of_a_scheduler(login, more):
+    """Its user reads them with one command more, and says of no queue what it cannot read."""
+    stage = login("dpq-scheduler", *more)
+    furnish(stage)
+    assert metered(stage) == bool(more)
+    if more:
+        assert denied(stage.root, "dpq-scheduler") == set()
+    stage.owner().drop()
 
 
 def test_a_worker_that_may_not_pop(login, face):
