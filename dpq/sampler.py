@@ -130,6 +130,17 @@ class Snapshot(NamedTuple):
         return self.stats.ready + self.stats.waiting
 
     @property
+    def unattended(self) -> bool:
+        """Return True if tasks wait, and neither a worker nor any other consumer is seen."""
+        return bool(
+            self.backlog
+            and not self.workers
+            and not self.stats.invisible
+            and self.rates.done == 0
+            and not self.rates.deferred
+        )
+
+    @property
     def live(self) -> int:
         """Return the number of live tasks."""
         return self.backlog + self.stats.delayed + self.stats.invisible

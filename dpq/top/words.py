@@ -119,7 +119,7 @@ def state(snapshot: Snapshot, now_ms: float) -> str:
     paused = snapshot.survey.paused_until
     if paused:
         return "paused" if not paused.isdecimal() else f"paused, {until(float(paused), now_ms)}"
-    if snapshot.backlog and not snapshot.workers and not snapshot.stats.invisible:
+    if snapshot.unattended:
         return "nobody works"
     return snapshot.drain()
 

@@ -259,7 +259,10 @@ def limit(call: Call) -> Response:
         call.queue.clear_limit(group)
         return call.answer({"group": group, "windows": []})
     call.allow("limit", f"group={group!r} {call.json!r}")
-    windows = [_window(each) for each in call.json.get("windows", [])]
+    said = call.json.get("windows", [])
+    if not isinstance(said, list):
+        raise ConfigurationError(f"windows is {said!r}: it must be a list, as ['10/s']")
+    windows = [_window(each) for each in said]
     require_plain(call, group)
     call.queue.set_limit(windows or None, group=group, concurrency=call.json.get("concurrency"))
     named = [group] if group not in (None, EVERY_GROUP) else []

@@ -39,6 +39,10 @@ BODY_BYTES = 1024 * 1024
 """Bytes of the largest form or JSON that is read."""
 
 
+NUMBER_CHARACTERS = 40
+"""Characters of the longest number that is read: any float, and any integer of 64 bits."""
+
+
 class Site:
     """The dashboard of one process: all that its requests share."""
 
@@ -234,32 +238,31 @@ def tagged(request: Request, body: bytes, kind: str, status: int) -> Response:
 
 
 def read_number(text: Any, name: str) -> int | float:
-    """Read a number of a form, an int of 64 bits exactly.
+    """Read a number of a form, an int exactly.
 
     Raises:
-        ConfigurationError: It is none.
+        ConfigurationError: It is none, or has more than 40 characters.
     """
+    if len(str(text)) > NUMBER_CHARACTERS:
+        raise ConfigurationError(
+            f"{name} must be a number of at most {NUMBER_CHARACTERS} characters"
+        )
     try:
-        try:
-            value = int(str(text))
-            return value if abs(value) < 2**64 else float(str(text))
-        except ValueError:
-            return float(str(text))
+        return int(str(text))
     except ValueError:
-        raise ConfigurationError(f"{name} is {_cut(text)}: it must be a number") from None
+        try:
+            return float(str(text))
+        except ValueError:
+            raise ConfigurationError(f"{name} is {text!r}: it must be a number") from None
 
 
 def read_whole(text: Any, name: str) -> int:
-    """Read a whole number of a form.
+    """Read a whole number of a form or a query.
 
     Raises:
-        ConfigurationError: It is none, or beyond 64 bits.
+        ConfigurationError: It is none: also `1.5`, `nan` and `inf`.
     """
-    value = read_number(text, name)
-    if isinstance(value, float):
-        raise ConfigurationError(f"{name} is {_cut(text)}: it must be a whole number of 64 bits")
-    return value
-
-
-def _cut(text: Any) -> str:
-    return repr(text if len(str(text)) <= 100 else f"{str(text)[:100]}…")
+    number = read_number(text, name)
+    if isinstance(number, float) and not number.is_integer():
+        raise ConfigurationError(f"{name} is {text!r}: it must be a whole number")
+    return int(number)
