@@ -155,7 +155,7 @@ class Snapshot(NamedTuple):
         if come is None or done is None:
             return "counting"
         if done * 3600 < self.backlog * 0.01:
-            return "stalled"
+            return "held back by limits" if self.survey.closed else "stalled"
         if abs(come - done) < 0.05:
             return "as many come as end"
         if come > done:

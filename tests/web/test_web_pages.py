@@ -371,6 +371,15 @@ def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     assert len(watch.read().samples) == 1
     now[0] += 5
     assert watch.read().drain() == "stalled"
+    assert watch.read().unattended
+    q.delay_group("closed", 60)
+    q.push(1, group="closed")
+    now[0] += 400
+    watch.read()
+    now[0] += 5
+    assert watch.read().drain() == "held back by limits"
+    q.pop()
+    assert not watch.read().unattended
     q.pause()
     assert watch.read().drain() == "paused"
     q.resume()
