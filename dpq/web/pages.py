@@ -60,17 +60,12 @@ def queue(call: Call) -> Response:
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
     snapshot = call.site.snapshot(call.name)
-    last_closed: list[LimitState] = []
-    if snapshot.survey.closed:
-        spread = snapshot.survey.partitions > 1  # ranks are those of each partition
-        start = 0 if spread else max(0, snapshot.survey.closed - CLOSED_SHOWN)
-        names = call.shared("groups", "closed", str(start), "", CLOSED_SHOWN)
-        states, _, now_ms = call.shared("states", names)
-        last_closed = [state for state in reversed(states[2:]) if is_shut(state, now_ms)]
+    found = call.shared("last_closed", CLOSED_SHOWN) if snapshot.survey.closed else []
+    now_ms = call.site.now_ms()
     return call.render(
         "queue.html",
         snapshot=snapshot,
-        last_closed=last_closed,
+        last_closed=[state for state in found if is_shut(state, now_ms)],
         drain=call.site.drain(call.name),
         spans=SPANS,
         chosen=chosen,

@@ -7,17 +7,18 @@ import re
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import uvicorn
+from hypothesis import settings
 from kit.web import furnish
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from redis import Redis
 from support import wait_for
 
-from dpq import DPQ, Push
+from dpq import DPQ, Push, TaskState
 from dpq.server import Server
 from dpq.testing import Clock
 from dpq.web import Access, app
@@ -123,14 +124,13 @@ def page(chromium: Browser) -> Iterator[Page]:
     context.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360), ("light", 360)])
-def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, width: int) -> None:
+def look_at(chromium: Browser, served: Served, q: DPQ, scheme: Any, width: int) -> None:
     """No page is wider than its window, complains in the console, or has poor contrast or names."""
     context = chromium.new_context(viewport={"width": width, "height": 740}, color_scheme=scheme)
     page, faults = context.new_page(), []
     page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
     page.on("pageerror", lambda error: faults.append(str(error)))
-    base = f"{served.url}/q/{live.queue_name}"
+    base = f"{served.url}/q/{q.queue_name}"
     pages = [
         "",
         "/next",
@@ -143,7 +143,7 @@ def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, w
         "/events",
     ]
     urls = [served.url, f"{served.url}/server", f"{served.url}/api", *(base + p for p in pages)]
-    urls += [f"{base}/recurring", f"{base}/tasks/{live.peek(1)[0].id}"]
+    urls += [f"{base}/recurring", f"{base}/tasks/{q.peek(1)[0].id}"]
     for url in urls:
         page.goto(url)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, url
@@ -151,6 +151,24 @@ def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, w
         assert page.evaluate(UNNAMED) == [], url
     assert faults == []
     context.close()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 360), ("light", 360)])
+def test_every_page(chromium: Browser, served: Served, live: DPQ, scheme: Any, width: int) -> None:
+    """On a wide screen and on a phone, in the light and in the dark."""
+    look_at(chromium, served, live, scheme, width)
+
+
+def test_every_page_of_a_million_tasks(chromium: Browser, served: Served, live: DPQ) -> None:
+    """They show, and say how many there are."""
+    if settings.get_current_profile_name() != "soak":
+        pytest.skip("make test-all")
+    live.push_many(
+        Push({"url": f"https://host-{n % 10_000}.example/{n}"}, n % 1000, group=f"g{n % 10_000}")
+        for n in range(1_000_000)
+    )
+    look_at(chromium, served, live, "light", 1280)
+    look_at(chromium, served, live, "dark", 360)
 
 
 def test_by_keys_alone(page: Page, served: Served, live: DPQ) -> None:
@@ -185,6 +203,65 @@ def test_by_keys_alone(page: Page, served: Served, live: DPQ) -> None:
     keys.press("Enter")
     page.wait_for_url("**text=needle*")
     expect(page.locator("main")).to_contain_text("No such task")
+
+
+def test_every_action(page: Page, served: Served, live: DPQ) -> None:
+    """Each button of each page does what it says, after a question where it removes something."""
+    base = f"{served.url}/q/{live.queue_name}"
+
+    def press(*buttons: str, at: str = "", **fields: str) -> None:
+        page.goto(f"{base}{at}")
+        for button in buttons:
+            named = page.locator("button", has_text=re.compile(f"^{button}$"))
+            form = page.locator("main form", has=named).first
+            for name, value in fields.items():
+                form.locator(f"[name={name}]").fill(value)
+            form.locator(named).first.click()
+            fields = {}
+
+    def becomes(state: Callable[[], Any], wanted: Any) -> None:
+        wait_for(lambda: state() == wanted, state)
+
+    def state_of(id_: str) -> Any:
+        return next((s.value for s in TaskState for t in live.peek(100, s) if t.id == id_), None)
+
+    press("Pause")
+    expect(page.locator("main")).to_contain_text("This queue is paused")
+    press("Resume")
+    expect(page.locator("main")).not_to_contain_text("This queue is paused")
+    press("Set", at="/limit?group=n", rate="7/s", concurrency="3")
+    becomes(lambda: [each.rate for each in live.group("n").windows], [7])
+    press("Close", at="/limit?group=n", seconds="600")
+    becomes(lambda: live.group("n").reason, "closed by hand")
+    press("Open", at="/limit?group=n")
+    becomes(lambda: live.group("n").open, True)
+    press("Remove the limit", at="/limit?group=n")
+    becomes(lambda: live.group("n").default, True)
+    late = live.push("late", delay=600)
+    press("Run now", at=f"/tasks/{late}")
+    becomes(lambda: state_of(late), "ready")
+    press("Set priority", at=f"/tasks/{late}", priority="4611686018427387904")
+    becomes(lambda: live.get(late).priority, 2**62)
+    live.pop()
+    press("Bury", "Bury", at=f"/tasks/{late}")
+    becomes(lambda: state_of(late), "dead")
+    press("Replay", at=f"/tasks/{late}")
+    becomes(lambda: state_of(late), "ready")
+    press("Cancel", "Cancel the tasks", at=f"/tasks/{late}")
+    becomes(lambda: state_of(late), None)
+    gone = live.dead.list()[0].id
+    press("Remove", "Remove", at=f"/tasks/{gone}")
+    becomes(lambda: state_of(gone), None)
+    page.goto(f"{base}/tasks?state=delayed")
+    page.locator("[name=all]").check()
+    page.locator("button[value=cancel]").click()
+    page.locator("main [name=name]").fill(live.queue_name)
+    page.locator("#job button.bad").click()
+    expect(page.locator("#job")).to_contain_text("Done:")
+    assert live.stats().delayed == 0
+    page.goto(f"{served.url}/server")
+    page.locator("main button", has_text="Check").first.click()
+    expect(page.locator("main")).to_contain_text("no problems")
 
 
 def test_units_and_times_count_in_the_browser(page: Page, served: Served, live: DPQ) -> None:

@@ -351,6 +351,22 @@ def test_a_page_that_is_the_same_is_not_sent_again(
     assert look.get(path, headers=tag).status_code == 200
 
 
+def test_what_is_closed_longest_stands_on_the_page_of_the_queue(
+    look: Browser, q: DPQ, path: str
+) -> None:
+    """Groups that a 429 or a hand has closed, the last to open first; not one between two units."""
+    for group, seconds in (("short", 60), ("long", 600), ("for ever", None)):
+        q.push(1, group=group)
+        q.delay_group(group, seconds)
+    q.set_limit(1, 5, group="spent")
+    q.push_many([Push(n, group="spent") for n in range(2)])
+    assert q.pop().task.group == "spent"
+    html = look.page(path)
+    facts = html[html.index("closed longest") : html.index("next delayed task")]
+    assert re.findall('group=([^"]*)', facts) == ["for+ever", "long", "short"]
+    assert facts.count("closed by hand") == 3
+
+
 def test_rates_and_drain_of_a_watch(q: DPQ) -> None:
     """What was done between two looks is a rate, and the rest of the backlog a duration."""
     now = [100.0]
