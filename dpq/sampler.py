@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 from redis.exceptions import ResponseError
 
 from dpq import DPQ, ConfigurationError, Event, known_queues
-from dpq.model.drain import Drain, DrainLook, drain_of
+from dpq.model.drain import Drain, DrainLook, Scope, closed_longest, drain_of
 from dpq.model.rates import span
 from dpq.model.reports import QueueStats, WorkerInfo
 from dpq.operations.browse import Browser, Survey
@@ -243,6 +243,10 @@ class Watch:
         self._looks.append((now, look))
         before = self._looks[0][1] if now - self._looks[0][0] >= RATE_SECONDS else None
         return drain_of(look, before)
+
+    def closed_longest(self, most: int) -> list[Scope]:
+        """Return the groups that a 429 or a hand has closed, as of the last look at the drain."""
+        return closed_longest(self._looks[-1][1], most) if self._looks else []
 
 
 def rates_of(samples: list[Sample]) -> Rates:

@@ -87,6 +87,17 @@ class DrainLook(NamedTuple):
     scopes: Sequence[Scope]
 
 
+def closed_longest(looks: Sequence[DrainLook], most: int) -> list[Scope]:
+    """Find the groups that a 429 or a hand keeps closed, the last to open first."""
+    closed = [
+        scope
+        for look in looks
+        for scope in look.scopes
+        if scope.group and scope.gate.why in ("l", "h") and scope.gate.opens > look.now
+    ]
+    return sorted(closed, key=lambda scope: -scope.gate.opens)[:most]
+
+
 def drain_of(looks: Sequence[DrainLook], before: Sequence[DrainLook] | None = None) -> Drain:
     """Compute the drain time of all partitions; with an earlier look, by what has ended since."""
     backlog = sum(look.backlog for look in looks)

@@ -6,7 +6,6 @@ at no more than `LOOK` tasks, so that none holds the server up. No I/O.
 
 from __future__ import annotations  # the import makes no model for each `Task[P]`
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -264,14 +263,6 @@ class PartitionBrowser(LimitOperations):
         texts = yield self._command("view", [self._now(), *names], read_texts)
         return States(read_limits(groups, running, texts), cursor == "0", int(texts[6]))
 
-    def last_closed(self, most: int) -> Steps[list[LimitState]]:
-        """Read the closed groups that open last; how many of their tasks run is not counted."""
-        names = list((yield from self.find_groups("closed", str(-most), "", most)))
-        if not names:
-            return []
-        texts = yield self._command("view", [self._now(), *names], read_texts)
-        return read_limits(names, Counter(), texts)
-
     def explained(self, id_: str) -> Steps[Explained]:
         """Say why a task is not running, and until when."""
         found: Waiting | None = yield self._command("why", [self._now(), id_], read_waiting)
@@ -419,13 +410,6 @@ class Browser:
         counted = all(part.counted for part in found)
         return States([queue, by_name[EVERY_GROUP], *ordered], counted, found[0].now_ms)
 
-    def last_closed(self, most: int) -> Steps[list[LimitState]]:
-        """Read up to `most` closed groups that open last, the last one first."""
-        found = yield from all_of([part.last_closed(most) for part in self._parts()])
-        closed = [state for part in found for state in part if not state.open]
-        closed.sort(key=_opens, reverse=True)
-        return closed[:most]
-
     def _home(self, group: str) -> Any:
         return self._operations._home(group, None)
 
@@ -433,10 +417,6 @@ class Browser:
         """Say why a task is not running, and until when."""
         parts = self._parts()
         return parts[partition_of(id_, len(parts)) if len(parts) > 1 else 0].explained(id_)
-
-
-def _opens(state: LimitState) -> float:
-    return math.inf if state.opens_at is None else state.opens_at.timestamp()
 
 
 def _row(codec: Codec[Any], state: TaskState, fields: Sequence[bytes]) -> _Row:

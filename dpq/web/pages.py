@@ -7,7 +7,7 @@ from typing import Any
 from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
-from dpq import ConfigurationError, DPQError, LimitState, TaskNotFoundError, TaskState
+from dpq import ConfigurationError, DPQError, TaskNotFoundError, TaskState
 from dpq.model.diagnosis import explain
 from dpq.model.validation import task_state
 from dpq.operations.browse import LOOK_A_PAGE, LOOK_MOST, Filter, Position
@@ -22,9 +22,6 @@ PAGE = 50
 
 CLOSED_SHOWN = 5
 """Closed groups on the page of a queue."""
-
-SOON_MS = 10_000
-"""A group at its limit that opens within this is not shown there."""
 
 STATES = [state.value for state in TaskState]
 
@@ -48,25 +45,17 @@ def overview(call: Call) -> Response:
     )
 
 
-def is_shut(state: LimitState, now_ms: float) -> bool:
-    """Return True if a group is closed, and not just between two units of its limit."""
-    if state.open or state.reason in ("rate limited", "closed by hand"):
-        return not state.open
-    return state.opens_at is not None and state.opens_at.timestamp() * 1000 > now_ms + SOON_MS
-
-
 def queue(call: Call) -> Response:
     """Show one queue: states, rates, sparklines, closed groups, workers, history."""
     name = call.query.get("span", "1h")
     chosen = name if name in SPANS else "1h"
     snapshot = call.site.snapshot(call.name)
-    found = call.shared("last_closed", CLOSED_SHOWN) if snapshot.survey.closed else []
-    now_ms = call.site.now_ms()
+    drain = call.site.drain(call.name)
     return call.render(
         "queue.html",
         snapshot=snapshot,
-        last_closed=[state for state in found if is_shut(state, now_ms)],
-        drain=call.site.drain(call.name),
+        closed=call.site.watch(call.name).closed_longest(CLOSED_SHOWN),
+        drain=drain,
         spans=SPANS,
         chosen=chosen,
         story=call.site.story(call.name, SPANS[chosen]),
