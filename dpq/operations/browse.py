@@ -37,7 +37,7 @@ LOOK_MOST = 10_000
 PAGE_BYTES = 1024 * 1024
 """Payload bytes of one page."""
 
-LEASES_COUNTED = 1000
+LEASES_COUNTED = 500
 """Leases that are counted by group for one page; with more, the counts are lower bounds."""
 
 Position = tuple[str, bytes] | None

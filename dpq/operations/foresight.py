@@ -22,7 +22,7 @@ BEHIND = 700
 
 PREVIEW_BYTES = 4 * PREVIEW_CHARACTERS
 
-NAMED, LARGEST, LAST_TO_OPEN = 100, 50, 20
+NAMED, LARGEST, LAST_TO_OPEN = 50, 50, 20
 """Groups that a drain time is computed from: with a limit of their own; the largest; closed."""
 
 

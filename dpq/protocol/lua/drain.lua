@@ -12,7 +12,7 @@
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, member, record, gate_line
+-- Needs: now, groups, rules, bare, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order, sample = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}, {}
@@ -56,6 +56,7 @@ end)
 for i = 1, math.min(largest, #order) do
   know(order[i])
 end
+bare(scopes)
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
 for _, scope in ipairs(scopes) do
   local from, to = '[' .. scope .. '\t', '(' .. scope .. '\n'

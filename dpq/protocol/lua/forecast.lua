@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, most, queued, preview = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
--- Needs: now, groups, rules, member, gate_line
+-- Needs: now, groups, rules, bare, member, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local scopes, known, headed, tasks = { '' }, { [''] = true }, {}, {}
 
@@ -54,6 +54,7 @@ for i = 1, #closings, 2 do
   know(closings[i])
 end
 local lines, short, ids, places, queues = {}, {}, {}, {}, {}
+bare(scopes)
 for i, group in ipairs(scopes) do
   lines[2 * i - 1], lines[2 * i] = group, gate_line(group)
   local score, _, shown = head_of(group)

@@ -8,7 +8,7 @@
 -- Lost reply: safe to send again.
 local cursor = ARGV[1]
 
-local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '1000')
+local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '500')
 local ids, reply = {}, { page[1] }
 for i = 1, #page[2], 2 do
   ids[#ids + 1] = page[2][i]

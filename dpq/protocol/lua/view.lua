@@ -13,9 +13,9 @@
 -- slack, what is left, and its permits that are leases. A spent scope opens for one of each unit, a group with waiting
 -- tasks for the best of them.
 -- Lost reply: safe to send again.
-local time, args = ARGV[1], ARGV
+local time, scopes = ARGV[1], { unpack(ARGV, 2) }
 
--- Needs: now, groups, rules, gate, tokens, opens, pool, booked
+-- Needs: now, groups, rules, bare, gate, tokens, opens, pool, booked
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -73,8 +73,8 @@ local function seen_of(gate)
   return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 
-for i = 2, #args do
-  local scope = args[i]
+bare(scopes)
+for _, scope in ipairs(scopes) do
   local gate = gate_of(scope)
   local at, why, left = seen_of(gate)
   local text, lines, permits, of_members = '', {}, running(scope), 0

@@ -1,0 +1,20 @@
+-- bare: find out by one call which of many groups have no limit of their own. If some limits are lost, it does nothing:
+-- then each is looked for, and its copy.
+-- Keys: limits
+-- Needs: rules, noted
+-- Gives: bare(groups)
+local function bare(groups)
+  local _, count = limits_noted()
+  if not count or redis.call('HLEN', limits) < count then
+    return
+  end
+  local fields = {}
+  for i, group in ipairs(groups) do
+    fields[i] = 'group:' .. group
+  end
+  for i, text in ipairs(fields[1] and redis.call('HMGET', limits, unpack(fields)) or {}) do
+    if not text then
+      seen.rules[fields[i]] = false
+    end
+  end
+end
