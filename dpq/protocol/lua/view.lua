@@ -13,7 +13,7 @@
 -- slack, what is left, and its permits that are leases. A spent scope opens for one of each unit, a group with waiting
 -- tasks for the best of them.
 -- Lost reply: safe to send again.
-local time, scopes = ARGV[1], { unpack(ARGV, 2) }
+local time, args = ARGV[1], ARGV
 
 -- Needs: now, groups, rules, bare, gate, tokens, opens, pool, booked
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
@@ -58,13 +58,12 @@ local function seen_of(gate)
   elseif at > instant then
     why = 's'
   end
-  local counted = {}
+  local counted, budgets = {}, {}
   for n, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.quotas[n]
     quota.reset = quota.reset == 0 and gate.quotas.end_of(rule) or quota.reset
     counted[n] = string.format('%.0f:%.0f', rule.amount - quota.count, quota.reset)
   end
-  local budgets = {}
   for unit, budget in pairs(gate.observed or {}) do
     budgets[#budgets + 1] = budget_text(unit, budget)
   end
@@ -73,8 +72,9 @@ local function seen_of(gate)
   return at, reason_of(gate, at, why), table.concat(left, '\t')
 end
 
-bare(scopes)
-for _, scope in ipairs(scopes) do
+bare({ unpack(args, 2) })
+for i = 2, #args do
+  local scope = args[i]
   local gate = gate_of(scope)
   local at, why, left = seen_of(gate)
   local text, lines, permits, of_members = '', {}, running(scope), 0
