@@ -12,7 +12,7 @@ import logging
 import math
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -107,7 +107,10 @@ GAUGES = {
     "dpq_workers": (("queue",), "Workers with a heartbeat in the last minute."),
     "dpq_worker_slots": (("queue",), "Handlers that those may run at once, of all their queues."),
     "dpq_worker_busy": (("queue",), "Handlers that run on tasks of this queue."),
-    "dpq_groups_closed": (("queue",), "Groups with tasks that are closed now, for any reason."),
+    "dpq_groups_closed": (
+        ("queue", "why"),
+        "Groups that are closed now; _other: those that have no labels of their own.",
+    ),
     "dpq_group_open": (("queue", "group"), "1 if a task may run now; the queue is the group ''."),
     "dpq_group_closed": (("queue", "group", "why"), "1 for the reason why no task may run now."),
     "dpq_group_opens_in_seconds": (
@@ -404,7 +407,14 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
     table.set("dpq_workers", len(workers), queue)
     table.set("dpq_worker_slots", sum(each.concurrency for each in workers), queue)
     table.set("dpq_worker_busy", sum(each.running for each in workers), queue)
-    table.set("dpq_groups_closed", snapshot.survey.closed, queue)
+    closed = Counter(  # a spent limit closes its group once a task waits
+        str(state.reason)
+        for state in states[1:]
+        if state.reason and (state.waiting or state.reason in ("rate limited", "closed by hand"))
+    )
+    for why, number in closed.items():
+        table.set("dpq_groups_closed", number, queue, why)
+    table.set("dpq_groups_closed", max(0, snapshot.survey.closed - closed.total()), queue, OTHER)
     deaths = [getattr(stats, f"buried_{reason.replace(' ', '_')}") for reason in DEATHS]
     for reason, count in zip(
         (*DEATHS, "other"), (*deaths, stats.buried - sum(deaths)), strict=True

@@ -57,6 +57,8 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     assert first
     live.ack(first)
     live.delay_group('odd " \\', None)
+    live.push("closed", group="c")
+    live.delay_group("c", 60)
     told = scrape(live)
     assert told("dpq_up") == told("dpq_queue_up", queue=name) == 1
     stats = live.stats()
@@ -67,10 +69,13 @@ def test_it_tells_what_the_queue_holds(live: DPQ) -> None:
     assert told("dpq_wait_seconds_bucket", queue=name, le="+Inf") == 1
     assert told("dpq_run_seconds_count", queue=name) == 1
     assert told("dpq_group_waiting", queue=name, group="a") == 2
-    assert told("dpq_group_waiting", queue=name, group="_other") == 4
+    assert told("dpq_group_waiting", queue=name, group="_other") == 5
     assert told("dpq_group_waiting", queue=name, group="b") is None
     assert told("dpq_group_open", queue=name, group="a") == 0
     assert told("dpq_group_closed", queue=name, group="a", why="spent") == 1
+    assert told("dpq_groups_closed", queue=name, why="spent") == 1
+    assert told("dpq_groups_closed", queue=name, why="closed by hand") == 1
+    assert told("dpq_groups_closed", queue=name, why="_other") == 1  # "c" has no labels
     assert 3000 < (told("dpq_group_opens_in_seconds", queue=name, group="a") or 0) <= 3600
     odd = {"queue": name, "group": 'odd " \\'}
     assert told("dpq_group_opens_in_seconds", **odd) == math.inf
