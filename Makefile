@@ -34,8 +34,8 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; writes benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks --write $(ARGS)
 
 soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; a report
 	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep $(ARGS)
