@@ -17,9 +17,10 @@ FILE = ROOT / "benchmarks" / "RESULTS.md"
 HEAD = """\
 # What was measured
 
-`make bench` writes this file; nobody edits it. Each section names the code that it measured: the ids of `dpq/` and of
-the benchmark's file, as `git rev-parse HEAD:dpq HEAD:benchmarks/bench_push.py` prints them. What was measured on other
-code is not here. [README.md](README.md) says how to read a row. Bold: the target is missed.
+`make bench` writes this file; nobody edits it. Each section names the code that it measured: the
+ids of `dpq/` and of the benchmark's file. `git rev-parse HEAD:dpq HEAD:benchmarks/bench_push.py`
+prints such ids. What was measured on other code is not here. [README.md](README.md) says how to
+read a row. Bold: the target is missed.
 """
 
 _MARK = re.compile(r"^<!-- (\w+) \| ([^|]+) \| (\w+) (\w+) -->$", re.MULTILINE)
