@@ -83,7 +83,8 @@ def _head(binary: Binary, plan: Plan, outcome: Outcome) -> str:
     busy = outcome.processor / (outcome.ended - outcome.began)
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {minutes:.1f} minutes, {binary.family} {binary.version} "
-        f"twice (AOF, `appendfsync always`), Python {platform.python_version()}, redis-py {redis.__version__}, commit {_commit()}, "
+        f"twice (AOF, `appendfsync always`), Python {platform.python_version()}, "
+        f"redis-py {redis.__version__}, commit {_commit()}, "
         f"seed {plan.seed}, at most {plan.rate:g} pushes a second, leases of {plan.visibility:g} s;"
         f" {busy:.2f} cores busy."
     )
