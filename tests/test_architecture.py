@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import lupa.lua51
+import pytest
 from kit.each import each
 
 import dpq
