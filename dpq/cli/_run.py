@@ -100,7 +100,8 @@ class _Run:
         self._meter.end(saved=results.saved, dead=stats.dead, left=left, stopped=stopped)
         if stats.dead:
             for dead in await self._queue.dead.list(5):
-                talk(f"dead: line {dead.payload['line']}: {dead.reason}")
+                error = f": {dead.last_error}" if dead.last_error else ""
+                talk(f"dead: line {dead.payload['line']}: {dead.reason}{error}")
             talk(
                 f"{stats.dead} requests are dead letters: dpq --url SERVER --queue "
                 f"{self._job.queue} dead list; --retry-dead sends them again"

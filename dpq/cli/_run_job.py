@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from dpq import RateLimit
+from dpq import Quota, RateLimit
 
 BURST_SHARE = 0.15
 """Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
@@ -33,7 +33,7 @@ class Job:
     url: str
     save: Path
     also: Sequence[Path] = ()
-    limits: Sequence[RateLimit] = ()
+    limits: Sequence[RateLimit | Quota] = ()
     group: str = ""
     workers: int = 64
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Job:
     json: bool = False
 
 
-def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
+def fitted(window: RateLimit | Quota, largest: Mapping[str, int]) -> RateLimit | Quota:
     """Give a window of a named unit, if it has no burst, a part of its rate as burst.
 
     Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
@@ -55,10 +55,10 @@ def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
     limit tokens keep buckets of a minute.
 
     Args:
-        window: The window as the command line says it.
+        window: The window as the command line says it. A quota stays as it is.
         largest: The largest cost of a request, by unit: the least burst.
     """
-    if not window.unit or window.burst != 1 or window.adaptive:
+    if isinstance(window, Quota) or not window.unit or window.burst != 1 or window.adaptive:
         return window
     return replace(
         window, burst=max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))

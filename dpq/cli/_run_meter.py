@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -28,6 +28,8 @@ class RunMeter:
     def __init__(self, total: int, *, as_json: bool) -> None:
         self._total, self._json = total, as_json
         self._saved = self._limited = 0
+        self._refused = Counter({"429": 0})  # answers that were not good, by status
+        self._limited_before: int | None = None
         self._seen: deque[tuple[float, int]] = deque()
         self._since = time.monotonic()
         self._bar = Bar(
@@ -43,9 +45,14 @@ class RunMeter:
         """Count an answer that this process has saved."""
         self._saved += 1
 
-    def limited(self) -> None:
-        """Count a 429 that this process has met."""
-        self._limited += 1
+    def refused(self, status: int | None, *, limited: bool = False) -> None:
+        """Count a request that got no good answer here; the status is None if none came.
+
+        Args:
+            limited: It was a limit of the API, which closes the group.
+        """
+        self._refused["no answer" if status is None else str(status)] += 1
+        self._limited += limited
 
     @asynccontextmanager
     async def showing(self, queue: AsyncDPQ[Any], group: str) -> AsyncIterator[None]:
@@ -70,13 +77,16 @@ class RunMeter:
         while self._seen[0][0] < now - RATE_SECONDS:
             self._seen.popleft()
         (then, before), (now, done) = self._seen[0], self._seen[-1]
+        if self._limited_before is None:
+            self._limited_before = stats.rate_limited  # by earlier runs
         rate = (done - before) / (now - then) if now > then else 0.0
         seconds = left / rate if rate > 0 else math.inf
         told = {
             "done": done,
             "total": self._total,
             "dead": stats.dead,
-            "rate_limited": stats.deferred,
+            "rate_limited": max(0, stats.rate_limited - self._limited_before),
+            "refused_here": dict(self._refused),
             "per_minute": round(rate * 60, 1),
             "seconds_left": None if math.isinf(seconds) else round(seconds),
             "closed_until": closed,
@@ -84,7 +94,7 @@ class RunMeter:
         if self._json:
             emit(told)
             return
-        text = f"{rate * 60:.0f}/min, 429s {stats.deferred}, dead {stats.dead}, "
+        text = f"{rate * 60:.0f}/min, {self._refusals()}, dead {stats.dead}, "
         text += f"{_clock(seconds)} left"
         if closed:
             text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
@@ -96,13 +106,22 @@ class RunMeter:
         if self._json:
             told = {"saved": saved, "total": self._total, "dead": dead, "left": left}
             mine = {"sent_here": self._saved, "rate_limited_here": self._limited}
-            emit({**told, **mine, "seconds": round(seconds, 3), "stopped": stopped or None})
+            refused = {"refused_here": dict(self._refused)}
+            over = {"seconds": round(seconds, 3), "stopped": stopped or None}
+            emit({**told, **mine, **refused, **over})
             return
         if stopped:
             talk(f"stopped: {stopped}")
         talk(
             f"{saved} of {self._total} saved, {self._saved} of them now, in {_clock(seconds)}; "
-            f"429s {self._limited}, dead {dead}, left {left}"
+            f"{self._refusals()}, dead {dead}, left {left}"
+        )
+
+    def _refusals(self) -> str:
+        """Write how many requests got which answer, as in `429s 0, 503s 8`."""
+        return ", ".join(
+            f"{said}s {count}" if said.isdecimal() else f"{said} {count}"
+            for said, count in sorted(self._refused.items())
         )
 
 

@@ -12,7 +12,7 @@ from dpq.cli._batch import target, tokens_used
 from dpq.cli._results import Results, result_line
 from dpq.cli._run_job import Job
 from dpq.cli._run_meter import RunMeter
-from dpq.model.rate_headers import DEFAULT_RETRY_AFTER
+from dpq.model.rate_headers import OVERLOADED
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +27,6 @@ REFUSALS_AT_FIRST = 10
 """Answers in a row, before the first good one, that end a run: an address or a key is wrong."""
 
 CONNECT_SECONDS = 10.0
-BUSY = (429, 503, 529)
 NOT_ALLOWED = (401, 402)
 """Statuses that no other line would escape: the key is wrong, or there is no money."""
 
@@ -107,6 +106,7 @@ class Sender:
                     if size > MAX_ANSWER_BYTES:
                         raise Retry(reason=f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         except (httpx.HTTPError, TimeoutError) as error:
+            self._meter.refused(None)
             self._count_bad(f"{type(error).__name__}: {error}")
             reason = self._shown(f"{type(error).__name__}: {error}")
             raise Retry(reason=reason) from None
@@ -119,10 +119,12 @@ class Sender:
         if status in NOT_ALLOWED or spent:
             self._stop(f"the API refuses every request: {said}")
             raise Release
-        if status in BUSY:
-            self._meter.limited()
-            raise RateLimited.from_headers(status, headers) or RateLimited(DEFAULT_RETRY_AFTER)
-        self._count_bad(said)
+        limited = RateLimited.from_headers(status, headers)
+        self._meter.refused(status, limited=limited is not None)
+        if limited:
+            raise limited
+        if status not in OVERLOADED:  # which says nothing of the address, or of the request
+            self._count_bad(said)
         if status >= 500 or status == 408:
             raise Retry(reason=said)
         raise Reject(said)

@@ -2,13 +2,14 @@
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
 
-from dpq import RateLimit
+from dpq import Quota, RateLimit
 from dpq.cli import _rates
 from dpq.cli._options import named
 from dpq.cli._run import require_httpx, run_job
@@ -31,7 +32,7 @@ def run(
     ],
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
     limit: Annotated[
-        list[RateLimit] | None,
+        list[RateLimit] | None,  # and quotas: typer takes no union
         typer.Option(
             "--limit",
             metavar="RATE",
@@ -39,6 +40,16 @@ def run(
             help="A limit of the API, for all machines together: 500/m, tokens=200000/m. Repeat "
             "it for more.",
             show_default="none",
+        ),
+    ] = None,
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            parser=_rates.slack,
+            help="Make each --limit without a slack of its own so much longer, for delays of the "
+            "network.",
+            show_default="learned from 429s",
         ),
     ] = None,
     save: Annotated[
@@ -142,8 +153,8 @@ def run(
     Killed or interrupted: run the same command again, and it goes on. With --redis, run it
     on more machines, each with a --save of its own: together they keep the limits.
 
-    A 429, 503 or 529 stops all of them until the API's time is over. Another 5xx or no answer
-    is tried again later; any other 4xx makes a dead letter.
+    A 429, or a 503 or 529 that names a time, stops all of them until that is over. Another
+    5xx or no answer is tried again later; any other 4xx makes a dead letter.
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 wrong usage, 130 interrupted.
     """
@@ -158,7 +169,7 @@ def run(
         url=url,
         save=save or file.with_suffix(".results.jsonl"),
         also=also or (),
-        limits=limit or (),
+        limits=_with_slack([*(limit or ())], slack),
         group=label("group", group or parts.netloc.rpartition("@")[2]),
         workers=workers,
         headers=_headers(header or (), header_env or ()),
@@ -177,6 +188,18 @@ def run(
     root.params["url"] = job.server  # errors mask its password
     job.queue = queue or (str(root.params["queue"]) if named(root, "queue") else "")
     raise typer.Exit(run_job(job))
+
+
+def _with_slack(limits: list[RateLimit | Quota], slack: float | None) -> list[RateLimit | Quota]:
+    """Give the windows that name no slack this one; None leaves it to be learned."""
+    if slack is None:
+        return limits
+    if not limits:
+        raise typer.BadParameter("it widens a --limit, and there is none", param_hint="--slack")
+    return [
+        replace(each, slack=slack) if isinstance(each, RateLimit) and each.slack is None else each
+        for each in limits
+    ]
 
 
 def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:
