@@ -3,18 +3,18 @@
 import os
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
 from dpq import Quota, RateLimit
+from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli import _rates
 from dpq.cli._options import named
-from dpq.cli._run import require_httpx, run_job
-from dpq.cli._run_job import Job
-from dpq.model.validation import label
+from dpq.cli._run_meter import RunMeter, tell_outcome
+from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.worker.base import MAX_CONCURRENCY
 
 
@@ -158,21 +158,18 @@ def run(
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 wrong usage, 130 interrupted.
     """
-    require_httpx()
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise typer.BadParameter("it must begin with http:// or https://", param_hint="--url")
-    job = Job(
+    root = ctx.find_root()
+    job = BatchJob(
         file=file,
-        server="",
-        queue="",
         url=url,
-        save=save or file.with_suffix(".results.jsonl"),
-        also=also or (),
+        save=save,
         limits=_with_slack([*(limit or ())], slack),
-        group=label("group", group or parts.netloc.rpartition("@")[2]),
-        workers=workers,
         headers=_headers(header or (), header_env or ()),
+        server=redis or (str(root.params["url"]) if named(root, "url") else ""),
+        queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
+        group=group or "",
+        also=also or (),
+        workers=workers,
         cost_from=cost_from,
         timeout=timeout,
         attempts=attempts,
@@ -180,14 +177,19 @@ def run(
         ordered=ordered,
         again=again,
         retry_dead=retry_dead,
-        json=json,
     )
-    root = ctx.find_root()
-    job.server = redis or (str(root.params["url"]) if named(root, "url") else "")
-    job.server = job.server or f"embedded:{job.save}.queue"
     root.params["url"] = job.server  # errors mask its password
-    job.queue = queue or (str(root.params["queue"]) if named(root, "queue") else "")
-    raise typer.Exit(run_job(job))
+    outcome = run_batch(job, partial(RunMeter, as_json=json))
+    tell_outcome(outcome, job.answers, as_json=json)
+    raise typer.Exit(exit_code(outcome))
+
+
+def exit_code(outcome: BatchOutcome) -> int:
+    """Return the exit code of a run."""
+    if outcome.left and not outcome.stopped:
+        return INTERRUPTED
+    lost = outcome.missing and outcome.began_idle  # else others have worked beside this process
+    return FAILED if outcome.stopped or outcome.dead or lost else 0
 
 
 def _with_slack(limits: list[RateLimit | Quota], slack: float | None) -> list[RateLimit | Quota]:

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from dpq.cli._batch import Batch
-from dpq.cli._terminal import Failed
+from dpq.batch.errors import BatchError
+from dpq.batch.reader import Batch
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 """Bytes of a line of a result at most; a longer line is taken for a broken one."""
@@ -61,7 +61,7 @@ class Results:
         """Learn which requests have results.
 
         Raises:
-            Failed: The file has results of other requests.
+            BatchError: The file has results of other requests.
         """
         for path in self._also:
             with path.open("rb") as stream:
@@ -98,7 +98,7 @@ class Results:
         """Find the results of this batch in a file, and skip lines that a crash has broken.
 
         Raises:
-            Failed: A line is the result of something else, and the file is to have none (`strict`).
+            BatchError: A line is the result of something else, which a `strict` file may not have.
         """
         hashes = self._batch.hashes
         offset = stream.tell()
@@ -120,7 +120,7 @@ class Results:
             ):
                 yield Found(here, len(raw), line)
             elif strict:
-                raise Failed(
+                raise BatchError(
                     f"{self.path} has a result of something else than line {line} of "
                     f"{self._batch.path}. Name another file: --save NEW --also {self.path} "
                     "takes over what fits"

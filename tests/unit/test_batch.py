@@ -13,12 +13,11 @@ import httpx
 import pytest
 
 from dpq import Release, Retry, Signal
-from dpq.cli import _results
-from dpq.cli._batch import Batch, Reader
-from dpq.cli._results import Results, hash_text, result_line
-from dpq.cli._run_job import Job
-from dpq.cli._run_meter import RunMeter
-from dpq.cli._run_send import Sender
+from dpq.batch import BatchJob, Progress
+from dpq.batch import results as module
+from dpq.batch.reader import Batch, Reader
+from dpq.batch.results import Results, hash_text, result_line
+from dpq.batch.sender import Sender
 
 Answer = Callable[[httpx.Request], httpx.Response]
 
@@ -64,7 +63,7 @@ class Disk:
         self.log: list[str] = []
         self.full: set[int] = set()
         for name in ("write", "fsync", "ftruncate"):
-            monkeypatch.setattr(_results.os, name, self._noted(name, getattr(os, name)))
+            monkeypatch.setattr(module.os, name, self._noted(name, getattr(os, name)))
 
     def _noted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def noted(file: int, *args: Any) -> Any:
@@ -85,10 +84,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
 def sender(saved: Path, batch: Batch, answer: Answer, stop: Callable[[], None]) -> Sender:
     """A sender whose API is a function."""
-    job = Job(file=batch.path, server="", queue="q", url="http://a.example/", save=saved)
+    job = BatchJob(batch.path, "http://a.example/", saved)
     client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
-    meter = RunMeter(batch.total, as_json=True)
-    return Sender(job, Results(saved, (), batch), meter, client, stop)
+    return Sender(job, Results(saved, (), batch), Progress(batch.total), client, stop)
 
 
 def send(sender: Sender, batch: Batch, line: int) -> None:
@@ -238,7 +236,7 @@ def test_a_rewritten_file_keeps_its_owner(
         asked.append((owner, group))
         raise PermissionError
 
-    monkeypatch.setattr(_results.os, "fchown", refuse)
+    monkeypatch.setattr(module.os, "fchown", refuse)
     wanted = tidied(batch, saved)
     assert saved.read_bytes() == wanted
     assert asked == [(saved.stat().st_uid, saved.stat().st_gid)]
