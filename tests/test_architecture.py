@@ -45,7 +45,7 @@ ROOMS = [
     {"worker"},
     {"scheduler", "tasks", "testing", "httpx", "requests", "aiohttp"},
     {""},  # dpq itself: the public names
-    {"sampler"},
+    {"sampler", "batch"},
     {"metrics"},
     {"web", "top", "otel"},
     {"cli"},
