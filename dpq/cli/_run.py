@@ -78,7 +78,7 @@ class _Run:
             )
             self._had_work = await self._queue.size() > 0
             async with self._meter.showing(self._queue, job.group):
-                await self._worker.run(until_empty=True)
+                await self._worker.run(until_empty=True, signals=True)
             return await self._end()
 
     def _stop(self) -> None:
