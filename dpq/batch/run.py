@@ -77,14 +77,14 @@ def run_batch(job: BatchJob, progress: Callable[[int], Progress] = Progress) -> 
         BatchError: The file, the results or the queue do not fit; nothing was sent.
         ConfigurationError: httpx is not installed.
     """
-    return asyncio.run(_Run(job, progress).run())
+    return asyncio.run(_Run(job, progress).run(signals=True))
 
 
 async def run_batch_async(
     job: BatchJob, progress: Callable[[int], Progress] = Progress
 ) -> BatchOutcome:
-    """Async `run_batch`."""
-    return await (await asyncio.to_thread(_Run, job, progress)).run()
+    """Async `run_batch`; it leaves signals to the program whose event loop it runs in."""
+    return await (await asyncio.to_thread(_Run, job, progress)).run(signals=False)
 
 
 class _Run:
@@ -108,7 +108,7 @@ class _Run:
         self._sender: Sender
         self._worker: AsyncWorker
 
-    async def run(self) -> BatchOutcome:
+    async def run(self, *, signals: bool) -> BatchOutcome:
         job, progress = self._job, self._progress
         async with AsyncExitStack() as stack:
             opened = open_url_async(job.server)
@@ -134,7 +134,7 @@ class _Run:
             )
             self._began_idle = await self._queue.size() == 0
             async with progress.showing(self._queue, job.group):
-                await self._worker.run(until_empty=True)
+                await self._worker.run(until_empty=True, signals=signals)
             return await self._end()
 
     def _stop(self) -> None:

@@ -40,6 +40,7 @@ from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.replies import Batch
 from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
+from dpq.queue.end_log import log_failed
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.queue.permits import Permit, take_permit
@@ -392,8 +393,13 @@ class DPQ(QueueBase[P]):
     def _end_lease(self, task: Task[P], error: BaseException) -> None:
         """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
+            failed = isinstance(error, Exception)  # an interrupt gives the task back
+            if failed:  # without the traceback: the caller gets the error itself
+                log_failed(None, self.queue_name, task, error, traceback=False)
             try:
                 self._session.run(self._operations.finish, task, error)
+                if failed:
+                    self._end_log.ended(self.queue_name, task, error)
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done",

@@ -2226,7 +2226,7 @@ SEEN = [
     ),
     _py(
         "an attempt before the last is told as a death",
-        "worker/end_log",
+        "queue/end_log",
         "and task.attempt >= task.max_attempts",
         "and task.attempt >= 1",
         f"{CONTRACT}worker_told.py",
