@@ -195,8 +195,7 @@ def check(call: Call) -> Response:
 def login(call: Call) -> Response:
     """Begin a session, if the token is right."""
     guard = call.site.guard
-    if call.request.headers.get("sec-fetch-site") != "same-origin":
-        raise Refused(403, "log in on the page of the dashboard")
+    guard.require_own_page(call.request)
     if not guard.is_token(call.field("token")):
         return call.render("login.html", status=401, wrong=True)
     answer = call.go()
