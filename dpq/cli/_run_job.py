@@ -50,7 +50,7 @@ class Job:
 def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
     """Give a window of a named unit, if it has no burst, a part of its rate as burst.
 
-    Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
+    A moving window needs none. Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
     what an answer did not use can only be given back as far as a burst reaches. The hosts that
     limit tokens keep buckets of a minute.
 
@@ -58,7 +58,7 @@ def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
         window: The window as the command line says it.
         largest: The largest cost of a request, by unit: the least burst.
     """
-    if not window.unit or window.burst != 1 or window.adaptive:
+    if not window.unit or window.burst != 1 or window.adaptive or window.moving:
         return window
     return replace(
         window, burst=max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dpq.model.counted import Counted, Refilling, Told
-from dpq.model.limits import Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.moving import Slots
 from dpq.model.pools import split_pool
 from dpq.model.quota import Quota, quota_text, read_quotas
 from dpq.model.rates import per_text
@@ -69,6 +70,9 @@ class Window:
         self.interval = interval if interval < 0.25 else math.ceil(interval * 4096) / 4096
         self.most = max(1, math.ceil(rate) + self.rule.burst - 1)
 
+    def look(self, instant: float) -> None:
+        """Forget what counts no more at a moment."""
+
     def time_of(self, units: float) -> float:
         """Compute the ms that so many units take, rounded up."""
         return math.ceil(units * self.interval * 4096) / 4096
@@ -82,14 +86,18 @@ class Window:
         units = self.units(cost)
         if not units:
             return 0.0
-        at = self.owed + self.time_of(units - self.rule.burst)
+        at = self._has(units)
         reserve = self.rule.reserve
         if reserve and rank < math.inf:
             missing = reserve.priority - rank - aging.points(instant)
             if missing > 0:
                 grown = instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
-                at = min(at + self.time_of(reserve.units), max(at, grown))
+                at = min(self._has(units, reserve.units), max(at, grown))
         return at
+
+    def _has(self, units: int, spared: int = 0) -> float:
+        """Compute when it has so many units, and leaves others."""
+        return self.owed + self.time_of(units - self.rule.burst) + self.time_of(spared)
 
     def charge(self, cost: Units, instant: float) -> None:
         """Take the units of a task."""
@@ -101,7 +109,43 @@ class Window:
     def words(self) -> str:
         """Write it for people, as in `500/min` or `tokens=9000/min`."""
         unit = self.rule.unit + "=" if self.rule.unit else ""
-        return unit + per_text(self.rule.rate, self.rule.per)
+        moving = MOVING if self.rule.moving else ""
+        return unit + per_text(self.rule.rate, self.rule.per) + moving
+
+
+class MovingWindow(Window):
+    """One moving window of a limit: it grants what its slots leave."""
+
+    def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
+        super().__init__(rule, paid)
+        self.slots = Slots(int(rule.rate), self.per_ms, slots)
+
+    def pace(self, rate: float, learned_slack_ms: float) -> None:
+        """Compute how long it is."""
+        super().pace(rate, learned_slack_ms)
+        slack = learned_slack_ms if self.slack_ms is None else self.slack_ms
+        self.slots.length = self.per_ms + slack
+
+    def look(self, instant: float) -> None:
+        """Forget the slots that have left it."""
+        self.slots.look(instant)
+
+    def units(self, cost: Units) -> int:
+        """Return the units that a task takes of it, also if that is more than its rate."""
+        return cost.get(self.rule.unit, 0)
+
+    def _has(self, units: int, spared: int = 0) -> float:
+        return self.slots.opens_at(units + spared)
+
+    def charge(self, cost: Units, instant: float) -> None:
+        """Take the units of a task."""
+        self.slots.charge(self.units(cost), instant)
+
+
+def _window_of(rule: RateLimit, text: str) -> Window:
+    """Read a window as `lua/lib/gate_line.lua` writes it."""
+    paid, colon, slots = text.partition(":")
+    return MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
 
 
 class Gate:
@@ -143,10 +187,10 @@ class Gate:
         learned: float = 0.0,
         beside: float = 0.0,
         out: int = 0,
-        paid: Sequence[float] = (),
+        paid: Sequence[str] = (),
         unreadable: bool = False,
     ) -> None:
-        self.windows = [Window(rule, at) for rule, at in zip(windows, paid, strict=True)]
+        self.windows = [_window_of(rule, text) for rule, text in zip(windows, paid, strict=True)]
         self.counted: list[Counted] = []
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
@@ -187,6 +231,7 @@ class Gate:
                 rate = max(self._adaptive.floor, min(self._adaptive.ceiling, rate))
                 self._rate = rate
             window.pace(rate, slack)
+            window.look(instant)
             window.owed = window.paid
             if self.why == "l":
                 free = window.rule.burst - 1 if window.rule.unit == "" else 0
@@ -415,7 +460,7 @@ def _gate_of(
         learned=float(learned),
         beside=float(beside),
         out=int(out),
-        paid=[float(text) for text in paid.split()],
+        paid=paid.split(),
     )
     gate.turn = float(turn)
     unread = iter(quotas)

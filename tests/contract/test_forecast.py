@@ -583,7 +583,7 @@ def test_drain_is_stalled_below_a_hundredth_in_an_hour() -> None:
 
 def test_a_limit_is_slower_than_what_was_measured() -> None:
     """The later of both is the drain time."""
-    gate = Gate([RateLimit(1, 1)], paid=[0.0])
+    gate = Gate([RateLimit(1, 1)], paid=["0"])
     scopes = [Scope("", 100, gate, [])]
     drain = drain_of([look(10_000, 0, 50, scopes=scopes)], [look(0, 0, 0)])
     assert (drain.seconds, drain.because) == (99, "the queue: 1/s")

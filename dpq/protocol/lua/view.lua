@@ -15,7 +15,7 @@
 -- Lost reply: safe to send again.
 local time, args = ARGV[1], ARGV
 
--- Needs: now, groups, rules, bare, gate, tokens, opens, pool, booked
+-- Needs: now, groups, rules, bare, gate, tokens, opens, pool, booked, moving
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- lost rules are shown: no task runs until they are restored
 local reply = {}
 
@@ -46,7 +46,8 @@ local function seen_of(gate)
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
-    local units = window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
+    local units = window.moving and moving().left(gate, n)
+      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
     left[n], granted[n + 1] = string.format('%.6f', units), string.format('%.0f', gate[n].granted)
   end
   if gate.opens > instant then

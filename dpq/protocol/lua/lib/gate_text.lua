@@ -15,7 +15,7 @@ local function read_gate(gate, text, kept)
     if string.find(text, '%u') then
       plain, tokens = tokens_of(text)
     end
-    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+    spent = string.find((string.gsub(plain, ' (%d+)[a-z_][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text, gate.booked = kept and text or plain, booked_of(tokens)
     if tokens and not kept then
       gate.observed, gate.spent = budgets_of(tokens), spent_of(tokens)

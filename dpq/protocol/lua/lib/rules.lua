@@ -16,9 +16,18 @@ end
 
 local function window_of(units, ms, unit, most, slowest)
   local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
-  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst <= MOST_UNITS
+  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst and burst <= MOST_UNITS
     and burst * per / math.min(rate, slowest) <= 3.1536e13 then
     return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
+  end
+end
+
+-- A moving window (lib/moving): its gate has another name, so that nobody takes it for one of a plain window.
+local function moving_of(units, ms, unit)
+  local window = window_of(units, ms, unit, '1', MOST_UNITS)
+  if window and window.rate >= 1 and window.rate % 1 == 0 then
+    window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
+    return window
   end
 end
 
@@ -53,9 +62,9 @@ local function parsed(text)
   local sound = rules.concurrency and (learning == '' or learns)
   for part in string.gmatch(windows or '', '|([^|]*)') do
     local rate, per, unit, burst, kept = string.match(part,
-      '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9]%d*)(.*)$')
-    local slowest = learns and not rules[1] and rules.floor or MOST_UNITS
-    local window = rate and window_of(rate, per, unit, burst, slowest)
+      '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9m]%d*)(.*)$')
+    local slowest, moves = learns and not rules[1] and rules.floor or MOST_UNITS, burst == 'm'
+    local window = moves and moving_of(rate, per, unit) or rate and window_of(rate, per, unit, burst, slowest)
     local quota = not rate and quota_of(part)
     if quota then
       rules.quotas = rules.quotas or {}
@@ -73,7 +82,9 @@ local function parsed(text)
     end
     if window and kept ~= '' then
       local reserve, rank = string.match(kept, '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
-      window.reserve, window.rank = within(reserve, 1, window.burst - 1), within(rank, -2 ^ 63, 2 ^ 63)
+      window.reserve, window.rank = within(reserve, 1, (moves and window.rate or window.burst) - 1),
+        within(rank, -2 ^ 63, 2 ^ 63)
+      window.asked = true
     end
     sound = sound and (quota or window and window.reserve and (window.reserve == 0 or window.rank))
     if not sound then
@@ -84,6 +95,7 @@ local function parsed(text)
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
+      and not rules[1].moving
   end
   sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
     and (rules[1] or rules.concurrency > 0 or rules.quotas or weight)
