@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _SETTINGS = (
-    "moving, burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, estimate=UNITS"
+    "moving, burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, "
+    "estimate=UNITS"
 )
 _ONE_RATE = (
     "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "

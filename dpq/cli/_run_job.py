@@ -50,9 +50,9 @@ class Job:
 def fitted(window: RateLimit, largest: Mapping[str, int]) -> RateLimit:
     """Give a window of a named unit, if it has no burst, a part of its rate as burst.
 
-    A moving window needs none. Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
+    Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
     what an answer did not use can only be given back as far as a burst reaches. The hosts that
-    limit tokens keep buckets of a minute.
+    limit tokens keep buckets of a minute. A moving window needs no burst.
 
     Args:
         window: The window as the command line says it.

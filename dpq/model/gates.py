@@ -145,7 +145,9 @@ class MovingWindow(Window):
 def _window_of(rule: RateLimit, text: str) -> Window:
     """Read a window as `lua/lib/gate_line.lua` writes it."""
     paid, colon, slots = text.partition(":")
-    return MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
+    return (
+        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
+    )
 
 
 class Gate:

@@ -225,7 +225,6 @@ MOVING = ",moving"
 """The end of a rate that is a moving window, as people write it."""
 
 
-
 def read_rate(text: str) -> RateLimit:
     """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it.
 

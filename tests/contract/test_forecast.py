@@ -49,6 +49,12 @@ WINDOWS = [
     [RateLimit(2, 1, 2, slack=0), Quota(5, "hour")],
     [Quota(4, "hour", spread=True)],
     [Quota(6, "hour", unit="t", reserve=Reserve(2, 1)), RateLimit(3, 5, 3, slack=0)],
+    [RateLimit(3, 1, moving=True)],
+    [
+        RateLimit(2, 1, slack=0.125, moving=True),
+        RateLimit(6, 3, reserve=Reserve(2, 1), moving=True),
+    ],
+    [RateLimit(100, 1, moving=True, unit="t"), RateLimit(4, 1, 2, slack=0)],
 ]
 limits = st.one_of(
     st.tuples(st.sampled_from(WINDOWS), st.none()),
