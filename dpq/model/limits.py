@@ -434,8 +434,15 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
         unit = per[len(ms) :]
         windows.append(
             RateLimit(
-                *(as_written(rate), int(ms) / 1000, 1 if burst == "m" else int(burst)),
-                *(reserve, learned, slack, unit, estimate, burst == "m"),
+                as_written(rate),
+                int(ms) / 1000,
+                1 if burst == "m" else int(burst),
+                reserve=reserve,
+                adaptive=learned,
+                slack=slack,
+                unit=unit,
+                estimate=estimate,
+                moving=burst == "m",
             )
         )
     return tuple(windows), int(concurrency) or None
