@@ -123,7 +123,7 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
         if group == "b":
             live.fail(task, "no")
         elif task.payload < 4:
-            live.rate_limited(task, 1, scope="task")
+            live.rate_limited(task, 600, scope="task")
         else:
             live.bury(task, "too odd")
     assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 0}
@@ -136,7 +136,7 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert after["p"] == pytest.approx(2 * after["a"])
     assert after["a"] > 0
     live.push("c", group="c")
-    live.rate_limited(live.pop().task, 1, scope="task")
+    live.rate_limited(live.pop().task, 600, scope="task")
     assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 1}
 
 

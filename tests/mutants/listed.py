@@ -387,6 +387,13 @@ LIMITS = [
         f"{LUA}true_up.py",
     ),
     _lua(
+        "what a member of a pool has spent is dropped",
+        "lib/true_up",
+        "scopes[#scopes + 1] = member and task.group .. '\\t' .. member",
+        "scopes[#scopes + 1] = nil",
+        f"{LUA}true_up.py",
+    ),
+    _lua(
         "a 429 counts as a value of the estimate",
         "rate_limited",
         "told = true_up(task, nothing_of(reserved_of(task)), true) or is_told",
