@@ -1,12 +1,13 @@
 """Drain time: when the backlog of a queue is gone. No I/O, no clock. Source: docs/design.md."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.gates import Gate
+from dpq.model.clearing import Wanted
+from dpq.model.gates import ONE_REQUEST, Gate
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pools import UNTIL_OPENED_MS
 
@@ -22,6 +23,10 @@ MAX_OVER_SECONDS = 3600
 
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+
+PLAIN = (Wanted(ONE_REQUEST, math.inf),)
+"""A task of one request."""
 
 
 class Drain(BaseModel):
@@ -50,21 +55,13 @@ class Scope(NamedTuple):
         group: A group, `*` for all without a limit of their own, or "" for the queue.
         waiting: Its tasks that are due.
         gate: What it allows.
-        costs: The units that some of them take; none if all take one request.
+        wanted: Some of them; none if all take one request, and none is kept for others.
     """
 
     group: str
     waiting: int
     gate: Gate
-    costs: Sequence[Mapping[str, int]]
-
-    def units(self) -> dict[str, float]:
-        """Estimate the units that its tasks take together, by what some of them take."""
-        if not self.costs:
-            return {"": float(self.waiting)}
-        names = {name for cost in self.costs for name in cost}
-        means = {n: sum(cost.get(n, 0) for cost in self.costs) / len(self.costs) for n in names}
-        return {name: mean * self.waiting for name, mean in means.items()}
+    wanted: Sequence[Wanted]
 
     def words(self, text: str) -> str:
         """Say what its limit is."""
@@ -165,7 +162,7 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             known = False  # it depends on how long tasks run
             if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
-        at, words = gate.clears_at(scope.units(), look.now)
+        at, words = gate.clears_at(scope.waiting, scope.wanted or PLAIN, look.now)
         if at > latest:
             latest, slowest = at, scope.words(words)
     covered = covered or held >= COVERED * look.backlog
