@@ -12,6 +12,7 @@ Source: docs/design.md, "Drain time".
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import cycle
 from typing import NamedTuple, Protocol
 
@@ -40,13 +41,20 @@ class Course(Protocol):
 
 
 class Wanted(NamedTuple):
-    """A task that stands for others: the units that it takes, and its rank (minus its score)."""
+    """A task that waits: its units, its rank (minus its score), its order among equal ranks."""
 
     units: Mapping[str, int]
     rank: float
+    order: str = ""
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """Return what decides which task comes first: the lower one."""
+        return -self.rank, self.order
 
 
-class Line(NamedTuple):
+@dataclass(frozen=True)
+class Line:
     """A window, or the pace of a spread quota: when the first task may start, and each further."""
 
     first: float

@@ -92,8 +92,8 @@ class Counted:
         """Lay it over the courses of windows and shorter quotas: from now, and of a new period."""
         quota, kept, length = self.quota, self.quota.reserve, self.length
         needs = [
-            Need(self.units(cost), kept.units if kept and rank < kept.priority else 0)
-            for cost, rank in wanted
+            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
+            for each in wanted
         ]
         mean, left = sum(need.units for need in needs) / len(needs), quota.amount - self.count
         running = Share(fitting(quota.amount, self.count, cycle(needs)))
@@ -128,13 +128,11 @@ class Told:
         """Say when tasks like these start, if it refills."""
         return []
 
-    def course(
-        self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float
-    ) -> Course:
+    def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
         """Lay it over the course of its limit: after its end, that alone decides."""
         if begin >= self.ends:
             return now
-        needs = [Need(cost.get(self.unit, 0)) for cost, _ in wanted]
+        needs = [Need(each.units.get(self.unit, 0)) for each in wanted]
         running, rest = Share(fitting(self.left, 0, cycle(needs))), Share(math.inf)
         return Periods(now, fresh, self.ends - begin, running, rest, FOR_EVER_MS, HOST_TEXT)
 
@@ -158,14 +156,12 @@ class Refilling(Told):
 
     def lines(self, wanted: Sequence[Wanted], begin: float) -> list[Line]:
         """Say when tasks like these start."""
-        mean = sum(cost.get(self.unit, 0) for cost, _ in wanted) / len(wanted)
+        mean = sum(each.units.get(self.unit, 0) for each in wanted) / len(wanted)
         if not mean:
             return []
         return [Line(self._at(mean) - begin, mean * self._interval, HOST_TEXT)]
 
-    def course(
-        self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float
-    ) -> Course:
+    def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
         """Leave the course of its limit as it is: its line is one of the windows."""
         return now
 

@@ -104,7 +104,7 @@ class Window:
         kept = self.rule.reserve
         users = [
             (units, self.rule.burst - (kept.units if kept and rank < kept.priority else 0))
-            for units, rank in ((self.units(cost), rank) for cost, rank in wanted)
+            for units, rank in ((self.units(each.units), each.rank) for each in wanted)
             if units
         ]
         if not users:
@@ -382,7 +382,7 @@ class Gate:
             ]
             return Joined(list(zip(begins, courses, strict=True)))
         self.look(begin)
-        wanted = [Wanted({**self.reserved, **units}, rank) for units, rank in wanted]
+        wanted = [each._replace(units={**self.reserved, **each.units}) for each in wanted]
         windows = [line for each in self.windows for line in each.lines(wanted, begin)]
         budgets = [line for each in self.told for line in each.lines(wanted, begin)]
         now: Course = Steady([*windows, *budgets])

@@ -159,9 +159,9 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
 
 
 def _wanted(texts: Sequence[str]) -> list[Wanted]:
-    """Read the costs and scores of tasks."""
+    """Read the costs, scores and orders of tasks."""
     found = []
-    for cost, score in zip(texts[::2], texts[1::2], strict=True):
+    for cost, score, order in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
         requests, others = read_cost(cost)
-        found.append(Wanted({"": requests, **(others or {})}, -float(score)))
+        found.append(Wanted({"": requests, **(others or {})}, -float(score), order))
     return found

@@ -8,8 +8,8 @@
 --
 -- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, and those
 -- that were acked or buried. Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due
--- tasks, gate_line, and cost and score of some of them with spaces between ("" if all cost 1, and no unit is kept for
--- higher priorities).
+-- tasks, gate_line, and cost, score and order of some of them with spaces between: of all, if no more than 200 are due;
+-- "" if more are, all cost 1, and no unit is kept for higher priorities.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
@@ -18,10 +18,12 @@ seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules coun
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
 local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
 local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
+local SAMPLE = 200 -- tasks of the queue that are read
+local all = queued + heads <= SAMPLE
 
 local function some_of(set) -- in the order of a hash: at random
-  local found = {}
-  for i, member in ipairs(redis.call('ZSCAN', set, '0', 'COUNT', '200')[2]) do
+  local found = all and redis.call('ZRANGE', set, '0', '-1') or {}
+  for i, member in ipairs(all and {} or redis.call('ZSCAN', set, '0', 'COUNT', SAMPLE)[2]) do
     found[#found + 1] = i % 2 == 1 and member or nil
   end
   return found
@@ -34,7 +36,7 @@ local function know(group)
   end
 end
 
--- Adds the cost and the score of tasks to texts.
+-- Adds the cost, the score and the order of tasks to texts.
 local function describe(set, members, most, texts)
   local ids = {}
   for i = 1, math.min(#members, most) do
@@ -43,7 +45,7 @@ local function describe(set, members, most, texts)
   for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
     local task = raw and read(raw)
     if task then
-      texts[#texts + 1] = task.cost .. ' ' .. score_text(score_of(task))
+      texts[#texts + 1] = task.cost .. ' ' .. score_text(score_of(task)) .. ' ' .. task.order
     end
   end
 end
@@ -80,16 +82,16 @@ for i = 1, math.min(largest, #order) do
   know(order[i])
 end
 bare(scopes)
-local each = math.max(5, math.floor(600 / #scopes))
+local each = all and SAMPLE or math.max(5, math.floor(600 / #scopes))
 for _, scope in ipairs(scopes) do
   local from, to, texts = '[' .. scope .. '\t', '(' .. scope .. '\n', {}
   local score, _, head = head_of(scope)
   local count = scope == '' and queued + heads or redis.call('ZLEXCOUNT', waiting, from, to) + (score and 1 or 0)
-  if count > 0 and (heavy or keeps(scope)) then
+  if count > 0 and (all or heavy or keeps(scope)) then
     if scope == '' then
-      local share = math.ceil(200 * queued / count)
+      local share = math.ceil(SAMPLE * queued / count)
       describe(waiting, sample, share, texts)
-      describe(ready, heads > 0 and some_of(ready) or {}, 200 - share + 1, texts)
+      describe(ready, heads > 0 and some_of(ready) or {}, SAMPLE - share, texts)
     else
       describe(ready, { head }, 1, texts)
       describe(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each), each, texts)
