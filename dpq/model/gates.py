@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dpq.model.clearing import Course, Joined, Line, Steady, Wanted
 from dpq.model.counted import Counted, Refilling, Told
 from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
 from dpq.model.moving import Slots
@@ -105,6 +106,22 @@ class Window:
         if units:
             self.owed = max(self.owed, instant) + self.time_of(units)
         self.paid = self.owed
+
+    def lines(self, wanted: Sequence[Wanted], begin: float | None = None) -> list[Line]:
+        """Say when tasks like these start; without a moment, when all of its burst is left."""
+        kept = self.rule.reserve
+        users = [
+            (units, self.rule.burst - (kept.units if kept and rank < kept.priority else 0))
+            for units, rank in ((self.units(each.units), each.rank) for each in wanted)
+            if units
+        ]
+        if not users:
+            return []
+        debt = 0.0 if begin is None else max(0.0, self.owed - begin)
+        # A task of more units than the burst starts late, and pays from then on.
+        each = sum(max(units, 2 * units - burst) for units, burst in users) / len(wanted)
+        first = sum(units - burst for units, burst in users) / len(users)
+        return [Line(debt + first * self.interval, each * self.interval, self.words())]
 
     def words(self) -> str:
         """Write it for people, as in `500/min` or `tokens=9000/min`."""
@@ -387,31 +404,41 @@ class Gate:
         )
         return "spent", slowest.words() if slowest else "its rate"
 
-    def clears_at(self, units: Mapping[str, float], instant: float) -> tuple[float, str]:
-        """Compute when the last of so many units may start, and what is slowest, in words."""
-        at, slowest = self.opens, "closed"
-        for window in self.windows:
-            wanted = units.get(window.rule.unit, 0.0)
-            if wanted > 0:
-                begin = max(window.owed, instant)
-                last = begin + window.time_of(wanted - window.rule.burst)
-                if last > at:
-                    at, slowest = last, window.words()
-        for quota in self.counted:
-            last, words = quota.clears_at(units.get(quota.quota.unit, 0.0))
-            if last > at:
-                at, slowest = last, words
+    def clears_at(
+        self, tasks: float, wanted: Sequence[Wanted], instant: float
+    ) -> tuple[float, str]:
+        """Compute when the last of so many tasks may start, about, and what is slowest, in words.
+
+        Args:
+            tasks: The number of tasks.
+            wanted: Some of them.
+            instant: The moment of the look.
+        """
+        begin = max(instant, self.opens)
+        course = self._course(wanted, begin)
+        at = course.start(tasks)
+        return (begin + at, course.words(tasks)) if at > 0 else (begin, "closed")
+
+    def _course(self, wanted: Sequence[Wanted], begin: float) -> Course:
+        """Say how many tasks like these may start, over the time from a moment on."""
+        if self.members:
+            begins = [max(0.0, each.opens - begin) for each in self.members.values()]
+            courses = [
+                each._course(wanted, begin + at)
+                for at, each in zip(begins, self.members.values(), strict=True)
+            ]
+            return Joined(list(zip(begins, courses, strict=True)))
+        self.look(begin)
+        wanted = [each._replace(units={**self.reserved, **each.units}) for each in wanted]
+        windows = [line for each in self.windows for line in each.lines(wanted, begin)]
+        budgets = [line for each in self.told for line in each.lines(wanted, begin)]
+        now: Course = Steady([*windows, *budgets])
+        fresh: Course = Steady([line for each in self.windows for line in each.lines(wanted)])
+        for quota in sorted(self.counted, key=lambda each: each.length):
+            now, fresh = quota.courses(now, fresh, wanted, begin)
         for told in self.told:
-            last = told.clears_at(units.get(told.unit, 0.0))
-            if last > max(at, instant):
-                at, slowest = last, "what its host has left"
-        shares = {unit: number / max(1, len(self.members)) for unit, number in units.items()}
-        for each in self.members.values():
-            each.look(instant)
-            last, words = each.clears_at(shares, instant)
-            if last > at:
-                at, slowest = last, words
-        return at, slowest
+            now = told.course(now, fresh, wanted, begin)
+        return now
 
 
 def read_gate(line: str) -> Gate:
