@@ -6,8 +6,8 @@ makes, takes too long for a million tasks. A course knows one function and its i
     course.start(n)    ms from now until the n-th task may start
     course.count(ms)   the tasks that may start before then
 
-Windows are lines. A quota cuts the course below it into periods: the running one, and fresh ones.
-Source: docs/design.md, "Drain time".
+Windows are lines, or rounds if they move. A quota cuts the course below it into periods: the
+running one, and fresh ones. Source: docs/design.md, "Drain time".
 """
 
 import math
@@ -72,10 +72,50 @@ class Line:
         return math.inf if self.first < ms else 0
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """A moving window: units that leave it are granted again, and then after each of its lengths.
+
+    Attributes:
+        free: The ms from now, and the units that are free from then on, in the order of time.
+        length: The ms of the window.
+        tasks: The tasks that fit into it, on average.
+        units: The units of a task, on average; `keeps`: those that it must leave.
+    """
+
+    free: Sequence[tuple[float, float]]
+    length: float
+    tasks: float
+    units: float
+    keeps: float
+    words: str
+
+    @property
+    def each(self) -> float:
+        """The ms for each task in the long run."""
+        return self.length / self.tasks
+
+    def start(self, n: float) -> float:
+        """Compute when the n-th task may start; 0 if it may already."""
+        over, place = divmod(max(n, 1.0) - 1, self.tasks)
+        needed = min((place + 1) * self.units + self.keeps, self.free[-1][1])
+        at = next(at for at, units in self.free if units >= needed)
+        return over * self.length + at
+
+    def count(self, ms: float) -> float:
+        """Count the tasks that may start before a moment."""
+        if ms <= 0:
+            return 0
+        over, rest = divmod(ms, self.length)
+        free = max((units for at, units in self.free if at < rest), default=0.0)
+        tasks = max(0, math.floor((free - self.keeps) / self.units + 1e-9))
+        return over * self.tasks + min(self.tasks, tasks)
+
+
 class Steady:
     """All windows of a scope: the slowest decides."""
 
-    def __init__(self, lines: Sequence[Line]) -> None:
+    def __init__(self, lines: Sequence[Line | Rounds]) -> None:
         self._lines = lines
         self.rate = min((1 / line.each for line in lines if line.each > 0), default=math.inf)
 

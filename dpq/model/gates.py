@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dpq.model.clearing import Course, Joined, Line, Steady, Wanted
+from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
 from dpq.model.counted import Counted, Refilling, Told
 from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
 from dpq.model.moving import Slots
@@ -107,7 +107,9 @@ class Window:
             self.owed = max(self.owed, instant) + self.time_of(units)
         self.paid = self.owed
 
-    def lines(self, wanted: Sequence[Wanted], begin: float | None = None) -> list[Line]:
+    def lines(
+        self, wanted: Sequence[Wanted], begin: float | None = None
+    ) -> Sequence[Line | Rounds]:
         """Say when tasks like these start; without a moment, when all of its burst is left."""
         kept = self.rule.reserve
         users = [
@@ -158,10 +160,25 @@ class MovingWindow(Window):
         """Take the units of a task."""
         self.slots.charge(self.units(cost), instant)
 
+    def lines(
+        self, wanted: Sequence[Wanted], begin: float | None = None
+    ) -> Sequence[Line | Rounds]:
+        """Say when tasks like these start; without a moment, when nothing is in it."""
+        kept, rate = self.rule.reserve, int(self.rule.rate)
+        needs = [
+            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
+            for each in wanted
+        ]
+        units, keeps = (sum(each) / len(needs) for each in zip(*needs, strict=True))
+        if not units:
+            return []
+        free = [(0.0, float(rate))] if begin is None else self.slots.frees(begin)
+        return [Rounds(free, self.slots.length, packed(rate, needs), units, keeps, self.words())]
 
-def _window_of(rule: RateLimit, text: str) -> Window:
+
+def _window_of(rule: RateLimit, text: float | str) -> Window:
     """Read a window as `lua/lib/gate_line.lua` writes it."""
-    paid, colon, slots = text.partition(":")
+    paid, colon, slots = str(text).partition(":")
     return (
         MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
     )
@@ -206,7 +223,7 @@ class Gate:
         learned: float = 0.0,
         beside: float = 0.0,
         out: int = 0,
-        paid: Sequence[str] = (),
+        paid: Sequence[float | str] = (),
         unreadable: bool = False,
     ) -> None:
         self.windows = [_window_of(rule, text) for rule, text in zip(windows, paid, strict=True)]

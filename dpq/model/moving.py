@@ -73,3 +73,12 @@ class Slots:
         else:
             self._slots.append([tick, units])
             self._join = tick
+
+    def frees(self, begin: float) -> list[tuple[float, float]]:
+        """List when units leave it: the ms from a moment on, and how many are free from then on."""
+        free = self._rate - sum(held for _, held in self._slots)
+        found = [(0.0, free)]
+        for tick, held in self._slots:
+            free += held
+            found.append((max(0.0, tick * self._tick + self.length - begin), free))
+        return found

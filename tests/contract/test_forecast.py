@@ -491,6 +491,9 @@ DRAINED = [
     st.builds(RateLimit, st.sampled_from([1, 5, 20]), st.sampled_from([1, 60]), slack=st.just(0)),
     st.just(RateLimit(20, 10, 5, Reserve(4, 1), slack=0)),
     st.just(RateLimit(200, 61, 20, slack=0, unit="t")),
+    st.builds(RateLimit, st.sampled_from([5, 20]), st.sampled_from([2, 600]), moving=st.just(True)),
+    st.just(RateLimit(20, 100, reserve=Reserve(4, 1), moving=True)),
+    st.just(RateLimit(250, 900, moving=True, unit="t")),
     st.just(Quota(10, "hour", reserve=Reserve(2, 1))),
     st.builds(Quota, st.sampled_from([5, 40]), st.just("hour"), spread=st.just(True)),
     st.builds(Quota, st.sampled_from([20, 70]), st.just("day"), spread=st.booleans()),
@@ -659,7 +662,7 @@ def test_drain_is_stalled_below_a_hundredth_in_an_hour() -> None:
 
 def test_a_limit_is_slower_than_what_was_measured() -> None:
     """The later of both is the drain time."""
-    gate = Gate([RateLimit(1, 1)], paid=["0"])
+    gate = Gate([RateLimit(1, 1)], paid=[0.0])
     scopes = [Scope("", 100, gate, [])]
     drain = drain_of([look(10_000, 0, 50, scopes=scopes)], [look(0, 0, 0)])
     assert (drain.seconds, drain.because) == (99, "the queue: 1/s")

@@ -16,6 +16,12 @@ BEGIN = 1_700_000_000_000
 LIMITS: list[list[Any]] = [
     [RateLimit(20, 10, 5, slack=0)],
     [RateLimit(5, 1, 5, Reserve(4, 1), slack=0)],
+    [RateLimit(20, 60, moving=True)],
+    [
+        RateLimit(20, 60, reserve=Reserve(4, 1), moving=True),
+        RateLimit(900, 600, moving=True, unit="t"),
+    ],
+    [RateLimit(50, 600, moving=True), RateLimit(1, 5), Quota(150, "hour")],
     [RateLimit(2000, 61, 20, slack=0, unit="t")],
     [Quota(50, "hour", reserve=Reserve(2, 1))],
     [Quota(70, "hour", spread=True)],
