@@ -26,9 +26,8 @@ def gate(q: DPQ[Any], redis: Redis, scope: str | None = "g") -> str:
 
 
 def slots(text: str) -> int:
-    """The slots of the last window in a gate."""
-    fields = text.split()[-1].split(":")
-    return len(fields[9:]) + (fields[6] != "0")
+    """The slots of the only window in a gate: those behind the bar, and the last one."""
+    return text.partition("|")[2].count(":") + 1
 
 
 def left(q: DPQ[Any], window: int = 0) -> float:

@@ -76,15 +76,15 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, moving, pool
+-- Needs: record, rules, gate, open_or_close, place, counted, moving_spent, pool
 seen.realign = counts_periods
 if differs and field ~= 'groups' then -- what was granted meanwhile was not charged
   local gate = gate_of(string.sub(field, 7))
-  moving().distrust(gate)
+  distrust(gate)
   if gate.rules.members then
     pool_at(gate, {}, math.huge)
     for _, mate in ipairs(gate.mates) do
-      moving().distrust(mate)
+      distrust(mate)
     end
   end
 end

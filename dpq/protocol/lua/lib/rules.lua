@@ -1,34 +1,16 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
 -- Keys: limits
--- Needs: quota_rule
+-- Needs: quota_rule, window_rule
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
---        lacking, true if some are lost (gate). And MOST_UNITS of a window.
+--        lacking, true if some are lost (gate).
 local seen = { rules = {}, gates = {} }
-local MOST_UNITS = 1000000000
 
 -- The bounds are those of `set_limit`.
 local function within(text, least, most)
   local value = tonumber(text or '')
   return value and value >= least and value <= most and value
-end
-
-local function window_of(units, ms, unit, most, slowest)
-  local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
-  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst and burst <= MOST_UNITS
-    and burst * per / math.min(rate, slowest) <= 3.1536e13 then
-    return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
-  end
-end
-
--- A moving window (lib/moving): its gate has another name, so that nobody takes it for one of a plain window.
-local function moving_of(units, ms, unit)
-  local window = window_of(units, ms, unit, '1', MOST_UNITS)
-  if window and window.rate >= 1 and window.rate % 1 == 0 then
-    window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
-    return window
-  end
 end
 
 -- The members of a pool: the windows and the concurrency hold for each of them.
