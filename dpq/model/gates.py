@@ -397,12 +397,12 @@ class Gate:
         """Say what keeps a task from running now, as a reason and in words."""
         if self.opens > instant:
             reason = reason_of(self.why) or "closed by hand"
-            return reason, "a 429" if reason == "rate limited" else "closed by hand"
+            return reason, "rate limited" if reason == "rate limited" else "closed by hand"
         if self.unreadable:
             return "unreadable", "its limit cannot be read"
         if self.is_full:
             if self.probe_is_out:
-                return "probe", "the first task after a 429 runs"
+                return "probe", "the first task after a rate limit runs"
             return "concurrency", f"concurrency {self.concurrency}"
         at = self.opens_at(cost, rank, instant, aging)
         for quota in self.counted:

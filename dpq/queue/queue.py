@@ -800,6 +800,7 @@ class DPQ(QueueBase[P]):
         retry_after: float,
         scope: Scope = "member",
         cost: Cost | None = None,
+        status: int | None = None,
     ) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
@@ -816,12 +817,13 @@ class DPQ(QueueBase[P]):
                 `"queue"`.
             cost: What the delivery has spent, as in `spent`. Without it, the request stays spent,
                 and all other units count as not spent.
+            status: The HTTP status of the answer, for events and counts; None counts as a 429.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
-        self._end(self._operations.rate_limited, task, retry_after, scope, cost)
+        self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
 
     def observe(
         self,

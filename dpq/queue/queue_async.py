@@ -541,9 +541,10 @@ class AsyncDPQ(QueueBase[P]):
         retry_after: float,
         scope: Scope = "member",
         cost: Cost | None = None,
+        status: int | None = None,
     ) -> None:
         """Async `DPQ.rate_limited`."""
-        await self._end(self._operations.rate_limited, task, retry_after, scope, cost)
+        await self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
 
     async def observe(
         self,

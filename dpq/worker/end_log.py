@@ -92,11 +92,15 @@ class EndLog:
         )
 
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
-        seconds, scope = error.retry_after, error.scope
+        seconds, scope, status = error.retry_after, error.scope, error.status
+        limit = f"a rate limit ({status})" if status else "a rate limit"
+        about = self._about(
+            "rate_limited", queue, task, scope=scope, seconds=seconds, status=status
+        )
         log.info(
-            "%s: task %s met a rate limit: again in %g s",
-            *(queue, task.id, round(seconds, 3)),
-            extra=self._about("rate_limited", queue, task, scope=scope, seconds=seconds),
+            "%s: task %s met %s: again in %g s",
+            *(queue, task.id, limit, round(seconds, 3)),
+            extra=about,
         )
         if scope == "task":
             return
@@ -115,9 +119,9 @@ class EndLog:
         self._closed[queue, closed] = now + seconds
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         log.info(
-            "%s: %s is closed for %g s, until %s: a rate limit",
+            "%s: %s is closed for %g s, until %s: %s",
             *(queue, closed),
-            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z"),
+            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
             extra=fields(
                 "closed",
                 worker=self._worker,
@@ -126,6 +130,7 @@ class EndLog:
                 member=member,
                 scope="queue" if group is None else "member" if member else "group",
                 reason="rate limit",
+                status=status,
                 seconds=seconds,
                 until=f"{until:%Y-%m-%dT%H:%M:%S}Z",
             ),

@@ -223,37 +223,45 @@ def until(process: subprocess.Popen[str], pattern: str) -> str:
 def test_openai_batch_saves_every_answer() -> None:
     """Without arguments it sends 30 requests to a simulated API, and saves 30 answers."""
     *_, last = lines_of("openai_batch.py")
-    assert last == "30 of 30 saved in answers.jsonl"
+    assert last == "30 of 30 saved in answers.jsonl, 0 left"
 
 
-def test_openai_batch_goes_on(tmp_path: Path) -> None:
-    """What has an answer is not sent again, though a crash has cut the last line; what is refused
-    is named."""
+def test_openai_batch_loses_nothing_to_a_wrong_key(tmp_path: Path) -> None:
+    """A wrong key stops it with all requests left, and stands in no output; the same command with
+    the right one sends them, and names what is refused."""
     said = [{"role": "user", "content": "hello"}]
     bodies = [{"messages": said}, {"none": 1}, {"messages": said, "max_tokens": 10}]
     asks, answers = tmp_path / "asks.jsonl", tmp_path / "answers.jsonl"
     asks.write_text("".join(json.dumps(body) + "\n" for body in bodies))
-    answers.write_text('{"line": 1, "response": "kept"}\n{"line": 3, "resp')
-    with running("simulated_llm_api.py", "--latency", "0.01") as api:
+    with running("simulated_llm_api.py", "--latency", "0.01", "--key", "right") as api:
         assert api.stdout
         url = api.stdout.readline().strip()
-        program = "import asyncio, openai_batch as b\nfrom pathlib import Path\n"
-        program += f"asyncio.run(b.main(Path({str(asks)!r}), Path({str(answers)!r}), {url!r}))"
+        program = "import asyncio, sys, openai_batch as b\nfrom pathlib import Path\n"
+        program += f"asks, answers = Path({str(asks)!r}), Path({str(answers)!r})\n"
+        program += f"sys.exit(asyncio.run(b.main(asks, answers, {url!r})))"
         command = [sys.executable, "-c", program]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (ROOT, EXAMPLES)))}
-        done = subprocess.run(
-            command,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        path = os.pathsep.join(map(str, (ROOT, EXAMPLES)))
+        told = []
+        for key in ("wrong-key-4711", "right"):
+            environment = {**os.environ, "PYTHONPATH": path, "OPENAI_API_KEY": key}
+            environment["NO_PROXY"] = "127.0.0.1"
+            done = subprocess.run(
+                command,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            assert done.returncode == 1, done
+            assert "wrong-key-4711" not in done.stdout + done.stderr
+            told.append(done.stdout)
         counts = httpx.get(url.replace("/v1/chat/completions", "/counts"), trust_env=False).json()
-    assert done.stdout.startswith("2 of 3 saved in answers.jsonl\nline 2 is refused: "), done
-    assert [counts[name] for name in ("requests", "answered", "refused")] == [2, 1, 1]
-    first, _, last = answers.read_text().splitlines()
-    assert (json.loads(first)["response"], json.loads(last)["line"]) == ("kept", 3)
+    stopped, sent = told
+    assert stopped.startswith("0 of 3 saved in answers.jsonl, 3 left\nstopped: the API refuses")
+    assert sent.startswith("2 of 3 saved in answers.jsonl, 0 left\nrefused: line 2: 400: ")
+    assert counts["answered"] == 2
+    assert sorted(json.loads(line)["line"] for line in answers.read_text().splitlines()) == [1, 3]
 
 
 def test_execute_later_runs_functions_in_their_time(url: str) -> None:
