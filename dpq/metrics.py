@@ -483,7 +483,7 @@ def _fill_scope(
     for names, (number, rate) in _rates(state).items():
         where = (queue, scope, *names)
         table.set("dpq_limit_rate", rate, *where)
-        table.set("dpq_limit_burst", state.windows[number].burst * len(members), *where)
+        table.set("dpq_limit_burst", state.windows[number].at_once * len(members), *where)
         if all(len(each.units_left) > number for each in members):
             left = sum(each.units_left[number] for each in members)
             table.set("dpq_limit_units_left", left, *where)

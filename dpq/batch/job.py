@@ -84,10 +84,12 @@ def fitted(window: RateLimit | Quota, largest: Mapping[str, int]) -> RateLimit |
     limit tokens keep buckets of a minute.
 
     Args:
-        window: The window as the command line says it. A quota stays as it is.
+        window: The window as the command line says it. A quota, or a moving window, stays as it is.
         largest: The largest cost of a request, by unit: the least burst.
     """
-    if isinstance(window, Quota) or not window.unit or window.burst != 1 or window.adaptive:
+    if isinstance(window, Quota) or not window.unit or window.burst != 1:
+        return window
+    if window.adaptive or window.moving:
         return window
     return replace(
         window, burst=max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))

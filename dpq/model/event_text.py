@@ -70,6 +70,7 @@ def _limit_text(rules: str) -> str:
     said = [
         _counted(per_text(one.rate, one.per), one.unit)
         + (f", {one.burst} at once" if one.burst > 1 else "")
+        + (", moving" if one.moving else "")
         for one in windows
     ]
     said += [

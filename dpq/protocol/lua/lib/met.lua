@@ -1,6 +1,6 @@
 -- met: close a scope after a 429; the first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Keys: stats
--- Needs: now, pace, gate, open_or_close, mark, event
+-- Needs: now, pace, debt, open_or_close, mark, event
 -- Gives: meet(gate, ms, granted, counts, was_probe, status): `granted` is when the request was granted, ms; it teaches
 --        slack or a learned rate if it counts. Call admit (place) after it. named(status, detail): the detail of an
 --        event `rate_limited`, behind the status; nil is a 429.

@@ -1,5 +1,5 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
--- Needs: now, rules
+-- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
 --        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
 -- A learned slack halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
