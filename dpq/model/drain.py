@@ -230,6 +230,7 @@ class _Small:
     def _start(self, group: str) -> None:
         task = self._tasks[group].pop()
         for scope in {"", group}:
-            self._scopes[scope].gate.charge(task.units, self._instant, "", task.rank)
+            gate = self._scopes[scope].gate
+            gate.ended("", gate.charge(task.units, self._instant, "", task.rank))
         if not self._tasks[group]:
             del self._tasks[group], self._opens[group]

@@ -259,7 +259,7 @@ class Gate:
             since = min(self._beside, max(instant, self.opens))
             half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
             most = min(self._learned, window.per_ms, MOST_SLACK_MS)
-            slack = math.floor(most * 2 ** ((since - instant) / half) + 0.5)
+            slack = math.floor(most * 2 ** (min(0.0, since - instant) / half) + 0.5)
         for i, window in enumerate(self.windows):
             rate = float(window.rule.rate)
             if i == 0 and self._adaptive:
