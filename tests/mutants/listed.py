@@ -2454,6 +2454,117 @@ MOVING = [
     ),
 ]
 
+BATCH = f"{UNIT}batch.py"
+
+BATCHES = [
+    _py(
+        "dpq run acks before its answer is on the disk",
+        "batch/results",
+        "                os.fsync(file)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "dpq run does not wait for the disk",
+        "batch/results",
+        "        await asyncio.shield(done)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "a failed write leaves half a line of a result",
+        "batch/results",
+        "os.ftruncate(file, end)",
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a result is written behind a line that a crash has cut",
+        "batch/results",
+        'data = b"\\n" + data',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a full disk goes on with the run",
+        "batch/sender",
+        'self._stop(f"{self._job.answers} cannot be written: {error}")',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results forgets their mode",
+        "batch/results",
+        "os.fchmod(file, stat.S_IMODE(like.st_mode))",
+        "os.fchmod(file, 0o644)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results follows a planted link",
+        "batch/results",
+        "os.O_EXCL | os.O_NOFOLLOW, 0o600)",
+        "os.O_TRUNC, 0o600)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results replaces a link of the user",
+        "batch/results",
+        "path = self.path.resolve()",
+        "path = self.path",
+        BATCH,
+    ),
+    _py(
+        "new results are for all to read",
+        "batch/results",
+        "batch.path.stat().st_mode & 0o666 | 0o600",
+        "0o666",
+        BATCH,
+    ),
+    _py(
+        "a 503 without a time is a limit",
+        "model/rate_headers",
+        "is_told = asked is not None",
+        "is_told = overloaded or asked is not None",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "a 503 at the begin of a run is a wrong address",
+        "batch/sender",
+        "if status not in OVERLOADED:",
+        "if True:",
+        BATCH,
+    ),
+    _py(
+        "a limit forgets its status",
+        "operations/queue",
+        "error.scope, cost, error.status)",
+        "error.scope, cost)",
+        f"{CONTRACT}worker_told.py",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a 503 is counted as a 429",
+        "rate_limited",
+        "STATUSES[status] or 'm0'",
+        "'m0'",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a permit's 403 is an event of a 429",
+        "met_limit",
+        "was_probe, status)",
+        "was_probe)",
+        f"{LUA}rate_limited.py",
+    ),
+    _py(
+        "the meter counts limits of earlier runs",
+        "cli/_run_meter",
+        "stats.rate_limited - self._limited_before",
+        "stats.rate_limited",
+        f"{DAEMON}cli_run.py::test_the_meter_counts_from_its_begin",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2488,5 +2599,6 @@ MUTANTS: list[Mutant] = [
         + DASHBOARD
         + SEEN
         + TRACES
+        + BATCHES
     ),
 ]
