@@ -2256,10 +2256,24 @@ SEEN = [
     ),
     _py(
         "a request of any length is read",
-        "cli/_health_port",
-        "if over or len(client.request) >= MOST_BYTES:",
-        "if over:",
-        f"{UNIT}health_port.py",
+        "cli/_port",
+        "if len(head) > MOST_BYTES:",
+        "if not head:",
+        f"{UNIT}port.py",
+    ),
+    _py(
+        "a port keeps any number of connections",
+        "cli/_port",
+        "if len(self._clients) >= MOST_CLIENTS:",
+        "if len(self._clients) >= 10**6:",
+        f"{UNIT}port.py",
+    ),
+    _py(
+        "a port waits for those who take no answer",
+        "cli/_port",
+        "asyncio.timeout(TAKE_SECONDS)",
+        "asyncio.timeout(600)",
+        f"{UNIT}port.py",
     ),
 ]
 
