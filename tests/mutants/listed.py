@@ -747,7 +747,7 @@ SLACK = [
     _lua(
         "a learned slack stays for ever",
         "lib/pace",
-        "2 ^ ((beside - instant) / half)",
+        "2 ^ (math.min(0, beside - instant) / half)",
         "1",
         f"{LUA}slack.py",
     ),
@@ -2029,8 +2029,8 @@ DASHBOARD = [
     _py(
         "the dashboard takes actions from other sites",
         "web/access",
-        'request.headers.get("sec-fetch-site") != "same-origin"',
-        'request.headers.get("sec-fetch-site") == "cross-site"',
+        'site == "same-origin" and (own or origin in (None, "null"))',
+        'site != "cross-site"',
         f"{WEB}safety.py",
     ),
     _py(
