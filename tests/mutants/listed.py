@@ -2553,7 +2553,6 @@ BATCHES = [
         "operations/queue",
         "error.scope, cost, error.status)",
         "error.scope, cost)",
-        f"{CONTRACT}worker_told.py",
         f"{LUA}rate_limited.py",
     ),
     _lua(

@@ -259,6 +259,20 @@ def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Pat
     assert not real.is_symlink()
 
 
+def test_a_link_planted_in_the_midst_is_refused(
+    batch: Batch, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link that comes between the removal and the making of the file ends the rewrite."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    planted = saved.with_name(f"{saved.name}.tmp")
+    monkeypatch.setattr(Path, "unlink", lambda *_, **__: planted.symlink_to(victim))
+    with pytest.raises(FileExistsError):
+        tidied(batch, saved)
+    assert victim.read_text() == "mine"
+    assert lines_of(saved) == [2, 1]
+
+
 @pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])
 def test_a_new_file_is_as_private_as_the_requests(
     requests: int, mode: int, tmp_path: Path, batch: Batch, saved: Path
