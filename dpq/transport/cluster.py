@@ -92,7 +92,11 @@ def own_connection(node: Node, **changes: Any) -> Any:
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
     try:
         connection = pool.connection_class(**{**settings, **node.changes, **changes})
+    except RedisError as error:  # redis-py converts a ValueError
+        raise_interruption(error)
+        raise
     except OSError as error:  # redis-py reads its version from a file, and none is left to open
+        raise_interruption(error)
         raise RedisConnectionError(f"no connection can be made: {error}") from error
     if heedful := _HEEDFUL.get(type(connection.retry)):  # not for subclasses of Retry
         connection.retry = heedful.like(connection.retry)

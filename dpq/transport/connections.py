@@ -35,7 +35,7 @@ from dpq.transport.cluster import (
 from dpq.transport.idle import Idle
 from dpq.transport.resending import FAILED, Resending, Try
 from dpq.transport.script_loading import load_instead
-from dpq.transport.spin import Spin
+from dpq.transport.spin import Spin, can_read
 
 
 class Connections:
@@ -191,11 +191,12 @@ class _Endpoint:
                 connection.connect_to(connection.connection_pool.get_master_address())
             connection.send_packed_command([packed])
         except (RedisConnectionError, RedisTimeoutError) as error:
-            raise_interruption(error)  # redis-py has closed it, and no other call uses it
-            replies = self._broken(connection, error, count)
+            self._keep_closed(connection)
+            raise_interruption(error)
+            replies = self._broken(error, count)
             return lambda: replies
         except BaseException as error:  # half a command may be sent
-            connection.disconnect()
+            self._keep_closed(connection)
             raise_interruption(error)
             raise
         return partial(self._receive, connection, count)
@@ -211,21 +212,29 @@ class _Endpoint:
                     self._nodes.learn(refusal)
                     replies.append(raise_if_demoted(refusal))
         except (RedisConnectionError, RedisTimeoutError) as error:
+            self._keep_closed(connection)
             raise_interruption(error)
-            return replies + self._broken(connection, error, count - len(replies))
+            return replies + self._broken(error, count - len(replies))
         except BaseException as error:  # replies may still come
-            connection.disconnect()
+            self._keep_closed(connection)
             raise_interruption(error)
             raise
         self._idle.kept.append(connection)  # all replies are read: now others may use it
         return replies
 
-    def _broken(self, connection: Any, error: Exception, missing: int) -> list[Any]:
-        """Close a connection that failed; return the signs for its missing replies."""
-        connection.disconnect()
-        self._idle.kept.append(connection)
+    def _broken(self, error: Exception, missing: int) -> list[Any]:
+        """Say that a connection failed; return the signs for its missing replies."""
         self._nodes.lost(self._node)
         return [error if self._sends_once else MISSING] * missing
+
+    def _keep_closed(self, connection: Any) -> None:
+        """Close a connection, and keep it: the next call opens it again.
+
+        A new one would cost a destructor here, and a copy of the settings. In both, Python and
+        redis-py swallow the error of a signal handler.
+        """
+        connection.disconnect()
+        self._idle.kept.append(connection)
 
     def _take(self) -> Any:
         """Take a connection. If the server has closed it meanwhile, the call fails, and is sent
@@ -236,7 +245,7 @@ class _Endpoint:
         connection = self._idle.take()
         if self._sends_once and connection.is_connected:
             try:
-                over = connection.can_read(timeout=0)
+                over = can_read(connection, 0)
             except (RedisConnectionError, RedisTimeoutError) as error:
                 raise_interruption(error)
                 over = True

@@ -5,6 +5,7 @@ more than a script takes. Source: benchmarks/README.md, "The way to the server".
 longer (the server is far, or has many callers; the machine has one core), it soon stops looking.
 """
 
+import math
 import os
 import select
 import socket
@@ -84,16 +85,36 @@ class Spin:
         self._skip = int(2**self._misses)
 
 
+def can_read(connection: Any, seconds: float) -> bool:
+    """Wait until a reply, or the end of the connection, can be read, at most so long.
+
+    Raises:
+        ConnectionError: The connection was closed; or it returns True, and reading tells.
+    """
+    poller = _poller(connection)
+    if poller is None:
+        return bool(connection.can_read(timeout=seconds))
+    return bool(poller.poll(max(0, math.ceil(seconds * 1000))))
+
+
 def _looker(connection: Any) -> tuple[Callable[[], object], int]:
-    """Make the look for a reply, and say for how many it counts.
+    """Make the look for a reply, and say for how many it counts."""
+    poller = _poller(connection)
+    if poller is None:
+        return partial(connection.can_read, timeout=0), LOOKS_OF_REDIS_PY
+    return partial(poller.poll, 0), 1
+
+
+def _poller(connection: Any) -> Any:
+    """Make a poller of the socket of a connection; None for TLS, which may have read ahead.
 
     `can_read` of redis-py also tells whether the server has closed the connection, by two more
-    system calls at each reply; here reading tells. It is for TLS, which may have read ahead, and
-    for what is no socket.
+    system calls at each reply; here reading tells. It takes an OSError or a ValueError of a signal
+    handler for a closed socket. It is for TLS, and for what is no socket.
     """
     own = getattr(connection, "_sock", None)
     if type(own) is not socket.socket or not hasattr(select, "poll"):
-        return partial(connection.can_read, timeout=0), LOOKS_OF_REDIS_PY
+        return None
     poller = select.poll()
     poller.register(own, select.POLLIN)
-    return partial(poller.poll, 0), 1
+    return poller

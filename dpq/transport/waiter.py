@@ -31,6 +31,7 @@ from dpq.model.interrupts import raise_interruption
 from dpq.protocol.replies import Batch
 from dpq.transport.cluster import Node, Nodes, ask, own_connection, raise_if_demoted, refused
 from dpq.transport.idle import Idle
+from dpq.transport.spin import can_read
 
 RECHECK_SECONDS = 10.0
 """Seconds until a waiter looks again without a marker; the first time half of that. So a lost
@@ -217,7 +218,7 @@ class _Block:
 
     def can_read(self, seconds: float) -> bool:
         """Wait for an answer, or for the end of the connection, at most so long."""
-        return bool(self._connection.can_read(timeout=seconds))
+        return can_read(self._connection, seconds)
 
     def file(self) -> Any:
         """Return the socket, for a selector."""
