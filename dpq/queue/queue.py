@@ -46,6 +46,7 @@ from dpq.queue.permits import Permit, take_permit
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
+from dpq.transport.listener import Listener
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
 from dpq.transport.waiter import (
@@ -89,6 +90,7 @@ class DPQ(QueueBase[P]):
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters = Waiters(connections.nodes, self._operations.markers)
+        self._listener = Listener(connections.nodes, self._operations.markers[0])
         if self._described.named:
             self._session.open()
 
@@ -143,6 +145,7 @@ class DPQ(QueueBase[P]):
         self._session.refusal = self._refusal()
         self._leases.close()
         self._waiters.close()
+        self._listener.close()
         self._session.close()
         if self._opened:
             self._opened.close()

@@ -8,9 +8,9 @@ from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 
 
-def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None) -> Caller:
+def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None, rank=0) -> Caller:
     """One call of a caller."""
-    caller = Caller(PermitRequest.checked(group, cost, timeout, 0, lease), 0.0)
+    caller = Caller(PermitRequest.checked(group, cost, timeout, rank, lease), 0.0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     return caller
 
@@ -76,8 +76,8 @@ def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
     take(q, visibility=5)
     assert ask(q).moment == ""
     clock.advance(6)
-    ask(q)
-    assert ask(q).granted
+    ask(q, rank=1)
+    assert ask(q, rank=2).granted
 
 
 def test_a_quota_gives_back_only_what_it_has_counted(q, clock):
@@ -190,7 +190,7 @@ def test_a_forecast_knows_of_permits(q, clock, probe):
         fill(q, 1)
         q.rate_limited(take(q), 1)
         clock.advance(1)
-    caller = ask(q, lease=20.0)
+    caller = ask(q, lease=20.0, rank=1)
     assert caller.held
     fill(q, 1)
     first, *_ = q.forecast(3)

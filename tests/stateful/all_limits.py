@@ -167,7 +167,6 @@ def repeatable(seed: int) -> Iterator[None]:
     with (
         patch.object(partition, "new_ids", new_ids),
         patch.object(permit, "secrets", secrets),
-        patch.object(permit, "random", chance),
     ):
         yield
 

@@ -4,7 +4,7 @@
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate
 -- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
---        full(gate), true if no more tasks may run at once;
+--        full(gate), true if no more tasks may run at once, and how many more may if they are counted;
 --        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
 --        window), the moment beyond which grants never pay.
 
@@ -115,5 +115,5 @@ local function full(gate)
   gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
   local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
   out = (gate.out or out < most) and out or out - overdue(scope)
-  return most <= out
+  return most <= out, most - out
 end

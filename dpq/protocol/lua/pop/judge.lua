@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, gate, opens, cost, refunds, estimate
+-- Needs: now, pace, gate, opens, cost, refunds, estimate, callers, booked
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now; queue_judge(), which returns two
 --        functions. judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true,
 --        or what is to change in its record (estimate);
@@ -62,21 +62,25 @@ local function charge(gate, cost, id, token, moment)
   if gate.probe == 'p' then
     gate.probe, gate.busy, gate.changed = id, true, true
   end
+  if is_awaited(gate) and not is_permit(id) then -- tasks take their turns
+    gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
+  end
   gate.out = gate.out and gate.out + 1
-  local counts = rules.concurrency > 0 or gate.observed and string.byte(id) ~= 126 -- no permit
+  local counts = rules.concurrency > 0 or gate.observed and not is_permit(id)
   if gate.busy or counts and gate.scope ~= '' then
     redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
   end
 end
 
 local function queue_judge()
-  local queue, blocked = gate_of(''), 0
+  local queue, blocked, kept = gate_of(''), 0, nil
   local rules = queue.rules
   local counts = rules[1] or rules.quotas or rules.concurrency > 0 or rules.unreadable
-  local idle = not (counts or queue.observed or queue.rest) and queue.opens == 0 and queue.probe == '-'
+  local idle = not (counts or queue.observed or queue.rest or is_awaited(queue)) and queue.opens == 0
+    and queue.probe == '-'
 
   -- `units` is the cost with what is reserved, if the group's judge has looked.
-  local function judge(score, _, id, cost, _, token, _, units)
+  local function judge(score, _, id, cost, _, token, raw, units)
     local added
     if units and idle then
       return true
@@ -87,8 +91,10 @@ local function queue_judge()
       end
     end
     local at = free_now(queue, units) and 0 or opens_at(queue, units, -score)
-    if at > instant or full(queue) then
-      blocked = at
+    local shut = at > instant or full(queue)
+    kept = not shut and is_awaited(queue) and callers().kept(queue, score, raw)
+    if shut or kept then
+      blocked = kept or at
       return nil
     end
     charge(queue, units, id, token)
@@ -102,6 +108,7 @@ local function queue_judge()
       local lease = redis.call('ZRANGE', invisible, '0', '0', 'WITHSCORES')[2]
       least = math.max(least, tonumber(lease or now + 30000))
     end
+    least = math.max(least, kept or 0) -- the tasks behind it are worse
     local at = math.max(blocked, least)
     return at > instant and at or nil, least > instant and least or nil
   end
