@@ -33,6 +33,7 @@ from pydantic_core import to_json
 from typing_extensions import TypedDict  # pydantic brings it along; typing's own needs Python 3.12
 
 from dpq.model.errors import ConfigurationError, PayloadError
+from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
 from dpq.model.validation import label
@@ -264,7 +265,7 @@ class TaskFunction(Generic[Params, Result]):
         try:
             arguments = self._arguments.validate_json(stored)  # as JSON: strict types read text too
         except ValidationError as error:
-            raise Reject(f"arguments of task {self.name!r}: {_complaint(error)}") from error
+            raise Reject(self._misfit(error)) from error
         for parameter, wanted in self._given.items():
             arguments[parameter] = task if wanted is Task else context
         return self.function(**arguments)  # type: ignore[call-arg]
@@ -278,8 +279,11 @@ class TaskFunction(Generic[Params, Result]):
             stored = self._arguments.dump_python(valid, mode="json", by_alias=True, round_trip=True)
             self._arguments.validate_json(to_json(stored, inf_nan_mode="constants"))
         except (TypeError, ValueError, RecursionError) as error:  # not bound; not valid; no JSON
-            raise PayloadError(f"arguments of task {self.name!r}: {_complaint(error)}") from error
+            raise PayloadError(self._misfit(error)) from error
         return stored
+
+    def _misfit(self, error: Exception) -> str:
+        return f"arguments of task {self.name!r}: {complaint(error, 'args')}"
 
 
 def _read(
@@ -347,13 +351,3 @@ def _given_by_worker(annotation: Any) -> type | None:
     if issubclass(kind, Task):  # Task[dict] is a class of its own
         return Task
     return Context if issubclass(kind, Context) else None
-
-
-def _complaint(error: Exception) -> str:
-    """Say in one line which arguments do not fit, without their values, which may be secrets."""
-    if not isinstance(error, ValidationError):
-        return str(error)
-    return "; ".join(
-        f"{'.'.join(map(str, each['loc'])) or 'args'}: {each['msg']}"
-        for each in error.errors(include_url=False, include_context=False, include_input=False)
-    )

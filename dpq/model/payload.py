@@ -108,8 +108,23 @@ class Codec(Generic[P]):
         except (ValueError, RecursionError) as error:
             _raise_interruption(error)
             raise PayloadError(
-                f"the stored payload cannot be read: {error}", task_id=task_id
+                f"the stored payload cannot be read: {complaint(error, 'payload')}", task_id=task_id
             ) from error
+
+
+def complaint(error: Exception, whole: str) -> str:
+    """Say in one line what does not fit, without the values, which may be secrets.
+
+    Args:
+        error: The error of pydantic.
+        whole: The word for all that was validated.
+    """
+    if not isinstance(error, ValidationError):
+        return str(error)
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc'])) or whole}: {each['msg']}"
+        for each in error.errors(include_url=False, include_context=False, include_input=False)
+    )
 
 
 def by_validator(error: Exception) -> bool:

@@ -56,6 +56,8 @@ class Filter:
         reason: The reason of dead tasks, with "#" for each number; "" for any.
         fault: The first 200 bytes of their last error, in the same way; None for any.
         recurring: Recurring tasks only.
+        payloads: Look for the text in payloads, too. Where they may not be seen, no search may
+            look into them: it would read them letter by letter.
     """
 
     state: TaskState = TaskState.READY
@@ -65,11 +67,12 @@ class Filter:
     reason: str = ""
     fault: str | None = None
     recurring: bool = False
+    payloads: bool = True
 
     @property
     def everything(self) -> bool:
         """Return True if all tasks of the state pass."""
-        return self == Filter(self.state)
+        return self == Filter(self.state, payloads=self.payloads)
 
 
 class Found(NamedTuple):
@@ -208,6 +211,7 @@ class PartitionBrowser(LimitOperations):
             args += [min(LOOK, look - looked), size, chosen.group]
             args += ["" if chosen.least is None else chosen.least, chosen.text, chosen.reason]
             args += ["-" if chosen.fault is None else chosen.fault, int(chosen.recurring)]
+            args.append(int(not chosen.payloads))
             reply = yield self._command("search", args, list)
             passed, looked, left = passed + reply[0], looked + reply[1], reply[2]
             if not reply[1]:

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -57,6 +56,18 @@ ACTIONS = {
     "check": "check all that a queue stores",
 }
 """Every action, and what it does. All but `check` change something."""
+
+
+def same_host(origin: str, host: str) -> bool:
+    """Return True if an `Origin` names the host and the port of a header Host.
+
+    A port that is left out is that of the origin's scheme.
+    """
+    scheme, _, named = origin.lower().partition("://")
+    usual = {"http": ":80", "https": ":443"}.get(scheme)
+    if usual is None or not host:
+        return False
+    return named.removesuffix(usual) == host.lower().removesuffix(usual)
 
 
 class Refused(Exception):
@@ -146,7 +157,7 @@ class Guard:
     # Requests
 
     def admit(self, request: Request, *, open_to_all: bool = False) -> None:
-        """Check the host of a request, and the token.
+        """Check the host of a request, and the token, before its body is read.
 
         Raises:
             Refused: 400 for another host, 401 without a token or a session.
@@ -163,6 +174,26 @@ class Guard:
         if not self.session_of(request) and not self.bears_token(request):
             raise Refused(401, "log in with the token of the dashboard")
 
+    def require_own_page(self, request: Request) -> None:
+        """Check what the browser says of the page that sent a request.
+
+        Browsers say `Sec-Fetch-Site` over https, and to the names of this machine. Over plain http
+        to another name they say `Origin` alone, which must then be the host that they asked.
+
+        Raises:
+            Refused: 403.
+        """
+        headers = request.headers
+        site, origin, host = (headers.get(each) for each in ("sec-fetch-site", "origin", "host"))
+        own = same_host(origin or "", host or "")
+        if own if site is None else site == "same-origin" and (own or origin in (None, "null")):
+            return
+        raise Refused(
+            403,
+            "only a page of this dashboard may do that: open it and try there; a proxy before the "
+            "dashboard must pass the header Host on as it came",
+        )
+
     def require_same_origin(self, request: Request, token: str) -> None:
         """Check that a page of this dashboard sent a request that may change something.
 
@@ -174,11 +205,7 @@ class Guard:
         """
         if self.bears_token(request):
             return
-        origin = request.headers.get("origin")
-        if request.headers.get("sec-fetch-site") != "same-origin" or (
-            origin and origin != "null" and urlsplit(origin).netloc != request.headers.get("host")
-        ):
-            raise Refused(403, "only a page of this dashboard may do that: open it and try there")
+        self.require_own_page(request)
         session = self.session_of(request)
         if not session or not hmac.compare_digest(
             token.encode(), self.form_token(session).encode()

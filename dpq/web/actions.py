@@ -16,6 +16,7 @@ from dpq import DPQ, ConfigurationError, DPQError, TaskNotFoundError, TaskState
 from dpq.model.errors import LeaseLostError
 from dpq.model.interrupts import FAULTS
 from dpq.model.priority import encode_priority
+from dpq.model.validation import number
 from dpq.operations.browse import LOOK_A_PAGE, Browser, Filter, Position
 
 STEP = 200
@@ -114,6 +115,8 @@ class Job:
             raise ConfigurationError(f"{action!r} takes no tasks that are {chosen.state}")
         if action == "update":
             encode_priority(value)
+        if rate is not None:
+            number("rate", rate, "tasks per second", 0.001, 1_000_000)
         self.id = secrets.token_hex(8)
         self.queue, self.action, self.chosen, self.value = queue, action, chosen, value
         self.rate = rate

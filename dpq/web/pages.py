@@ -4,6 +4,7 @@ import base64
 import json
 from typing import Any
 
+from pydantic_core import from_json
 from redis.exceptions import RedisError, ResponseError
 from starlette.responses import RedirectResponse, Response
 
@@ -105,13 +106,15 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         ConfigurationError: A value is out of its bounds.
     """
 
-    def text(name: str) -> str:
-        value = values.get(name, "")
-        return str(value[0] if isinstance(value, list) else value).strip()
+    def first(name: str) -> Any:
+        value = values.get(name)
+        return (value or [None])[0] if isinstance(value, list) else value
 
-    least, fault = text("least"), values.get("fault")
-    if isinstance(fault, list):
-        fault = fault[0]
+    def text(name: str) -> str:
+        value = first(name)
+        return "" if value is None else str(value).strip()
+
+    least, fault = text("least"), first("fault")
     return Filter(
         task_state(state or text("state") or "ready"),
         group=text("group"),
@@ -120,6 +123,7 @@ def filter_of(call: Call, values: Any, state: str | None = None) -> Filter:
         reason=text("reason"),
         fault=None if fault is None else str(fault),
         recurring=text("recurring") in ("1", "true", "True"),
+        payloads=call.site.guard.access.payloads,
     )
 
 
@@ -152,9 +156,9 @@ def read_positions(text: str) -> list[Position]:
     if not text:
         return []
     try:
-        plain = json.loads(base64.urlsafe_b64decode(text.encode()))
+        plain = from_json(base64.urlsafe_b64decode(text.encode()))
         found = [p and (str(float(p[0])), base64.b64decode(p[1], validate=True)) for p in plain]
-    except (ValueError, TypeError, LookupError) as error:
+    except (ArithmeticError, ValueError, TypeError, LookupError) as error:
         raise ConfigurationError("after is no position of this list: start again") from error
     return [(p[0].replace("nan", "0"), p[1]) if p else None for p in found]
 

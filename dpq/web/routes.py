@@ -9,7 +9,7 @@ from typing import Any
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -19,7 +19,7 @@ from dpq.sampler import Directory, Named
 from dpq.web import api, forms, limit_pages, metrics_page, pages
 from dpq.web.access import COOKIE, HEADERS, SESSION_SECONDS, Access, Refused
 from dpq.web.render import STATIC, TYPES
-from dpq.web.site import BODY_BYTES, Call, Site, tagged
+from dpq.web.site import BODY_BYTES, LOGIN_BYTES, Call, Site, tagged
 
 log = logging.getLogger("dpq.web")
 
@@ -155,22 +155,41 @@ def _endpoint(site: Site, view: View, *, public: bool = False) -> Callable[[Requ
     """Make the endpoint of a view: it reads the body, and answers in a thread."""
 
     async def endpoint(request: Request) -> Response:
-        body = b""
-        if request.method not in SAFE:
-            async for part in request.stream():
-                body += part
-                if len(body) > BODY_BYTES:
-                    return Response("the body is too long", 413, HEADERS)
+        try:
+            site.guard.admit(request, open_to_all=public)
+            body = b""
+            if request.method not in SAFE:
+                body = await _read_body(request, LOGIN_BYTES if public else BODY_BYTES)
+        except Refused as error:
+            answer = _of_error(site, request, None, error)
+            answer.headers.update(HEADERS)
+            return answer
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody is there to read it
         return await run_in_threadpool(answered, site, view, request, body, public)
 
     return endpoint
 
 
+async def _read_body(request: Request, most: int) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        Refused: 413, the body is longer than `most`.
+        ClientDisconnect: The client has gone before its end.
+    """
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > most:
+            raise Refused(413, f"the body is too long: at most {most} bytes are read")
+    return bytes(body)
+
+
 def answered(site: Site, view: View, request: Request, body: bytes, public: bool) -> Response:
-    """Answer a request: check it, call its view, and make a page of each error."""
+    """Answer a request that was admitted: call its view, and make a page of each error."""
     call: Call | None = None
     try:
-        site.guard.admit(request, open_to_all=public)
         call = Call(site, request, body)
         if request.method not in SAFE and not public:
             given = request.headers.get("x-dpq-token") or call.field("token")

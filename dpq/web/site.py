@@ -1,7 +1,6 @@
 """The dashboard of one process, and one call to it, which every page and API route is given."""
 
 import hashlib
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -9,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs, urlencode
 
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -38,6 +37,11 @@ NOW = b"@@@@@@@@@@NOW"
 BODY_BYTES = 1024 * 1024
 """Bytes of the largest form or JSON that is read."""
 
+LOGIN_BYTES = 4096
+"""Bytes of the largest form of a login: it is read before anybody is admitted."""
+
+FIELDS = 5000
+"""Fields of a form at most: a page of 50 tasks sends under a hundred, a program up to 1000 ids."""
 
 NUMBER_CHARACTERS = 40
 """Characters of the longest number that is read: any float, and any integer of 64 bits."""
@@ -118,7 +122,7 @@ class Call:
         """Read the query, and the form or the JSON of the body.
 
         Raises:
-            Refused: 400, the body cannot be read.
+            Refused: 400, the body cannot be read; 415, it is no JSON and goes to the API.
         """
         self.site, self.request = site, request
         self.query: Mapping[str, str] = request.query_params
@@ -126,14 +130,20 @@ class Call:
         self.form: dict[str, list[str]] = {}
         if body and request.headers.get("content-type", "").startswith("application/json"):
             try:
-                read = json.loads(body)
-            except ValueError as error:
+                read = from_json(body)
+            except ValueError as error:  # too deep, too long a number, and half a character, too
                 raise Refused(400, f"the body is no JSON: {error}") from None
             if not isinstance(read, dict):
                 raise Refused(400, "the body must be a JSON object")
             self.json = read
+        elif body and self.path.startswith("/api/"):
+            raise Refused(415, "the body must be JSON: send Content-Type: application/json")
         elif body:
-            self.form = parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True)
+            text = body.decode("utf-8", "replace")
+            try:
+                self.form = parse_qs(text, keep_blank_values=True, max_num_fields=FIELDS)
+            except ValueError:
+                raise Refused(400, f"the form has more than {FIELDS} fields") from None
         self.session = site.guard.session_of(request) or site.guard.new_session()
 
     @property

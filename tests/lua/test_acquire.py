@@ -8,7 +8,7 @@ import pytest
 from kit.limits import SCOPES, fill, payloads, take
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, LimitTimeoutError, RateLimit, Reserve
+from dpq import DPQ, LimitTimeoutError, RateLimit, RateLimited, Reserve
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer, PermitRequest
 from dpq.transport.listener import PREFIX
 
@@ -39,7 +39,7 @@ class Asker:
 
     def met(self, retry_after: float, scope: Any = "member", told: str = "") -> None:
         self.q._session.run(
-            *(self.q._operations.met_limit, self.caller, scope, retry_after),
+            *(self.q._operations.met_limit, self.caller, RateLimited(retry_after, scope=scope)),
             *(self.caller.held, told),
         )
 

@@ -10,9 +10,10 @@ from dpq import Push, TaskState
 def search(probe: Any, state: str = "ready", **said: Any) -> tuple[list[Any], list[str]]:
     """The head of the reply of search, and the ids that it found."""
     names = ("score", "member", "most", "look", "max_bytes", "group", "least", "text")
-    names = (*names, "reason", "fault", "recurs")
+    names = (*names, "reason", "fault", "recurs", "blind")
     given = {"score": "", "member": "", "most": 50, "look": 100, "max_bytes": 10**6, "group": ""}
-    given |= {"least": "", "text": "", "reason": "", "fault": "-", "recurs": 0} | said
+    given |= {"least": "", "text": "", "reason": "", "fault": "-", "recurs": 0}
+    given |= {"blind": 0} | said
     reply = probe.call("search", state, *(given[name] for name in names))
     assert len(reply[5:]) % 6 == 0
     return reply[:5], [id_.decode() for id_ in reply[5::6]]
@@ -99,6 +100,9 @@ def test_search_by_text(q, probe):
     assert set(search(probe, text="needle")[1]) == {inline, apart, keyed, grouped, failed}
     assert search(probe, text="7654321")[1] == []
     assert search(probe, text="need.e")[1] == []
+    assert set(search(probe, text="needle", blind=1)[1]) == {keyed, grouped, failed}
+    for text in ('"word"', "\n", '\n{"word":"needle"'):
+        assert search(probe, text=text, blind=1)[1] == []
 
 
 def test_search_by_priority_and_schedule(q, probe):

@@ -346,7 +346,7 @@ LIMITS = [
     ),
     _lua(
         "a closing bounds what was granted before it",
-        "lib/gate",
+        "lib/debt",
         "  return instant + reach_of(",
         "  return math.max(instant, gate.opens) + reach_of(",
         f"{LUA}pop_limits.py",
@@ -384,6 +384,13 @@ LIMITS = [
         "lib/true_up",
         "string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true)",
         "string.find(',' .. (known or ''), ',' .. unit .. '==', 1, true)",
+        f"{LUA}true_up.py",
+    ),
+    _lua(
+        "what a member of a pool has spent is dropped",
+        "lib/true_up",
+        "scopes[#scopes + 1] = member and task.group .. '\\t' .. member",
+        "scopes[#scopes + 1] = nil",
         f"{LUA}true_up.py",
     ),
     _lua(
@@ -723,7 +730,7 @@ SETTINGS = [
     ),
     _lua(
         "what was granted and cannot be read was nothing",
-        "lib/gate",
+        "lib/debt",
         "if spent or not window.paid then",
         "if not window.paid then",
         f"{LUA}settings_lost.py",
@@ -1756,8 +1763,8 @@ UNITS = [
     _lua(
         "each window is charged requests",
         "pop/judge",
-        "cost[rules[i].unit] or 0",
-        "cost[''] or 0",
+        "math.min(cost[rule.unit] or 0",
+        "math.min(cost[''] or 0",
         f"{LUA}units.py",
     ),
     _lua(
@@ -2146,7 +2153,7 @@ PERMITS = [
     ),
     _lua(
         "a booking is forgotten when the gate is read again",
-        "lib/gate",
+        "lib/debt",
         "(gate.booked and MOST_AHEAD_MS or 0)",
         "0",
         f"{LUA}acquire.py",
@@ -2219,7 +2226,7 @@ SEEN = [
     ),
     _py(
         "an attempt before the last is told as a death",
-        "worker/end_log",
+        "queue/end_log",
         "and task.attempt >= task.max_attempts",
         "and task.attempt >= 1",
         f"{CONTRACT}worker_told.py",
@@ -2303,6 +2310,150 @@ TRACES = [
     ),
 ]
 
+MOVING = [
+    _lua(
+        "a moving window forgets what has not left",
+        "lib/moving",
+        "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
+        "parts.drop(window, (instant - rule.per * 0.9) / rule.tick)",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window grants one unit more",
+        "lib/moving",
+        "window.sum + units - rule.rate, window.sum",
+        "window.sum + units - rule.rate - 1, window.sum",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window takes the moment of a slot's first grant",
+        "lib/slots",
+        "window.last, window.held = math.max(window.last, tick), window.held + units",
+        "window.held = window.held + units",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has one slot",
+        "lib/slots",
+        "elseif tick <= window.last or tick - window.join <= span then",
+        "elseif tick >= window.join then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has a slot for each grant",
+        "lib/slots",
+        "elseif tick <= window.last or tick - window.join <= span then",
+        "elseif tick <= window.last then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back of its newest slot",
+        "lib/moving_spent",
+        "found[n][1] < tick do",
+        "found[n + 1] do",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back what it never charged",
+        "lib/moving_spent",
+        "token > math.max(window.since, realigned * 1000)",
+        "token > realigned * 1000",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back what default rules never charged",
+        "lib/moving_spent",
+        "token > math.max(window.since, realigned * 1000)",
+        "token > window.since",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window of a member gives back under other rules",
+        "set_limit",
+        "distrust(mate)",
+        "mate.changed = mate.changed",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window counts a delivery that has left",
+        "lib/moving_spent",
+        "if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window waits for a clock that was set back",
+        "lib/moving",
+        "if window.last > latest then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window follows tokens that are ahead of the clock",
+        "lib/moving",
+        "if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window that is lost is empty",
+        "lib/moving",
+        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
+        "if spent then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window that cannot be read is empty",
+        "lib/moving",
+        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
+        "if not window.paid or window.paid > 0 and not (since and body) then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window grows with what is booked",
+        "lib/slots",
+        "if #window.body > MOST_BYTES then",
+        "if #window.body > 9 * MOST_BYTES then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window keeps nothing for others",
+        "lib/opens",
+        "moving().opens(gate, i, units + rule.reserve)",
+        "moving().opens(gate, i, units)",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window caps what a task has spent at its rate",
+        "lib/true_up",
+        "local more = fresh[unit] and fresh[unit] -",
+        "local more = after and after -",
+        f"{LUA}moving.py",
+    ),
+    _py(
+        "a forecast takes a moving window without its slack",
+        "model/gates",
+        "self.slots.length = self.per_ms + slack",
+        "self.slots.length = float(self.per_ms)",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a moving window of a cost above its rate is never foreseen",
+        "model/moving",
+        "over = min(taken + units - self._rate, taken)",
+        "over = taken + units - self._rate",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a drain takes a moving window as full at each round",
+        "model/clearing",
+        "return over * self.length + at",
+        "return over * self.length",
+        f"{CONTRACT}forecast.py",
+        f"{UNIT}clearing.py",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2310,6 +2461,7 @@ MUTANTS: list[Mutant] = [
         + LEASES
         + LIMITS
         + ADAPTIVE
+        + MOVING
         + MEMORY
         + SETTINGS
         + SLACK

@@ -92,7 +92,12 @@ class Served:
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+            executable_path=CHROMIUM,
+            args=[
+                "--no-sandbox",
+                "--disable-dev-shm-usage",
+                "--host-resolver-rules=MAP queues.test 127.0.0.1",
+            ],
         )
         yield browser
         browser.close()
@@ -262,6 +267,23 @@ def test_every_action(page: Page, served: Served, live: DPQ) -> None:
     page.goto(f"{served.url}/server")
     page.locator("main button", has_text="Check").first.click()
     expect(page.locator("main")).to_contain_text("no problems")
+
+
+def test_over_plain_http_from_another_machine(page: Page, live: DPQ) -> None:
+    """One logs in and acts, though a browser says `Origin` alone there."""
+    token = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
+    live.push("x")
+    site = Served(app([live], access=Access(write=True, token=token, hosts=("queues.test",))))
+    page.goto(f"http://queues.test:{site.port}/q/{live.queue_name}")
+    page.fill("input[name=token]", token)
+    with page.expect_request("**/login") as sent:
+        page.click("main button")
+    assert "sec-fetch-site" not in sent.value.all_headers()
+    page.goto(f"http://queues.test:{site.port}/q/{live.queue_name}")
+    page.click("text=Pause >> nth=0")
+    expect(page.locator("main")).to_contain_text("paused")
+    site.close()
+    assert live.pop().task is None
 
 
 def test_units_and_times_count_in_the_browser(page: Page, served: Served, live: DPQ) -> None:

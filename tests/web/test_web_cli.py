@@ -1,12 +1,14 @@
 """`dpq web`: what it serves, to whom, and what it refuses to start."""
 
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 import pytest
@@ -49,6 +51,13 @@ def read(url: str, method: str = "GET", **headers: str) -> str:
         return str(error.code)
 
 
+def break_off(url: str, request: bytes) -> None:
+    """Send a part of a request, and go."""
+    at = urlsplit(url)
+    with socket.create_connection((str(at.hostname), at.port or 0), timeout=60) as connection:
+        connection.sendall(request)
+
+
 def test_it_shows_all_queues_of_the_server_and_ends(server: Server, live: DPQ) -> None:
     """It prints its address, knows a queue by its name in Redis, and ends at SIGTERM."""
     live.push("x")
@@ -76,8 +85,13 @@ def test_named_queues_and_a_token(server: Server, live: DPQ, queue_name: str) ->
         assert read(f"{url}api/queues/{live.queue_name}", **login) == "404"
         pause = f"{url}api/queues/{other.queue_name}:pause"
         assert '"paused":true' in read(pause, "POST", **login)
+        head = f"HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\nAuthorization: Bearer {TOKEN}"
+        for path in ("/login", "/api/queues/x:pause"):
+            break_off(url, f"POST {path} {head}\r\n\r\n{{".encode())
+        assert '"total":1' in read(f"{url}api/queues", **login)
         process.terminate()
         rest = process.stderr.read()
+        assert "Traceback" not in rest
         assert f"pause queue='{other.queue_name}'" in rest
         assert TOKEN not in rest
     other.drop()

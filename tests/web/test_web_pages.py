@@ -1,14 +1,18 @@
 """The pages that show: what they say, how they page, and what they share."""
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 from kit.web import Browser, Open, furnish, rows
+from support import wait_for
 
 from dpq import DPQ, Push, TaskState
 from dpq.model.rates import span
 from dpq.sampler import Sample, Watch, rates_of
+from dpq.web.routes import API
+from dpq.web.routes import PAGES as ROUTES
 from dpq.web.sampler import Shared
 
 PAGES = ("", "/tasks", "/next", "/limits", "/limit", "/dead", "/recurring", "/workers", "/events")
@@ -263,14 +267,52 @@ def test_remote_text_is_shown_and_not_run(look: Browser, q: DPQ, path: str) -> N
 
 
 def test_payloads_can_be_left_out(dashboard: Open, q: DPQ, path: str) -> None:
-    """Neither with `?payload=0` nor without the right is a payload sent."""
+    """Neither with `?payload=0` nor without the right is a payload sent, by no page and no API."""
     ids = furnish(q)
+    q.push({"word": "needle"}, 2**62)
+    running = q.pop().task
+    assert running
+    q.push({"word": "needle"}, every=60, key="pulse/2")
     hidden = dashboard(payloads=False)
     for browser, more in ((dashboard(), "payload=0"), (hidden, "")):
         for page in (f"{path}/tasks?{more}", f"{path}/tasks/{ids['ready']}?{more}"):
             assert "needle" not in browser.page(page)
-    assert "needle" not in hidden.get(f"/api/queues/{q.queue_name}/tasks").text
-    assert "needle" not in hidden.get(f"/api/queues/{q.queue_name}/tasks/{ids['ready']}").text
+    for _, route, _ in (each for each in [*ROUTES, *API] if each[0] == "GET"):
+        for id_ in (ids["ready"], running.id):
+            url = route.format(queue=q.queue_name, id=id_, group="a", job="x")
+            assert "needle" not in hidden.get(url).text
+
+
+def is_counted(site: Browser, job: str) -> bool:
+    return bool(site.api(f"/actions/{job}")["state"] == "counted")
+
+
+def test_no_search_reads_what_is_not_shown(dashboard: Open, q: DPQ, path: str) -> None:
+    """Without the right to see payloads no search tells what is in one: no list, no API, no job."""
+    ids = furnish(q)
+    secret, api = '{"word":"needle', f"/queues{path[2:]}/tasks"
+    for payloads in (True, False):
+        site = dashboard(write=True, payloads=payloads)
+
+        def found(text: str, site: Browser = site) -> list[int]:
+            listed = site.get(f"{path}/tasks", params={"text": text}).text
+            told = site.get(f"/api{api}", params={"text": text, "payloads": "1"}).json()
+            chosen = {"state": "ready", "text": text, "payloads": True}
+            asked = site.call(f"{api}:action", {"action": "cancel", "filter": chosen}, 202)
+            fields = {"action": "cancel", "all": 1, "f.text": text, "f.payloads": "1"}
+            sent = site.submit(f"{path}/tasks", **fields).headers["location"]
+            counts = []
+            for job in (asked["id"], sent.rpartition("/")[2]):
+                wait_for(partial(is_counted, site, job), lambda: "not counted")
+                counts.append(site.api(f"/actions/{job}")["count"])
+            return [len(rows(listed)), len(told["tasks"]), *counts]
+
+        assert found(secret) == [payloads] * 4
+        assert found("key/1") == [1] * 4
+        html = site.page(f"{path}/tasks")
+        assert ("in payload, group" in html) == payloads
+        assert "(counted first)" not in html  # all tasks of the state are known without a search
+    assert q.get(ids["ready"])
 
 
 def test_a_huge_payload_is_cut(look: Browser, q: DPQ, path: str) -> None:

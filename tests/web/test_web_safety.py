@@ -1,5 +1,7 @@
 """The safety: hosts, tokens, origins, rights, headers, the audit log, and Redis users."""
 
+import asyncio
+import base64
 import logging
 from typing import Any
 
@@ -11,10 +13,14 @@ from starlette.routing import Mount
 
 from dpq import DPQ, AsyncDPQ, ConfigurationError, TaskState
 from dpq.web import Access, app
-from dpq.web.access import ACTIONS, HEADERS, Guard
+from dpq.web.access import ACTIONS, HEADERS, Guard, same_host
 from dpq.web.routes import API, PAGES
 
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - for tests
+OWN = "http://127.0.0.1:8321"
+BROKEN = [b"{", b"[1]", b"null", b"\xff\xfe", b'{"a":"\xff"}', b'{"a":"\\ud800"}']
+BROKEN += [b"[" * 200_000, b'{"a":' * 200_000, b'{"a":%b}' % (b"9" * 5000)]
+AFTER = [b"[" * 30_000, b"[[%b,1]]" % (b"9" * 400), b'{"a":1}', b"[5]", b'[["x","\xff"]]']
 POSTS = [(method, path) for method, path, _ in [*PAGES, *API] if method != "GET"]
 
 
@@ -40,10 +46,55 @@ def test_nothing_unsafe_without_same_origin_and_token(
         {"x-dpq-token": token, "sec-fetch-site": "same-origin", "origin": "http://evil.example"},
         {"sec-fetch-site": "same-origin"},
         {"x-dpq-token": foreign, "sec-fetch-site": "same-origin"},
+        {"x-dpq-token": token, "origin": "http://127.0.0.1"},
+        {"x-dpq-token": token, "origin": "null"},
+        {"x-dpq-token": token, "sec-fetch-site": "cross-site", "origin": OWN},
     ):
         assert change.request(method, url, headers=headers).status_code == 403, headers
-    allowed = {"x-dpq-token": token, "sec-fetch-site": "same-origin"}
-    assert change.request(method, url, headers=allowed).status_code != 403
+    for own in ({"sec-fetch-site": "same-origin"}, {"origin": OWN}):
+        allowed = {"x-dpq-token": token} | own
+        assert change.request(method, url, headers=allowed).status_code != 403
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "same"),
+    [
+        ("http://10.0.0.5:8321", "10.0.0.5:8321", True),
+        ("https://queues.example", "queues.example", True),
+        ("https://queues.example", "queues.example:443", True),
+        ("http://queues.example:80", "Queues.Example", True),
+        ("http://[::1]:8321", "[::1]:8321", True),
+        ("http://[::1]", "[::1]:80", True),
+        ("http://10.0.0.5:9999", "10.0.0.5:8321", False),
+        ("http://10.0.0.5", "10.0.0.5:8321", False),
+        ("https://queues.example", "queues.example:80", False),
+        ("http://queues.example.evil.example", "queues.example", False),
+        ("http://evil.example", "queues.example", False),
+        ("ftp://queues.example", "queues.example", False),
+        ("queues.example", "queues.example", False),
+        ("null", "null", False),
+        ("http://", "", False),
+        ("", "", False),
+    ],
+)
+def test_an_origin_is_compared_with_its_port(origin: str, host: str, same: bool) -> None:
+    """Another port of the same machine, and a longer name, are other sites."""
+    assert same_host(origin, host) is same
+
+
+def test_a_token_of_a_form_is_of_its_session(change: Browser, dashboard: Open, q: DPQ) -> None:
+    """What one browser was given is refused from another one, and after a new session."""
+    url, same = f"/api/queues/{q.queue_name}:pause", {"sec-fetch-site": "same-origin"}
+    stolen, own = change.token, change.cookies["dpq_session"]
+    change.cookies.clear()
+    assert change.token != stolen
+    assert change.cookies["dpq_session"] != own
+    with_stolen = {**same, "x-dpq-token": stolen}
+    assert change.post(url, json={}, headers=with_stolen).status_code == 403
+    change.cookies.clear()
+    assert change.post(url, json={}, headers=with_stolen).status_code == 403
+    back = {**with_stolen, "cookie": f"dpq_session={own}"}
+    assert change.post(url, json={}, headers=back).status_code == 200
 
 
 @pytest.mark.parametrize(("method", "path"), POSTS, ids=" ".join)
@@ -85,7 +136,8 @@ def test_a_dashboard_that_only_shows_changes_nothing(
         if method == "DELETE":
             body = {}
         answer = look.request(method, url, headers=headers, **body)
-        assert answer.status_code == 403, answer.text
+        as_form = "data" in body and url.startswith("/api/")
+        assert answer.status_code == (415 if as_form else 403), answer.text
     assert ({s: [t.id for t in q.peek(99, s)] for s in TaskState}, q.limits()) == before
 
 
@@ -103,17 +155,26 @@ def test_pages_offer_only_what_is_allowed(dashboard: Open, q: DPQ, path: str) ->
         assert 'method="post"' in change.page(path + page)
 
 
-def test_rights_of_an_application(dashboard: Open, q: DPQ, path: str) -> None:
-    """`allow` is asked for each action, with its name and its queue."""
+def test_rights_of_an_application(
+    dashboard: Open, q: DPQ, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`allow` is asked for each action, with its name and its queue; a refused one is logged."""
     asked: list[tuple[str, str]] = []
 
     def allow(request: Any, action: str, queue: str) -> bool:
         asked.append((action, queue))
         return action == "pause"
 
-    site = dashboard(write=True, allow=allow)
-    site.submit(f"{path}/pause")
-    site.submit(f"{path}/group", 403, verb="open", group="a")
+    site = dashboard(write=True, allow=allow, user=lambda request: "ann\nbob")
+    with caplog.at_level(logging.INFO, "dpq.web.audit"):
+        site.submit(f"{path}/pause")
+        site.submit(f"{path}/group", 403, verb="open", group="a")
+        site.call(f"/queues{path[2:]}/limits", {"windows": ["1/s"]}, 403)
+    lines = [record.getMessage() for record in caplog.records]
+    assert [line.partition(" ")[0] for line in lines] == ["pause", "refused:", "refused:"]
+    assert lines[1].startswith(f"refused: open queue={q.queue_name!r} group='a' user='ann")
+    assert "\n" not in lines[1]
+    assert not any(state.windows for state in q.limits())
     assert ("pause", q.queue_name) in asked
     assert ("open", q.queue_name) in asked
     html = site.page(path)
@@ -179,9 +240,15 @@ def test_a_token_is_asked_for(dashboard: Open, q: DPQ, path: str) -> None:
     assert site.get("/api/queues").status_code == 401
     same = {"sec-fetch-site": "same-origin"}
     assert site.post("/login", data={"token": TOKEN}).status_code == 403
+    foreign = {"origin": "http://127.0.0.1"}
+    assert site.post("/login", data={"token": TOKEN}, headers=foreign).status_code == 403
+    assert site.get(path, follow_redirects=False).status_code == 303
     assert site.post("/login", data={"token": "x" * 32}, headers=same).status_code == 401
     assert site.get(path, follow_redirects=False).status_code == 303
-    logged = site.post("/login", data={"token": TOKEN}, headers=same, follow_redirects=False)
+    over_http = {"origin": OWN}  # to another machine a browser says no more
+    for own in (over_http, same):
+        logged = site.post("/login", data={"token": TOKEN}, headers=own, follow_redirects=False)
+        assert logged.status_code == 303
     cookie = logged.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -225,13 +292,44 @@ def test_bad_arguments() -> None:
             app(wrong)  # type: ignore[arg-type]
 
 
-def test_long_bodies_and_broken_ones(change: Browser, q: DPQ) -> None:
-    """A body over a megabyte and broken JSON are refused."""
-    url = f"/api/queues/{q.queue_name}:pause"
-    headers = {"content-type": "application/json"}
+def test_long_bodies_and_broken_ones(change: Browser, dashboard: Open, q: DPQ) -> None:
+    """A body over a megabyte, broken or deep JSON, and what is no JSON are refused: no fault."""
+    url, form = f"/api/queues/{q.queue_name}:pause", f"/q/{q.queue_name}/tasks"
+    own = {"x-dpq-token": change.token, "sec-fetch-site": "same-origin"}
+    headers = own | {"content-type": "application/json"}
     assert change.post(url, content=b" " * 2_000_000, headers=headers).status_code == 413
-    for body in (b"{", b"[1]"):
-        assert change.post(url, content=body, headers=headers).status_code == 400
+    pieces = (b" " * 70_000 for _ in range(20))
+    assert change.post(url, content=pieces, headers=headers).status_code == 413
+    for body in BROKEN:
+        assert change.post(url, content=body, headers=headers).status_code == 400, body[:20]
+    for kind in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=x", ""):
+        said = b'{"seconds":5}'  # a pause without an end, if it were not read
+        answer = change.post(url, content=said, headers=own | {"content-type": kind})
+        assert answer.status_code == 415
+    assert change.api(f"/queues/{q.queue_name}")["paused"] is False
+    many = {"content-type": "application/x-www-form-urlencoded"} | own
+    assert change.post(form, content=b"ids=1&" * 6000, headers=many).status_code == 400
+    assert change.post(form, content=b"%ff=%ff&action=\xff", headers=many).status_code == 400
+    locked = dashboard(token=TOKEN)
+    assert locked.post("/login", content=b"token=" + b"x" * 5000).status_code == 413
+
+
+def test_a_stranger_sends_no_body(q: DPQ) -> None:
+    """The body of a request that is not admitted is not read at all."""
+    said: list[Any] = []
+
+    async def receive() -> Any:
+        said.append("read")
+        return {"type": "http.request", "body": b"x" * 2**20, "more_body": True}
+
+    async def send(message: Any) -> None:
+        said.append(message.get("status"))
+
+    scope = {"type": "http", "method": "POST", "path": f"/q/{q.queue_name}/pause"}
+    scope |= {"headers": [(b"host", b"127.0.0.1")], "query_string": b"", "root_path": ""}
+    asyncio.run(app(q, access=Access(write=True, token=TOKEN))(scope, receive, send))
+    assert said[0] == 303  # to the login
+    assert "read" not in said
 
 
 @pytest.mark.parametrize("number", ["inf", "nan", "1e400", "1.5", "9" * 400, "x"])
@@ -246,10 +344,27 @@ def test_numbers_that_are_none(change: Browser, path: str, number: str) -> None:
         assert answer.json()["error"]["message"].startswith(name)
     if number != "1.5":
         change.submit(f"{path}/pause", 400, seconds=number)
+        dead = {"action": "replay", "all": 1, "f.state": "dead"}
+        change.submit(f"{path}/tasks", 400, rate=number, **dead)
     wrong: Any
     for wrong in (7, None, True, "1/s"):
         said = change.call(f"/queues{path[2:]}/limits", {"windows": wrong}, 400)
         assert "must be a list" in said["error"]["message"]
+
+
+def test_filters_and_positions_that_are_none(change: Browser, q: DPQ, path: str) -> None:
+    """What is no filter, and a position that no list has given, is refused or empty: no fault."""
+    tasks = f"/queues{path[2:]}/tasks"
+    for text in AFTER:
+        after = base64.urlsafe_b64encode(text).decode()
+        for url in (f"{path}/tasks", f"/api{tasks}", f"{path}/recurring"):
+            assert change.get(url, params={"after": after}).status_code == 400, text[:20]
+    for empty in ([], None, ""):
+        chosen = dict.fromkeys(("state", "group", "least", "text", "reason", "fault"), empty)
+        change.call(f"{tasks}:action", {"action": "cancel", "filter": chosen}, 202)
+    for rate in (0, -1, 1e7):
+        said = {"action": "replay", "filter": {}, "rate": rate}
+        assert "rate is" in str(change.call(f"{tasks}:action", said, 400))
 
 
 def test_a_wrong_method_is_refused_with_the_headers_of_safety(change: Browser) -> None:

@@ -13,6 +13,7 @@
 -- ARGV[10] reason     of a dead task, with "#" for each number, or "" for any
 -- ARGV[11] fault      the first 200 bytes of its last error, in the same way; "-" for any
 -- ARGV[12] recurs     "1" for recurring tasks only
+-- ARGV[13] blind      "1" looks for the text in no payload
 --
 -- Returns {how many passed, how many were looked at, how many are left behind them, score and member of the last one
 -- that was looked at ("" for none)}, and {id, until, record, payload, score, member} for each that was found, flat;
@@ -20,7 +21,7 @@
 -- Lost reply: safe to send again.
 local state, score, member, most, look = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
 local max_bytes, group, least, text = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9]
-local reason, fault, recurs = ARGV[10], ARGV[11], ARGV[12]
+local reason, fault, recurs, blind = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 
 -- Needs: member, body, record, shape
 local sets = { ready = ready, delayed = delayed, invisible = invisible, waiting = waiting, dead = dead }
@@ -57,16 +58,25 @@ if group ~= '' and set == waiting then -- its tasks stand together
   stop = redis.call('ZLEXCOUNT', set, '-', '(' .. group .. '\n')
 end
 
+local function holds(id, raw)
+  local names = string.find(raw, '\t', 1, true) or 1
+  if blind == '1' then
+    return string.find(string.match(raw, '^[^\n]*'), text, names, true)
+  end
+  if string.find(raw, text, names, true) then
+    return true
+  end
+  local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)
+  return apart and string.find(apart, text, 1, true)
+end
+
 local passed, looked, reply = 0, 0, { 0, 0, 0, '', '' }
 local function passes(id, raw)
   if group ~= '' and string.match(raw, '^[^\t\n]*\t([^\t\n]*)') ~= group then
     return false
   end
-  if text ~= '' and not string.find(raw, text, string.find(raw, '\t', 1, true) or 1, true) then
-    local apart = not string.find(raw, '\n', 1, true) and redis.call('HGET', payload, id)
-    if not apart or not string.find(apart, text, 1, true) then
-      return false
-    end
+  if text ~= '' and not holds(id, raw) then
+    return false
   end
   if reason ~= '' or fault ~= '-' or recurs == '1' then
     local why, met, rest = said(raw)

@@ -2,7 +2,7 @@
 -- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
 -- left to better tasks, or 0; and when the last task took one while callers waited. docs/design.md, "Permits".
 -- Keys: tracked
--- Needs: now, pace, booked, line
+-- Needs: now, pace, booked, line, moving
 -- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as
 --        that of a task, and its place; leave_lines(gates, place), a set of those in whose line it stood;
 --        standing(gate, place), how many callers stand in its line before that place; far_ahead(gate, line, at, cost,
@@ -47,7 +47,8 @@ end
 local function plenty(gate, cost)
   for i, rule in ipairs(gate.rules) do
     local units = cost[rule.unit] or 0
-    if units > 0 and gate[i].owed + (2 * units - rule.burst) * gate[i].interval > instant then
+    local at = rule.moving and moving().opens(gate, i, 2 * units)
+    if units > 0 and (at or gate[i].owed + (2 * units - rule.burst) * gate[i].interval) > instant then
       return false
     end
   end

@@ -1,6 +1,6 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
--- Needs: now, judge, mark, pool
+-- Needs: now, charge, mark, pool
 -- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "". `tells` if it may tell
 --        what it has spent, at its end.
 local function grant(scopes, units, id, moment, ends, token, tells)

@@ -1,6 +1,6 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
--- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, judge, opens, cost, pool, estimate, callers,
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
 --        booked
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
