@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -495,13 +495,3 @@ def _fill_scope(
         if lefts:
             period = quota.quota.period
             table.set("dpq_limit_units_left", sum(lefts), queue, scope, period, quota.quota.unit)
-
-
-def serve(exporter: Exporter, host: str, port: int) -> tuple[Any, int]:
-    """Answer scrapes at an address, from threads of their own; return the server and its port.
-
-    Raises:
-        OSError: The address is taken, or not one of this machine.
-    """
-    server, _ = start_http_server(port, host, exporter.registry)
-    return server, server.server_port

@@ -1,4 +1,4 @@
-"""What a run counts of its own requests. `dpq run` shows it; the library only counts."""
+"""The counts of a run, of its own requests. `dpq run` shows them; the library only counts."""
 
 import logging
 from collections import Counter

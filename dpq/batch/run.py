@@ -31,7 +31,7 @@ DEATHS_SHOWN = 5
 
 @dataclass(frozen=True)
 class BatchOutcome:
-    """What one run of a batch has reached.
+    """The end of one run of a batch, in numbers.
 
     Attributes:
         total: The requests of the file.

@@ -51,6 +51,6 @@ def scheduler(
             opened = open_url(url)  # a client of its own: no scrape holds the upkeep up
             stack.callback(opened.close)
             names = queue or before
-            _, bound = serve_metrics(opened.client, names, metrics_host, metrics_port)
-            logger.info("metrics: http://%s:%d/metrics", metrics_host, bound)
+            served = serve_metrics(opened.client, names, metrics_host, metrics_port)
+            logger.info("metrics: %s/metrics", served.url)
         run_daemon(url, queue or before, watch)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dpq.cli._options import DEFAULT_URL, Url
+from dpq.cli._port import Port
 from dpq.cli._terminal import Failed, talk
 from dpq.model.errors import ConfigurationError
 from dpq.transport.connect import open_url
@@ -53,21 +54,9 @@ def metrics(
     """
     host, port = read_address(listen)
     opened = open_url(url)
-    with closing(opened):
-        server, bound = serve_metrics(opened.client, queues, host, port)
-        with closing(_Closing(server)):
-            at = f"[{host}]" if ":" in host else host
-            talk(f"http://{at}:{bound}/metrics; Ctrl-C ends it")
-            threading.Event().wait()
-
-
-class _Closing:
-    def __init__(self, server: Any) -> None:
-        self._server = server
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    with closing(opened), closing(serve_metrics(opened.client, queues, host, port)) as served:
+        talk(f"{served.url}/metrics; Ctrl-C ends it")
+        threading.Event().wait()
 
 
 def read_address(text: str) -> tuple[str, int]:
@@ -85,9 +74,7 @@ def read_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def serve_metrics(
-    client: Any, names: Sequence[str] | None, host: str, port: int
-) -> tuple[Any, int]:
+def serve_metrics(client: Any, names: Sequence[str] | None, host: str, port: int) -> Port:
     """Answer scrapes about some queues, or all that are known, from threads of their own.
 
     Raises:
@@ -98,11 +85,13 @@ def serve_metrics(
     from dpq.sampler import Known, Named
 
     try:
-        from dpq.metrics import Exporter, serve
+        from prometheus_client import make_wsgi_app
+
+        from dpq.metrics import Exporter
     except ImportError as error:
         raise Failed(
             f"{error.name or error} is missing: install DPQ with its extra 'metrics', or give "
             "`pip install 'prometheus-client>=0.20'`"
         ) from error
     directory = Named([DPQ(client, name) for name in names]) if names else Known(client)
-    return serve(Exporter(directory), host, port)
+    return Port(host, port, make_wsgi_app(Exporter(directory).registry), "metrics").start()

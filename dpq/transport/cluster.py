@@ -90,7 +90,10 @@ def own_connection(node: Node, **changes: Any) -> Any:
     """
     pool = getattr(node.client, "connection_pool", node.client)
     settings = {**pool.connection_kwargs, "protocol": 2, "decode_responses": False}
-    connection = pool.connection_class(**{**settings, **node.changes, **changes})
+    try:
+        connection = pool.connection_class(**{**settings, **node.changes, **changes})
+    except OSError as error:  # redis-py reads its version from a file, and none is left to open
+        raise RedisConnectionError(f"no connection can be made: {error}") from error
     if heedful := _HEEDFUL.get(type(connection.retry)):  # not for subclasses of Retry
         connection.retry = heedful.like(connection.retry)
     return connection

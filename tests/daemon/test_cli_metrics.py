@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -21,7 +22,7 @@ from dpq.server import Server
     ids=["metrics", "scheduler"],
 )
 def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> None:
-    """It says where it listens, tells of all queues of the server, and ends at SIGTERM."""
+    """It tells of all queues of the server, whatever idle connections it has; SIGTERM ends it."""
     queue = DPQ.from_url(first_server.url, f"scraped-{words[0]}")
     queue.push("x")
     command = [sys.executable, "-m", "dpq", *words, "--url", first_server.url]
@@ -31,9 +32,15 @@ def test_a_program_answers_scrapes(first_server: Server, words: list[str]) -> No
             while not found:
                 line = process.stderr.readline() if process.stderr else ""
                 assert line, "it has ended"
-                found = re.search(r"http://127\.0\.0\.1:\d+/metrics", line)
+                found = re.search(r"http://127\.0\.0\.1:(\d+)/metrics", line)
+            at = ("127.0.0.1", int(found[1]))
+            idle = [socket.create_connection(at, timeout=60) for _ in range(200)]
             with urlopen(found[0], timeout=60) as answer:  # noqa: S310
                 text = answer.read().decode()
+            if (files := Path(f"/proc/{process.pid}/fd")).exists():
+                assert len(list(files.iterdir())) < 100
+            for connection in idle:
+                connection.close()
         finally:
             process.terminate()
             process.communicate(timeout=60)

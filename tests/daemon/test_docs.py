@@ -435,7 +435,7 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
-    write, read = blocks(BATCHES, "python")
+    write, read, program = blocks(BATCHES, "python")
     commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
     assert len(commands) == 3
     with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
@@ -453,9 +453,11 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
                 assert (done.returncode, done.stdout) == (0, ""), done.stderr
                 assert "3 of 3 saved" in done.stderr
             run(read, session, url)
+            run(program.replace("http://127.0.0.1:8000/v1/chat/completions", address), session, url)
         finally:
             host.kill()
-    printed = capsys.readouterr().out.splitlines()
+    *printed, last = capsys.readouterr().out.splitlines()
+    assert last == "3 of 3 done ()"
     assert [line.split()[0] for line in printed] == ["1", "2", "3"]
     assert "Paris" in printed[0]
     for name in ("cities", "cities.batch"):

@@ -747,7 +747,7 @@ SLACK = [
     _lua(
         "a learned slack stays for ever",
         "lib/pace",
-        "2 ^ ((beside - instant) / half)",
+        "2 ^ (math.min(0, beside - instant) / half)",
         "1",
         f"{LUA}slack.py",
     ),
@@ -2029,8 +2029,8 @@ DASHBOARD = [
     _py(
         "the dashboard takes actions from other sites",
         "web/access",
-        'request.headers.get("sec-fetch-site") != "same-origin"',
-        'request.headers.get("sec-fetch-site") == "cross-site"',
+        'site == "same-origin" and (own or origin in (None, "null"))',
+        'site != "cross-site"',
         f"{WEB}safety.py",
     ),
     _py(
@@ -2256,10 +2256,24 @@ SEEN = [
     ),
     _py(
         "a request of any length is read",
-        "cli/_health_port",
-        "if over or len(client.request) >= MOST_BYTES:",
-        "if over:",
-        f"{UNIT}health_port.py",
+        "cli/_port",
+        "if len(head) > MOST_BYTES:",
+        "if not head:",
+        f"{UNIT}port.py",
+    ),
+    _py(
+        "a port keeps any number of connections",
+        "cli/_port",
+        "if len(self._clients) >= MOST_CLIENTS:",
+        "if len(self._clients) >= 10**6:",
+        f"{UNIT}port.py",
+    ),
+    _py(
+        "a port waits for those who take no answer",
+        "cli/_port",
+        "asyncio.timeout(TAKE_SECONDS)",
+        "asyncio.timeout(600)",
+        f"{UNIT}port.py",
     ),
 ]
 
@@ -2454,6 +2468,117 @@ MOVING = [
     ),
 ]
 
+BATCH = f"{UNIT}batch.py"
+
+BATCHES = [
+    _py(
+        "dpq run acks before its answer is on the disk",
+        "batch/results",
+        "                os.fsync(file)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "dpq run does not wait for the disk",
+        "batch/results",
+        "        await asyncio.shield(done)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "a failed write leaves half a line of a result",
+        "batch/results",
+        "os.ftruncate(file, end)",
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a result is written behind a line that a crash has cut",
+        "batch/results",
+        'data = b"\\n" + data',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a full disk goes on with the run",
+        "batch/sender",
+        'self._stop(f"{self._job.answers} cannot be written: {error}")',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results forgets their mode",
+        "batch/results",
+        "os.fchmod(file, stat.S_IMODE(like.st_mode))",
+        "os.fchmod(file, 0o644)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results follows a planted link",
+        "batch/results",
+        "os.O_EXCL | os.O_NOFOLLOW, 0o600)",
+        "os.O_TRUNC, 0o600)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results replaces a link of the user",
+        "batch/results",
+        "path = self.path.resolve()",
+        "path = self.path",
+        BATCH,
+    ),
+    _py(
+        "new results are for all to read",
+        "batch/results",
+        "batch.path.stat().st_mode & 0o666 | 0o600",
+        "0o666",
+        BATCH,
+    ),
+    _py(
+        "a 503 without a time is a limit",
+        "model/rate_headers",
+        "is_told = asked is not None",
+        "is_told = overloaded or asked is not None",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "a 503 at the begin of a run is a wrong address",
+        "batch/sender",
+        "if status not in OVERLOADED:",
+        "if True:",
+        BATCH,
+    ),
+    _py(
+        "a limit forgets its status",
+        "operations/queue",
+        "error.scope, cost, error.status)",
+        "error.scope, cost)",
+        f"{CONTRACT}worker_told.py",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a 503 is counted as a 429",
+        "rate_limited",
+        "STATUSES[status] or 'm0'",
+        "'m0'",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a permit's 403 is an event of a 429",
+        "met_limit",
+        "was_probe, status)",
+        "was_probe)",
+        f"{LUA}rate_limited.py",
+    ),
+    _py(
+        "the meter counts limits of earlier runs",
+        "cli/_run_meter",
+        "stats.rate_limited - self._limited_before",
+        "stats.rate_limited",
+        f"{DAEMON}cli_run.py::test_the_meter_counts_from_its_begin",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2488,5 +2613,6 @@ MUTANTS: list[Mutant] = [
         + DASHBOARD
         + SEEN
         + TRACES
+        + BATCHES
     ),
 ]

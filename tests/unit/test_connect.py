@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import socket
 import tempfile
 import time
@@ -21,6 +22,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from dpq import DPQ, AsyncDPQ
 from dpq.model.errors import ConfigurationError
 from dpq.model.masking import mask
+from dpq.transport.cluster import Node, own_connection
 from dpq.transport.connect import connect, open_url
 from dpq.transport.connect_async import open_url_async
 from dpq.transport.url import (
@@ -533,3 +535,15 @@ def test_a_wrong_setting_leaves_no_server_behind(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(ConfigurationError, match="default_visibility"):
         AsyncDPQ.from_url("embedded:", "q", default_visibility=-1)
     assert not started[0].server.directory.exists()
+
+
+def test_no_file_for_a_connection_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If redis-py cannot even make a connection, that is an outage, which loops wait out."""
+    client = Redis()
+
+    def fail(**_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(client.connection_pool, "connection_class", fail)
+    with pytest.raises(RedisConnectionError, match="Too many open files"):
+        own_connection(Node("", client, {}))
