@@ -900,13 +900,13 @@ class DPQ(QueueBase[P]):
         served, and the caller sleeps until then without asking again. `permit.report(response)`
         tells a 429 to all. If the body raises `RateLimited`, that is reported, and raised further.
 
-        A booking stays spent, also if the caller is interrupted while it sleeps. If tasks of the
-        same or a higher priority wait for the same units, callers and tasks take turns. A paused
-        queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+        A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
+        that wait for the same units stand in one line: the higher priority first, then who came
+        first. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
 
         With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
-        the end of the body. Nothing tells a caller when another lease ends: it asks again after 50
-        ms, and then less and less often, up to 1 s.
+        the end of the body. A caller keeps its place on the server, and is called when a lease is
+        free for it.
 
         Args:
             group: The group; None takes the limit of the queue alone.

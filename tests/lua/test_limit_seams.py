@@ -4,7 +4,7 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit
+from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit, RateLimited
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 
 
@@ -176,7 +176,9 @@ def test_a_429_of_a_permit_gives_back_units_whose_names_end_alike(q, clock):
     units = ("tokens", "out_tokens")
     q.set_limit([RateLimit(1, 60, 100, unit=unit, slack=0) for unit in units], group="g")
     caller = ask(q, cost={"tokens": 50, "out_tokens": 50})
-    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "tokens=20")
+    q._session.run(
+        q._operations.met_limit, caller, RateLimited(0, scope="group"), caller.held, "tokens=20"
+    )
     left = q.group("g").units_left
     assert [round(each) for each in left] == [100, 80], "in the order of the names"
 
@@ -250,7 +252,7 @@ def test_a_429_of_a_permit_ends_a_lease_that_was_extended(q, clock):
         clock.advance(1)
         held = HeldPermit(caller.id, "g", caller.held, caller.scope)
         q._session.run(q._operations.extend_many, [(held, 60)])
-    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "")
+    q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="group"), caller.held, "")
     clock.advance(1)
     assert ask(q).granted
 
@@ -262,12 +264,12 @@ def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
     q.set_limit(RateLimit(40, 1, adaptive=learns), group="g", members=members)
     caller = ask(q)
     for _ in range(3):
-        q._session.run(q._operations.met_limit, caller, "member", 0, "", "")
+        q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="member"), "", "")
         clock.advance(0.1)
     state = q.group("g")
     assert (state.members[0] if members else state).rate == 20
     clock.advance(1)
-    q._session.run(q._operations.met_limit, ask(q), "member", 0, "", "")
+    q._session.run(q._operations.met_limit, ask(q), RateLimited(0, scope="member"), "", "")
     state = q.group("g")
     assert (state.members[0] if members else state).rate == 10
 
