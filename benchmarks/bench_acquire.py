@@ -84,14 +84,16 @@ class _Turns:
 
     def run(self, threads: int) -> tuple[list[int], float, float]:
         """Return what each thread was granted, the longest wait, and calls for each grant."""
-        served, waits, before = [0] * threads, [0.0], self.tools.calls
+        served, granted, waits = [0] * threads, list[int](), [0.0]
+        before = self.tools.calls
         end = time.monotonic() + HELD_FOR
 
         def work(number: int) -> None:
             while time.monotonic() < end:
                 with self.tools.queue.acquire("api") as permit:
-                    served[number] += 1
+                    served[number] += time.monotonic() < end
                     waits.append(permit.waited)
+                    granted.append(number)
                     time.sleep(HOLD_SECONDS)
 
         together = [threading.Thread(target=work, args=(n,)) for n in range(threads)]
@@ -99,7 +101,7 @@ class _Turns:
             thread.start()
         for thread in together:
             thread.join()
-        return served, max(waits), (self.tools.calls - before) / sum(served)
+        return served, max(waits), (self.tools.calls - before) / len(granted)
 
 
 def _waiting_for_leases(bench: Bench) -> Iterator[Result]:
