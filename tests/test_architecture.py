@@ -379,7 +379,7 @@ GIVEN_BY = {name: path for path in SHARED for name in given_by(path)}
 KEY_NAMES = {*PARTS, "queues", "queues_tick"}
 
 NEEDED_BY = {
-    "pop": {"pop", "acquire"},  # a permit is charged as a task is
+    "pop": {"pop", "acquire", "grant"},  # a permit is charged as a task is
     "push": {"push"},
     "repair": {"check", "check_limits", "repair", "repair_limits", "types"},
 }

@@ -157,6 +157,10 @@ EXPLAINED: dict[str, tuple[str, str]] = {
         "task too many could run.",
         "{repair} counts it.",
     ),
+    "caller in no line": (
+        "A caller of `acquire` waits for a permit ({subject!r}), but nothing calls it.",
+        "{repair} removes it from the line. The caller asks again by itself.",
+    ),
 }
 """A kind of problem -> its meaning, and the way out."""
 

@@ -3,7 +3,6 @@
 `queue/permits.py` and its asyncio twin ask the server and sleep as `Caller` says.
 """
 
-import random
 import secrets
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -22,12 +21,8 @@ ASK_AGAIN_SECONDS = 1.0
 """A caller that has slept longer asks once more before it goes: its group may be closed by now."""
 
 MOST_SLEEP_SECONDS = 30.0
-"""A closing may end sooner than was said (`delay_group(group, 0)`, another limit), or be without an
-end; nobody tells a sleeper."""
-
-LEAST_PAUSE_SECONDS, MOST_PAUSE_SECONDS = 0.05, 1.0
-"""The pauses between two calls while all permits of a concurrency are out: nobody tells a sleeper
-when one ends."""
+"""A closing may end sooner than was said (another limit), or be without an end. acquire.lua forgets
+a caller that has not asked again 3 s later."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +65,10 @@ class PermitAnswer(NamedTuple):
     """An answer of the script acquire.
 
     Attributes:
-        code: 1 granted, 0 to ask again, 2 to ask again soon, -1 beyond the timeout.
+        code: 1 granted; 0 to ask again then; 2 to ask again when called, or then; -1 beyond the
+            timeout.
         wait: Seconds until that.
-        moment: The moment of the grant, or the ticket to ask again, ms.
+        moment: The moment of the grant, ms; or the place of the caller in the line.
         held: The lease of the permit, or "".
         scope: The group, and behind a TAB the member of its pool.
         cost: The units that were charged, as the text of a record.
@@ -114,7 +110,9 @@ class Caller:
     Attributes:
         id: The id of its permit.
         moment: The moment for which units are booked, ms as text; "" without a booking.
-        ticket: The moment at which it was told to ask again.
+        place: Its place in the line of callers, which it keeps until it may go; "" before it stands
+            in one.
+        channel: Where it hears that it is called; "" if it hears nothing.
         held: The lease of its booking, or "".
         scope: Its group, and behind a TAB the member of the pool that a booking is of.
         cost: The units that were charged.
@@ -124,11 +122,10 @@ class Caller:
     def __init__(self, request: PermitRequest, now: float) -> None:
         self.request = request
         self.id = secrets.token_urlsafe(9)
-        self.moment, self.ticket, self.held = "", "0", ""
+        self.moment, self.place, self.held, self.channel = "", "", "", ""
         self.scope, self.cost = request.group or "", request.cost
         self.granted = False
         self._until = None if request.timeout is None else now + request.timeout
-        self._pause = LEAST_PAUSE_SECONDS
 
     def remaining(self, now: float) -> float | None:
         """Return the seconds that it still waits; None for ever."""
@@ -147,14 +144,10 @@ class Caller:
         elif answer.cost:
             self.scope, self.cost = answer.scope, answer.cost
         if answer.code == 1:
-            self.moment = answer.moment
+            self.moment, self.place = answer.moment, ""
             self.granted = wait <= ASK_AGAIN_SECONDS
             return wait
-        if answer.code == 2:
-            wait = self._pause * random.uniform(0.75, 1.25)  # noqa: S311 - spreads load
-            self._pause = min(2 * self._pause, MOST_PAUSE_SECONDS)
-        else:
-            self.ticket, self._pause = answer.moment or "0", LEAST_PAUSE_SECONDS
+        self.place = answer.moment
         if answer.code < 0 or left == 0:
             raise LimitTimeoutError(self.request.group, wait, self.request.timeout or 0.0)
         wait = min(wait, MOST_SLEEP_SECONDS)

@@ -35,7 +35,7 @@ class PermitOperations(PartitionBase[P]):
                 *(self._now(), caller.scope, request.cost, request.priority),
                 "" if left is None else milliseconds("timeout", left),
                 milliseconds("lease", request.lease),
-                *(caller.id, caller.moment, caller.ticket, caller.held, self._count),
+                *(caller.id, caller.moment, caller.place, caller.held, self._count, caller.channel),
             ]
             answer: PermitAnswer | None = yield self._command("acquire", args, read_permit)
             if answer is not None:

@@ -173,16 +173,20 @@ def take_permit(queue: Any, request: PermitRequest) -> Permit:
     """
     began = time.monotonic()
     caller = Caller(request, began)
+    listener = queue._listener
     try:
-        while not caller.granted:
-            now = time.monotonic()
-            answer = queue._session.run(queue._operations.acquire, caller, now)
-            pause = caller.receive(answer, time.monotonic())
-            if pause > 0:
-                time.sleep(pause)
-    except BaseException:  # interrupted: its units stay spent, its lease need not
-        if caller.held:
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel, now = listener.channel, time.monotonic()
+                answer = queue._session.run(queue._operations.acquire, caller, now)
+                pause = caller.receive(answer, time.monotonic())
+                if caller.place and not listener.subscribe():
+                    listener.wait(ear, pause)
+                elif not caller.place and pause > 0:
+                    time.sleep(pause)
+    except BaseException:  # interrupted: its units stay spent, its lease and its place need not
+        if held := caller.held or caller.place:
             with suppress(DPQError, RedisError):
-                queue._session.run(queue._operations.end_permit, caller, caller.held, "")
+                queue._session.run(queue._operations.end_permit, caller, held, "")
         raise
     return Permit(queue, caller, time.monotonic() - began)

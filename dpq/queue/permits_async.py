@@ -84,29 +84,35 @@ async def take_permit_async(queue: Any, request: PermitRequest) -> AsyncPermit:
     began = time.monotonic()
     caller = Caller(request, began)
     asking: asyncio.Task[PermitAnswer] | None = None
+    listener = queue._listener
     try:
-        while not caller.granted:
-            now = time.monotonic()
-            asking = asyncio.create_task(queue._session.run(queue._operations.acquire, caller, now))
-            pause = caller.receive(await asyncio.shield(asking), time.monotonic())
-            asking = None
-            if pause > 0:
-                await asyncio.sleep(pause)
+        with listener.ear(caller.id) as ear:
+            while not caller.granted:
+                caller.channel, now = listener.channel, time.monotonic()
+                operation = queue._session.run(queue._operations.acquire, caller, now)
+                asking = asyncio.create_task(operation)
+                pause = caller.receive(await asyncio.shield(asking), time.monotonic())
+                asking = None
+                if caller.place and not await listener.subscribe():
+                    await listener.wait(ear, pause)
+                elif not caller.place and pause > 0:
+                    await asyncio.sleep(pause)
     except GeneratorExit:  # thrown away with its loop: nothing can be awaited
         raise
     except BaseException:
-        if asking or caller.held:
+        if asking or caller.held or caller.place:
             queue._finish(_give_back(queue, caller, asking))
         raise
     return AsyncPermit(queue, caller, time.monotonic() - began)
 
 
 async def _give_back(queue: Any, caller: Caller, asking: asyncio.Task[PermitAnswer] | None) -> None:
-    """End the lease of a caller that was cancelled, also if the answer with it is under way."""
-    held = caller.held
+    """End the lease or the place of a cancelled caller, also if its answer is under way."""
+    held = caller.held or caller.place
     with suppress(DPQError, RedisError):
         if asking:
             answer = await asking
-            held, caller.scope = answer.held, answer.scope or caller.scope
+            held = answer.held or (answer.moment if answer.code != 1 else "")
+            caller.scope = answer.scope or caller.scope
         if held:
             await queue._session.run(queue._operations.end_permit, caller, held, "")

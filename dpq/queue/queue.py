@@ -47,6 +47,7 @@ from dpq.queue.permits import Permit, take_permit
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connect import Opened, open_url
 from dpq.transport.connections import Connections
+from dpq.transport.listener import Listener
 from dpq.transport.server_check import keeps_nothing_on_purpose
 from dpq.transport.session import QueueSession, Session, save_points
 from dpq.transport.waiter import (
@@ -90,6 +91,7 @@ class DPQ(QueueBase[P]):
         )
         self._leases = Keeper(self._extend_many, self.queue_name)
         self._waiters = Waiters(connections.nodes, self._operations.markers)
+        self._listener = Listener(connections.nodes, self._operations.markers[0])
         if self._described.named:
             self._session.open()
 
@@ -144,6 +146,7 @@ class DPQ(QueueBase[P]):
         self._session.refusal = self._refusal()
         self._leases.close()
         self._waiters.close()
+        self._listener.close()
         self._session.close()
         if self._opened:
             self._opened.close()
@@ -897,13 +900,13 @@ class DPQ(QueueBase[P]):
         served, and the caller sleeps until then without asking again. `permit.report(response)`
         tells a 429 to all. If the body raises `RateLimited`, that is reported, and raised further.
 
-        A booking stays spent, also if the caller is interrupted while it sleeps. If tasks of the
-        same or a higher priority wait for the same units, callers and tasks take turns. A paused
-        queue grants permits: only `delay_group`, a 429 and limits hold callers up.
+        A booking stays spent, also if the caller is interrupted while it sleeps. Callers and tasks
+        that wait for the same units stand in one line: the higher priority first, then who came
+        first. A paused queue grants permits: only `delay_group`, a 429 and limits hold callers up.
 
         With a `concurrency` of the group or the queue, and after a 429, a permit is a lease until
-        the end of the body. Nothing tells a caller when another lease ends: it asks again after 50
-        ms, and then less and less often, up to 1 s.
+        the end of the body. A caller keeps its place on the server, and is called when a lease is
+        free for it.
 
         Args:
             group: The group; None takes the limit of the queue alone.

@@ -49,6 +49,7 @@ from dpq.queue.lease_renewal_async import AsyncKeeper
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
 from dpq.transport.connect_async import AsyncOpened, open_url_async
 from dpq.transport.connections_async import AsyncConnections
+from dpq.transport.listener_async import AsyncListener
 from dpq.transport.session_async import AsyncQueueSession
 from dpq.transport.waiter import begun, owned_markers, waiter_argument, watches_after
 from dpq.transport.waiter_async import AsyncWaiters, sleep
@@ -91,6 +92,7 @@ class AsyncDPQ(QueueBase[P]):
         )
         self._leases = AsyncKeeper(self._extend_many, self.queue_name)
         self._waiters = AsyncWaiters(connections, self._operations.markers)
+        self._listener = AsyncListener(connections, self._operations.markers[0])
         self._background: set[asyncio.Task[Any]] = set()
 
     def _start_in_child(self) -> None:
@@ -101,7 +103,8 @@ class AsyncDPQ(QueueBase[P]):
         """
         if self._pid != os.getpid():  # pragma: no cover - a test does it in a child
             session = self._own_session
-            parents = (self._opened, session, self._waiters, self._leases, self._background)
+            waiting = (self._waiters, self._listener)
+            parents = (self._opened, session, waiting, self._leases, self._background)
             _OF_A_PARENT.append(parents)
             self._opened = None
             self._start()
@@ -156,6 +159,7 @@ class AsyncDPQ(QueueBase[P]):
             await asyncio.wait(self._background, timeout=GIVE_BACK_SECONDS)
         self._session.refusal = self._refusal()
         await self._waiters.aclose()
+        await self._listener.aclose()
         await self._session.close()
         if self._opened:
             await self._opened.aclose()

@@ -13,7 +13,7 @@ from kit.format3 import plant
 from redis import Redis
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, Adaptive, DPQError, Push, Task, TaskState
+from dpq import DPQ, Adaptive, DPQError, Push, RateLimited, Task, TaskState
 from dpq.model.permit import Caller, PermitAnswer, PermitRequest
 from dpq.operations.browse import Browser, Filter
 from dpq.protocol.command import CommandMaker, same
@@ -221,8 +221,12 @@ GOES_ON: dict[str, list[Callable[[DPQ[Any]], object]]] = {
         ),
     ],
     "met_limit": [
-        lambda q: q._session.run(q._operations.met_limit, caller("a"), "group", 5, "", ""),
-        lambda q: q._session.run(q._operations.met_limit, caller(None), "queue", 5, "", ""),
+        lambda q: q._session.run(
+            q._operations.met_limit, caller("a"), RateLimited(5, scope="group"), "", ""
+        ),
+        lambda q: q._session.run(
+            q._operations.met_limit, caller(None), RateLimited(5, scope="queue"), "", ""
+        ),
     ],
     "ack": [each_held(lambda q, task: q.ack(task))],
     "beat": [

@@ -4,13 +4,13 @@ or by reading for it."""
 import pytest
 from kit.limits import fill, payloads, take
 
-from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit
+from dpq import DPQ, Adaptive, LimitTimeoutError, Push, Quota, RateLimit, RateLimited
 from dpq.model.permit import Caller, HeldPermit, PermitRequest
 
 
-def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None) -> Caller:
+def ask(q: DPQ, group: str | None = "g", cost=1, lease=60.0, timeout=None, rank=0) -> Caller:
     """One call of a caller."""
-    caller = Caller(PermitRequest.checked(group, cost, timeout, 0, lease), 0.0)
+    caller = Caller(PermitRequest.checked(group, cost, timeout, rank, lease), 0.0)
     caller.receive(q._session.run(q._operations.acquire, caller, 0.0), 0.0)
     return caller
 
@@ -76,8 +76,8 @@ def test_callers_do_the_upkeep_that_they_wait_for(q, clock, scope):
     take(q, visibility=5)
     assert ask(q).moment == ""
     clock.advance(6)
-    ask(q)
-    assert ask(q).granted
+    ask(q, rank=1)
+    assert ask(q, rank=2).granted
 
 
 def test_a_quota_gives_back_only_what_it_has_counted(q, clock):
@@ -176,7 +176,9 @@ def test_a_429_of_a_permit_gives_back_units_whose_names_end_alike(q, clock):
     units = ("tokens", "out_tokens")
     q.set_limit([RateLimit(1, 60, 100, unit=unit, slack=0) for unit in units], group="g")
     caller = ask(q, cost={"tokens": 50, "out_tokens": 50})
-    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "tokens=20")
+    q._session.run(
+        q._operations.met_limit, caller, RateLimited(0, scope="group"), caller.held, "tokens=20"
+    )
     left = q.group("g").units_left
     assert [round(each) for each in left] == [100, 80], "in the order of the names"
 
@@ -190,7 +192,7 @@ def test_a_forecast_knows_of_permits(q, clock, probe):
         fill(q, 1)
         q.rate_limited(take(q), 1)
         clock.advance(1)
-    caller = ask(q, lease=20.0)
+    caller = ask(q, lease=20.0, rank=1)
     assert caller.held
     fill(q, 1)
     first, *_ = q.forecast(3)
@@ -250,7 +252,7 @@ def test_a_429_of_a_permit_ends_a_lease_that_was_extended(q, clock):
         clock.advance(1)
         held = HeldPermit(caller.id, "g", caller.held, caller.scope)
         q._session.run(q._operations.extend_many, [(held, 60)])
-    q._session.run(q._operations.met_limit, caller, "group", 0, caller.held, "")
+    q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="group"), caller.held, "")
     clock.advance(1)
     assert ask(q).granted
 
@@ -262,12 +264,12 @@ def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
     q.set_limit(RateLimit(40, 1, adaptive=learns), group="g", members=members)
     caller = ask(q)
     for _ in range(3):
-        q._session.run(q._operations.met_limit, caller, "member", 0, "", "")
+        q._session.run(q._operations.met_limit, caller, RateLimited(0, scope="member"), "", "")
         clock.advance(0.1)
     state = q.group("g")
     assert (state.members[0] if members else state).rate == 20
     clock.advance(1)
-    q._session.run(q._operations.met_limit, ask(q), "member", 0, "", "")
+    q._session.run(q._operations.met_limit, ask(q), RateLimited(0, scope="member"), "", "")
     state = q.group("g")
     assert (state.members[0] if members else state).rate == 10
 

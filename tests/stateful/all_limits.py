@@ -30,6 +30,7 @@ from dpq import (
     LimitTimeoutError,
     Quota,
     RateLimit,
+    RateLimited,
     Reserve,
     Task,
     TaskNotFoundError,
@@ -172,7 +173,6 @@ def repeatable(seed: int) -> Iterator[None]:
     with (
         patch.object(partition, "new_ids", new_ids),
         patch.object(permit, "secrets", secrets),
-        patch.object(permit, "random", chance),
     ):
         yield
 
@@ -620,7 +620,14 @@ class World:
         if b % 4 == 0:
             wait = [0, 0.5, 3][a % 3]
             self.twice(
-                b, lambda: run(operations.met_limit, caller, "member", wait, caller.held, text)
+                b,
+                lambda: run(
+                    operations.met_limit,
+                    caller,
+                    RateLimited(wait, scope="member"),
+                    caller.held,
+                    text,
+                ),
             )
             told = {**{unit: 0 for unit in grant.reserved if unit}, **told}
         elif caller.held:

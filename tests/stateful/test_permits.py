@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpq import DPQ, LimitTimeoutError, RateLimit
+from dpq import DPQ, LimitTimeoutError, RateLimit, RateLimited
 from dpq.model.permit import Caller, PermitRequest
 from dpq.testing import Clock, QueueFactory
 
@@ -121,7 +121,9 @@ def run_steps(q: DPQ[Any], clock: Clock, steps: list[Any], timeout: float | None
         elif step == "429":
             stranger = Caller(PermitRequest.checked("a", 1, None, 0, 60.0), 0.0)
             stranger.moment = str(clock())
-            q._session.run(q._operations.met_limit, stranger, "group", value, "", "")
+            q._session.run(
+                q._operations.met_limit, stranger, RateLimited(value, scope="group"), "", ""
+            )
         else:
             q.delay_group("b", value)
     world.wait(60)

@@ -10,28 +10,32 @@
 -- ARGV[6]  lease      ms of the lease, where the permit is one
 -- ARGV[7]  id         of the permit, made by the caller
 -- ARGV[8]  booked     the moment that the last answer booked, ms; "" if none
--- ARGV[9]  ticket     the moment at which the last answer told to ask again, ms; "0" if none
+-- ARGV[9]  standing_at  its place in the line, as the last answer said; "" if there is none
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if none
 -- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
+-- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
 --
 -- Returns one of:
 -- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
 --   "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a TAB the
 --   member of its pool. `cost`: what was charged, with estimates. For a booking that stands, the last two are left out.
--- * {0, us, ticket}: nothing is charged; ask again then.
--- * {2, us, "0"}: leases are out that others must end; ask again soon.
+-- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
+--   does not wait.
+-- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
 -- * {-1, us}: beyond the timeout; nothing is charged.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
--- Lost reply: units are charged twice, and a lease stays until its end.
+-- Lost reply: units are charged twice, and a lease stays until its end; or the caller stands in the line twice, until
+-- its first place is forgotten, seconds later.
 local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
-local lease, id, booked, ticket, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
+local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
+local channel = ARGV[12]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, judge, pool, estimate, gates_of, booked, mark
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, callers, booking, stand, grant
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
-  'token')
+  'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
 if refused then
   return refused
@@ -47,89 +51,88 @@ end
 go_on()
 seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
-local scopes, units, added, tells, moved = gates_of(name, member, cost, priority, held)
-local opening, probing, taken = 0, false, false
-for _, gate in ipairs(scopes) do
-  opening = math.max(opening, gate.opens > instant and gate.opens or 0, gate.rules.unreadable and instant + 30000 or 0)
+local score, place = place_in_line(standing_at, priority, id, settings[8], settings[9])
+local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held)
+local lines = { scopes[1], scopes[2] } -- the gates that have lines
+local left = leave_lines(standing_at ~= '' and lines or {}, place)
+callers().asks = place
+local opening, closer, probing, taken = 0, nil, false, nil
+local function shuts(moment, i)
+  if moment > opening then
+    opening, closer = moment, lines[i] or lines[2]
+  end
+end
+for i, gate in ipairs(scopes) do
+  shuts(gate.opens > instant and gate.opens or gate.rules.unreadable and instant + 30000 or 0, i)
   probing = probing or gate.probe ~= '-' and gate.probe ~= held
+end
+
+local function settle(lost)
+  -- Needs: open_or_close, place
+  for gate in pairs(left) do
+    stirred[gate.scope] = true
+  end
+  if lost then
+    ended(lost, name, true, member ~= '' and member or nil)
+  end
+  admit()
 end
 
 -- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
 if booked and booked >= instant - 1000 and opening == 0 and not probing and not moved then
   return { 1, math.ceil(math.max(0, booked - instant) * 1000), string.format('%.17g', booked), held }
 elseif held ~= '' then
-  -- Needs: open_or_close, place
-  ended(held, name, true, member ~= '' and member or nil)
-  admit()
+  settle(held)
 end
 
 local at, decider, earliest = instant, nil, math.huge
-for _, gate in ipairs(scopes) do
-  taken = full(gate) or taken
-  local free, counted = opens_at(gate, units, priority)
+for i, gate in ipairs(scopes) do
+  taken = full(gate) and (lines[i] or lines[2]) or taken
+  local free, counted = opens_at(gate, units, -score)
   free = opening > 0 and opening or free
   -- A booking counts in the period of its moment, so none goes beyond a quota's.
-  opening = counted > instant and math.max(opening, counted) or opening
+  shuts(counted > instant and counted or 0, i)
   earliest = gate[1] and math.min(earliest, math.max(free, instant)) or earliest
   if free > at then
     at, decider = free, gate
   end
   forget_ended(gate)
 end
-for _, gate in ipairs(scopes) do
+for i, gate in ipairs(scopes) do
   local ends = gate.quotas and gate.quotas.ends() or math.huge
-  opening = at >= ends and math.max(opening, ends) or opening
+  shuts(at >= ends and ends or 0, i)
 end
-local reply, turner, turned, kept = nil, nil, nil, nil
+
+local reply, line, code, again
 if timeout ~= '' and at - instant > tonumber(timeout) then
   reply = { -1, math.ceil((at - instant) * 1000) }
 elseif opening > 0 then
-  reply = { 0, math.ceil((opening - instant) * 1000), '0' }
-elseif taken then -- a lease of a task may be over, and there may be no consumer to see it
+  line, code, again = closer, 0, opening
+elseif taken then
   if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
     -- Needs: upkeep
-    upkeep(100)
+    upkeep(100) -- a lease of a task may be over, and there may be no consumer to see it
   end
-  reply = { 2, 0, '0' }
-elseif decider or scopes[1].booked or scopes[#scopes].booked then
-  -- Needs: booking
-  local again, told = wait_for_turn(scopes, priority)
-  if not again and decider then
-    again, told = too_far(decider, at, units, ticket, at - earliest > 50)
-  end
-  turner = decider or scopes[#scopes].booked and scopes[#scopes] or scopes[1]
-  turned, kept = turner.booked and turner[1] and take_turn, turner[1] and turner[1].paid
-  reply = again and { 0, math.ceil((again - instant) * 1000), string.format('%.17g', told) }
-end
-if reply then
-  keep()
-  return reply
-end
-
-local ends, leased = math.floor(at) + lease, ''
-local entry = string.format('~%013.0f~', ends) .. id
-local token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
-for _, gate in ipairs(scopes) do
-  charge(gate, units, entry, token, at)
-  local counts = tells or gate.busy or gate.rules.concurrency > 0
-  if counts then
-    leased = entry
-    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
-    mark() -- the gate knows of the lease, also without a limit
-  end
-  if counts or at > instant and gate[1] then
-    local note = gate.booked or { 0, 0, 0, 0, 0 }
-    note[1], note[5] = math.max(note[1], at), math.max(note[5], counts and ends or 0)
-    gate.booked, gate.changed = note, true
+  line, code, again = taken, 2, math.huge
+else
+  local own = decider and decider ~= scopes[3] and decider or lines[2] or lines[1]
+  line, code, again = own, 0, decider and far_ahead(decider, own, at, units, place, at - earliest > 50)
+  if not again then
+    code, line, again = 2, come_before(lines, place, units, at)
   end
 end
-if turned then
-  turned(turner, units, priority, kept)
+local leased, token, changes
+if line then
+  left[line] = timeout == '0' and left[line] or nil
+  reply = stand(line, place, channel, code, again, timeout ~= '0')
+elseif not reply then
+  token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
+  leased = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
+  changes = added and estimates().change(cost, added)
 end
-if scopes[3] then
-  granted_to(scopes[3])
+if next(left) then
+  settle()
 end
 keep()
-local changes = added and estimates().change(cost, added)
-return { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
+return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
   name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost }

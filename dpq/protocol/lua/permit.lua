@@ -3,7 +3,7 @@
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
 -- ARGV[2]  group      the scope, as acquire has answered
--- ARGV[3]  held       what acquire, or the last call, has answered
+-- ARGV[3]  held       what acquire, or the last call, has answered; or the place of a caller that leaves its line
 -- ARGV[4]  ms         from now; 0 ends it
 -- ARGV[5]  told       what it has spent, as in spent; "" for nothing
 -- ARGV[6]  cost       what it was charged, and
@@ -14,11 +14,18 @@
 local time, group, held, ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local told, cost, moment = ARGV[5], ARGV[6], ARGV[7]
 
--- Needs: now, go_on, gate, open_or_close, place, held
+-- Needs: now, go_on, gate, open_or_close, place, line, held
 go_on()
 local name, mate = string.match(group, '^([^\t]*)\t?(.*)$')
 local scopes = { '', name ~= '' and name or nil }
 scopes[#scopes + 1] = mate ~= '' and group or nil
+if string.byte(held) ~= 126 then
+  for n = 1, name ~= '' and 2 or 1 do
+    stirred[scopes[n]] = the_line().leave(gate_of(scopes[n]), held) or nil
+  end
+  admit()
+  return ''
+end
 local member, now_held = held_now(scopes, held), ''
 if ms == 0 then
   if told ~= '' then

@@ -77,11 +77,13 @@ for i = 1, #page[2], 2 do
     end
   else
     local fault, held = lease_fault(name, page[2][i + 1]), string.match(name, '[^\t]*$')
+    local ends = string.match(name, '\11(%d+)[wc][^\11]*$') -- of a caller in a line
     if fault == 'lease not counted' then
       redis.call('ZADD', tracked, '0', name)
-    elseif fault or is_permit(held) and not permit_out(held) then -- the latter is no problem
+    elseif fault or is_permit(held) and not permit_out(held) or ends and tonumber(ends) <= instant then
+      -- A permit or a caller that is over is no problem.
       redis.call('ZREM', tracked, name)
-      stirred[string.match(name, '^([^\t]*)\t') or ''] = true -- a consumer may wait for its end
+      stirred[string.match(name, '^[^\t\11]*')] = true -- a consumer may wait for its end
     end
   end
 end

@@ -1,63 +1,70 @@
--- booking: judge if acquire may book units ahead of time. A gate keeps for that, as `booked`: until when units are
--- booked; the last moment at which a caller was told to ask again; and, where tasks wait for the same units, the
--- moment that is left to them, and what was paid then. docs/design.md, "Permits".
--- Keys: ready
--- Needs: now, pace, booked, opens, groups
--- Gives: wait_for_turn(scopes, rank) and too_far(gate, at, cost, ticket, blocks): nil if it may book at that moment;
---        else when to ask again, ms, and the ticket. take_turn(gate, cost, rank, kept), after it has booked; kept is
---        what the first window had paid before.
+-- booking: judge if acquire may book units ahead of time, and if tasks have their turn. A gate keeps for that, as
+-- `booked`: until when units are booked; until when callers may stand in its line; since when a free unit, or lease, is
+-- left to better tasks, or 0; and when the last task took one while callers waited. docs/design.md, "Permits".
+-- Keys: tracked
+-- Needs: now, pace, booked, line, moving
+-- Gives: place_in_line(text, priority, id, aging, since), for the place that the caller had, or "": its score, aged as
+--        that of a task, and its place; leave_lines(gates, place), a set of those in whose line it stood;
+--        standing(gate, place), how many callers stand in its line before that place; far_ahead(gate, line, at, cost,
+--        place, blocks), for the gate that decides, and the one in whose line it is to stand: when to ask again, ms, or
+--        nil if it may book at that moment; turn_of(gate, cost, at, place, last): until when tasks may take what is
+--        free at that moment, ms, or nil; `last` if there is one lease for both.
 local TURN_MS, FREE_MS = 50, 1000
 
--- Does a task of this rank, or a better one, wait for units of a gate?
-local function contended(gate, rank)
-  local score
-  if gate.scope == '' then
-    score = redis.call('ZRANGE', ready, '0', '0', 'WITHSCORES')[2]
-  else
-    score = head_of(gate.scope) or heir_of(gate.scope)
-  end
-  return score and -tonumber(score) >= rank
+local function place_in_line(text, priority, id, aging, since)
+  local came = tonumber(string.sub(text, 19, 34)) or math.floor(instant * 1000)
+  local score = (tonumber(aging or '') or 0) * (came / 1000 - (tonumber(since or '') or 0)) / 1000 - priority
+  return score, text ~= '' and text or the_line().place_of(score, came) .. id
 end
 
-local function wait_for_turn(scopes, rank)
-  for _, gate in ipairs(scopes) do
-    local booked = gate.booked
-    if booked and gate[1] and booked[4] > 0 and booked[4] == gate[1].paid and instant < booked[3] + TURN_MS
-      and contended(gate, rank) then
-      return booked[3] + TURN_MS, 0
-    end
+local function leave_lines(gates, place)
+  local left = {}
+  for _, gate in ipairs(gates) do
+    left[gate] = the_line().leave(gate, place) or nil
   end
+  return left
 end
 
--- Callers farther away come back one by one, at the pace of the limit: each gets a ticket. While there are tickets, new
--- callers book half as far ahead, so that those with tickets find room. If a booking leaves another limit idle until
+local function standing(gate, place)
+  return redis.call('ZLEXCOUNT', tracked, '[' .. gate.scope .. '\11', '(' .. gate.scope .. '\11' .. place)
+end
+
+-- Callers farther away come back one by one, at the pace of the limit. If a booking leaves another limit idle until
 -- then, callers book only 50 ms ahead.
-local function too_far(gate, at, cost, ticket, blocks)
-  gate.booked = gate.booked or { 0, 0, 0, 0, 0 }
-  local ahead, last, pause = blocks and 50 or MOST_AHEAD_MS, gate.booked[2], 0
-  local in_turn = ticket > 0 and ticket <= instant or last <= instant
-  if at - instant <= (in_turn and ahead or ahead / 2) then
+local function far_ahead(gate, line, at, cost, place, blocks)
+  local ahead, pause = blocks and 50 or MOST_AHEAD_MS, 0
+  if at - instant <= ahead then
     return nil
   end
   for i, rule in ipairs(gate.rules) do
     local units = math.min(cost[rule.unit] or 0, gate[i].most)
     pause = units > 0 and math.max(pause, time_of(units, gate[i])) or pause
   end
-  local again = ticket
-  if ticket <= instant then
-    again = math.max(last + pause, at - ahead, instant + 10)
-    gate.booked[2], gate.changed = again, true
-  end
-  return math.min(again, math.max(at - ahead, instant + 10000)), again
+  return math.min(math.max(at - ahead + standing(line, place) * pause, instant + 10), instant + 10000)
 end
 
-local function take_turn(gate, cost, rank, kept)
-  local booked = gate.booked
-  if not contended(gate, rank) then
-    booked[3], booked[4] = 0, 0
-  elseif booked[4] > 0 and kept == booked[4] then -- no task came in its turn
-    booked[3], booked[4] = instant + FREE_MS, 0
-  elseif booked[4] > 0 or instant >= booked[3] then
-    booked[3], booked[4] = opens_at(gate, cost, rank), gate[1].paid
+-- Is there enough for this caller and for a task as well?
+local function plenty(gate, cost)
+  for i, rule in ipairs(gate.rules) do
+    local units = cost[rule.unit] or 0
+    local at = rule.moving and moving().opens(gate, i, 2 * units)
+    if units > 0 and (at or gate[i].owed + (2 * units - rule.burst) * gate[i].interval) > instant then
+      return false
+    end
   end
+  return true
+end
+
+-- If no task came in its turn, callers are free for a second.
+local function turn_of(gate, cost, at, place, last)
+  local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
+  if not best or best > string.sub(place, 1, 34) then
+    return nil
+  end
+  gate.booked = gate.booked or { 0, 0, 0, 0, 0 }
+  local booked = gate.booked
+  if booked[3] == 0 or instant >= booked[3] + TURN_MS + FREE_MS then
+    booked[3], gate.changed = at, true
+  end
+  return instant < booked[3] + TURN_MS and booked[3] + TURN_MS or nil
 end

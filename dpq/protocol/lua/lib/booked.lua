@@ -3,8 +3,10 @@
 -- Keys: tracked
 -- Needs: now
 -- Gives: MOST_AHEAD_MS, so far ahead acquire books; is_permit(member), permit_out(member), true while it is not over;
+--        is_awaited(gate), true if callers of acquire may stand in its line (callers);
 --        running(scope), how many permits of a scope are not over; booked_of(tokens): the numbers of a gate, of what
---        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out: true if there
+--        tokens_of has read, or nil; forget_ended(gate), which removes leases of permits that ran out, and a line of
+--        callers who are all gone: true if there
 --        may be more; overdue(scope), how many ran out and still stand there.
 local MOST_AHEAD_MS = 5000
 
@@ -14,6 +16,10 @@ end
 
 local function permit_out(member)
   return (tonumber(string.match(member, '^~(%d+)~') or 0) or 0) > instant
+end
+
+local function is_awaited(gate)
+  return gate.booked and gate.booked[2] > instant
 end
 
 local function running(scope)
@@ -38,12 +44,19 @@ local function overdue(scope)
 end
 
 local function forget_ended(gate)
-  if gate.booked and gate.booked[5] > 0 then
-    local from, to = range_of_ended(gate.scope)
+  local more = false
+  local function forget(from, to)
     local ended_ones = redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', '100')
     if ended_ones[1] then
       redis.call('ZREM', tracked, unpack(ended_ones))
     end
-    return #ended_ones == 100
+    more = more or #ended_ones == 100
   end
+  if gate.booked and gate.booked[5] > 0 then
+    forget(range_of_ended(gate.scope))
+  end
+  if gate.booked and gate.booked[2] > 0 and gate.booked[2] <= instant then -- the whole line
+    forget('[' .. gate.scope .. '\11', '(' .. gate.scope .. '\12')
+  end
+  return more
 end

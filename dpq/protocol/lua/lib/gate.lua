@@ -4,7 +4,7 @@
 -- Keys: invisible conf limits gates tracked
 -- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
---        full(gate), true if no more tasks may run at once.
+--        full(gate), true if no more tasks may run at once, and how many more may if they are counted.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
@@ -98,5 +98,5 @@ local function full(gate)
   gate.out = gate.out or scope == '' and redis.call('ZCARD', invisible) + (gate.booked and running(scope) or 0) or nil
   local out = gate.out or redis.call('ZLEXCOUNT', tracked, '[' .. scope .. '\t', '(' .. scope .. '\n')
   out = (gate.out or out < most) and out or out - overdue(scope)
-  return most <= out
+  return most <= out, most - out
 end

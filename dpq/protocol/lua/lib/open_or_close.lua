@@ -1,6 +1,6 @@
 -- open_or_close: open a group, with its best task as its head in ready, or close it until a moment.
 -- Keys: groups closed meta conf tracked
--- Needs: now, notice, groups, gate, opens, cost, pool, estimate
+-- Needs: now, notice, groups, gate, opens, cost, pool, estimate, callers, booked
 -- Gives: next_at(group, headed), open_or_close(group), ended(id, group, lapsed, member), for the member of a pool that
 --        the delivery ran as, or nil; stirred, the groups that admit (place) still has to open or close; heavy(), true
 --        if tasks need different amounts.
@@ -18,6 +18,10 @@ local function next_at(group, headed)
   local score, member, heir
   if full(gate) then
     return math.max(gate.opens, now + 30000)
+  end
+  local kept = is_awaited(gate) and callers().kept_from_best(gate)
+  if kept then
+    return kept
   end
   local pool = gate.rules.members
   if (gate[1] or gate.quotas or gate.observed or pool) and not headed and heavy() then

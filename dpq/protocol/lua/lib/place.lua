@@ -1,6 +1,6 @@
 -- place: put a due task into ready, or into waiting behind the head of its group.
 -- Keys: ready delayed invisible waiting closed dead conf wake
--- Needs: now, notice, groups, keep, open_or_close, notes
+-- Needs: now, notice, groups, keep, open_or_close, notes, callers, booked, gate
 -- Gives: enter(id, task), leave(id, task, lapsed); admit(quiet), to be called after the last of them: it wakes a
 --        waiting consumer if tasks have become ready in this script, unless quiet, or the queue's own limit lets no
 --        task run before `shut_until`.
@@ -57,10 +57,12 @@ local function admit(quiet)
     open_or_close(group)
     stirred[group] = nil
   end
+  call_callers()
+  local kept = freed and is_awaited(gate_of('')) and callers().kept_from_best(gate_of(''))
   keep()
   if freed then
     redis.call('HDEL', conf, 'shut_until')
-    if redis.call('EXISTS', ready) == 1 then
+    if not kept and redis.call('EXISTS', ready) == 1 then
       redis.call('ZADD', wake, '0', 'w')
     end
   elseif admitted + arrived > 0 and not quiet then

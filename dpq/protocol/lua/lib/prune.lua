@@ -48,8 +48,8 @@ local function prune(most)
       elseif gate.rest then -- its rules are lost, or cannot be read
         until_ms = math.huge
       end
-      if gate.booked then -- permits are out
-        until_ms = math.max(until_ms, gate.booked[5])
+      if gate.booked then -- permits are out, or callers wait
+        until_ms = math.max(until_ms, gate.booked[2], gate.booked[5])
       end
       if gate.probe ~= '-' and not gate.gone then
         until_ms = gate.probe == 'p' and until_ms + 86400000 or math.huge

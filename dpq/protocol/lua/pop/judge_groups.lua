@@ -1,6 +1,7 @@
 -- judge_groups: apply the queue's limit and the limits of groups inside of pop.
 -- Keys: ready groups closed
--- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, judge, opens, cost, pool, estimate
+-- Needs: now, notice, groups, step_up, gate, keep, open_or_close, prune, charge, opens, cost, pool, estimate, callers,
+--        booked
 -- Gives: group_judge(judge_queue), for the judge of the queue's limit; it returns three functions.
 --        judge(score, member, id, cost, group, token, raw): as judge; false if the group lets no task run, which
 --        closes it; for a group with members what is to change in the record has the member that the task runs as.
@@ -62,6 +63,9 @@ local function group_judge(judge_queue)
     if at <= instant and gate and gate.rules.members then
       at, mate = pool_at(gate, units, -score, pin_of(raw))
     end
+    if at <= instant and gate and is_awaited(gate) then
+      at = callers().kept(gate, score, raw) or at
+    end
     if at > instant then
       shut(group)
       close(group, at)
@@ -100,6 +104,7 @@ local function group_judge(judge_queue)
   end
 
   local function after_all()
+    call_callers()
     if #gone > 0 then
       redis.call('HDEL', groups, unpack(gone))
       redis.call('ZADD', closed, unpack(closing))

@@ -1,10 +1,10 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, notes, counted, tokens, booked, gate_text
+-- Needs: now, record, problem, notes, counted, tokens, booked, gate, gate_text
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
---        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
---        tracked lacks.
+--        that has ended", "caller in no line", or, for a member with a score, "lease not counted";
+--        lease_uncounted(id), the member that tracked lacks.
 local function gate_fault(scope, text)
   local plain = tokens_of((cut_slots(text)))
   local opens, probe = string.match(plain, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
@@ -22,7 +22,19 @@ local function stray(scope, text)
   return scope == '' and problem('stray gate', scope, text)
 end
 
+-- A caller that no gate knows of stands in no line. Where it has asked in time, it asks again.
+local function place_fault(member, score)
+  local scope, ends = string.match(member, '^([^\t\11]*)\11%x+[%w_-]*\11(%d+)[wc][%w_-]*$')
+  local known = scope and gate_of(scope).booked
+  if score ~= '0' or not scope or #ends ~= 13 or tonumber(ends) > instant and not (known and known[2] > instant) then
+    return problem('caller in no line', member, 'in tracked')
+  end
+end
+
 local function lease_fault(member, score)
+  if string.find(member, '\11', 1, true) then
+    return place_fault(member, score)
+  end
   local scope, id = string.match(member, '^(.*)\t([^\t]*)$')
   if id and is_permit(id) and string.match(id, '^~%d+~[%w_-]+$') then -- an ended one counts no more
     return score ~= '0' and problem('lease not counted', member, 'in tracked')

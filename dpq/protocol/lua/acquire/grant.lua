@@ -1,0 +1,28 @@
+-- grant: charge the units of a permit, and let it count as a lease where leases are counted.
+-- Keys: tracked
+-- Needs: now, charge, mark, pool
+-- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "". `tells` if it may tell
+--        what it has spent, at its end.
+local function grant(scopes, units, id, moment, ends, token, tells)
+  local leased, entry = '', string.format('~%013.0f~', ends) .. id
+  for _, gate in ipairs(scopes) do
+    charge(gate, units, entry, token, moment)
+    local counts, note = tells or gate.busy or gate.rules.concurrency > 0, gate.booked or { 0, 0, 0, 0, 0 }
+    if instant < note[3] + 50 then -- it comes before the tasks that have their turn
+      note[3] = 0
+    end
+    if counts then
+      leased = entry
+      redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. entry)
+      mark() -- the gate knows of the lease, also without a limit
+    end
+    if counts or moment > instant and gate[1] then
+      note[1], note[5] = math.max(note[1], moment), math.max(note[5], counts and ends or 0)
+      gate.booked, gate.changed = note, true
+    end
+  end
+  if scopes[3] then
+    granted_to(scopes[3])
+  end
+  return leased
+end

@@ -1,0 +1,45 @@
+-- stand: let a caller of acquire stand in a line.
+-- Keys: tracked
+-- Needs: now, mark, callers, line, booking, booked
+-- Gives: come_before(gates, place, cost, at): the first of these gates where others come first, and when to ask again,
+--        ms; or nil. stand(gate, place, channel, code, again, waits): the reply of acquire; if the caller waits, it
+--        stands there from now on.
+local function come_before(gates, place, cost, at)
+  for _, gate in ipairs(gates) do
+    local counts = gate.rules.concurrency > 0 or gate.probe ~= '-' or gate.rules.members
+    if counts or gate[1] or is_awaited(gate) then
+      local free, soonest = the_line().free_in(gate), math.huge
+      local before = the_line().first_of(gate, math.max(1, math.min(free, 16)), place)
+      local turn = turn_of(gate, cost, at, place, counts and #before + 1 >= free)
+      if #before >= free then
+        callers().call(gate)
+        for _, each in ipairs(standing(gate, place) <= #before and before or {}) do
+          soonest = math.min(soonest, each.ends) -- the next one looks if those that were called have come
+        end
+        return gate, soonest
+      elseif turn then
+        return gate, turn
+      end
+    end
+  end
+end
+
+local function stand(gate, place, channel, code, again, waits)
+  local most = 30000
+  if code == 2 then
+    most = not waits and 50 or channel ~= '' and 2000 or math.min(20 * (1 + standing(gate, place)), 1000)
+    again = math.min(again, instant + most)
+  end
+  if waits then
+    local ends = math.min(again, instant + most) + 3000
+    redis.call('ZADD', tracked, '0', gate.scope .. '\11' .. place .. '\11' .. string.format('%013.0f', ends) .. 'w'
+      .. channel)
+    gate.booked, gate.changed = gate.booked or { 0, 0, 0, 0, 0 }, true
+    gate.booked[2] = math.max(gate.booked[2], ends)
+    mark()
+    if gate.scope == '' then
+      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease looks at the line
+    end
+  end
+  return { code, math.ceil((again - instant) * 1000), waits and place or '' }
+end

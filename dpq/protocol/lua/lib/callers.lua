@@ -1,0 +1,82 @@
+-- callers: call those callers of acquire who may go now, and keep for them what is free.
+-- Keys: tracked
+-- Needs: now, rules, opens, cost, booked, line
+-- Gives: callers(), which makes functions when it is first called: call(gate), which calls those that may go now;
+--        kept(gate, score, raw), for a task, and kept_from_best(gate): until when callers before it keep all that is
+--        free, ms, or nil. In it, `asks` is the place of a caller that asks just now, and need not be called.
+--        call_callers(), of all gates that were read.
+local calling
+
+local function callers()
+  if calling then
+    return calling
+  end
+  calling = {}
+  local CALLED_MS, ALIVE_MS, MOST = 1000, 1000, 16
+
+  -- A caller that was called must come within a second: else it is dead, and the next one is called. Not every user may
+  -- publish: then it asks by itself, later.
+  local function call_one(gate, each)
+    if not each.called then
+      each.ends = now + CALLED_MS
+      redis.call('ZREM', tracked, each.entry)
+      redis.call('ZADD', tracked, '0', gate.scope .. '\11' .. each.place .. '\11'
+        .. string.format('%013.0f', each.ends) .. 'c' .. each.channel)
+      gate.booked[2], gate.changed = math.max(gate.booked[2], each.ends), true
+      if each.channel ~= '' then
+        redis.pcall('PUBLISH', 'dpq:calls:' .. each.channel, string.sub(each.place, 35))
+      end
+    end
+    return each.ends
+  end
+
+  local function kept(gate, place)
+    local free, ends = the_line().free_in(gate), math.huge
+    local first = free > 0 and the_line().first_of(gate, math.min(free, MOST), place) or {}
+    for _, each in ipairs(#first >= free and first or {}) do
+      ends = math.min(ends, call_one(gate, each))
+    end
+    return ends < math.huge and ends or nil
+  end
+
+  function calling.kept(gate, score, raw)
+    return kept(gate, the_line().place_of_task(score, raw))
+  end
+
+  function calling.kept_from_best(gate)
+    local best = the_line().best_of(gate)
+    return best and kept(gate, best)
+  end
+
+  -- The best task has its turn while consumers take tasks of the scope. Where none does, the caller behind it is
+  -- called, too, and waits a moment for the task (booking).
+  function calling.call(gate)
+    local free = the_line().free_in(gate)
+    if gate.opens > instant or free == 0 or opens_at(gate, weigh('1'), math.huge) - instant > MOST_AHEAD_MS then
+      return
+    end
+    local first = the_line().first_of(gate, math.min(free, MOST))
+    local best = first[1] and the_line().best_of(gate)
+    for i, each in ipairs(first) do
+      local behind_task = best and best <= string.sub(each.place, 1, 34) and i >= free
+      if each.place ~= calling.asks and not (behind_task and gate.booked[4] > instant - ALIVE_MS) then
+        call_one(gate, each)
+      end
+    end
+  end
+
+  return calling
+end
+
+local function call_callers()
+  local awaited = {}
+  for _, gate in pairs(seen.gates) do
+    awaited[#awaited + 1] = is_awaited(gate) and gate or nil
+  end
+  for _, gate in ipairs(awaited) do
+    callers().call(gate)
+    if gate.scope == '' then
+      redis.call('ZADD', tracked, '0', '\t') -- the script that ends a lease looks at the line
+    end
+  end
+end

@@ -1,0 +1,89 @@
+-- line: the line in which callers of acquire wait, best first. A caller stands in `tracked` as "scope VT place VT end
+-- state channel". Its place is its score as 18 hex digits, the microsecond of its arrival in 16 digits, and its id. At
+-- `end`, 13 digits of ms, it is forgotten, unless it has asked again. Its state is w, or c once it was called. The gate
+-- of the scope knows until when there may be callers (booked). docs/design.md, "Permits".
+-- Keys: ready meta tracked
+-- Needs: now, gate, groups, opens, pool, record
+-- Gives: the_line(), which makes functions when it is first called: place_of(score, us), without the id;
+--        place_of_task(score, raw); best_of(gate), the place of the best task of the scope, or nil; free_in(gate), how
+--        many callers and tasks may begin now; first_of(gate, most, place), the first callers before that place, or of
+--        all; leave(gate, place), true if it stood there.
+local lining
+
+local function the_line()
+  if lining then
+    return lining
+  end
+  lining = {}
+
+  function lining.place_of(score, us)
+    return string.sub(behind('', score, ''), 2) .. string.format('%016.0f', us)
+  end
+
+  function lining.place_of_task(score, raw)
+    local task = read(raw or '')
+    return lining.place_of(score, task and task.enqueued * 1000 or 0)
+  end
+
+  function lining.best_of(gate)
+    local score, member
+    if gate.scope == '' then
+      member, score = unpack(redis.call('ZRANGE', ready, '0', '0', 'WITHSCORES'))
+    else
+      score, member = head_of(gate.scope)
+    end
+    if not score and gate.scope ~= '' then
+      score, member = heir_of(gate.scope)
+    end
+    local id = score and string.sub(member, string.byte(member) == 49 and 17 or 20)
+    return id and lining.place_of_task(tonumber(score), redis.call('HGET', meta, id))
+  end
+
+  -- Callers that are over are removed; where very many are, only some.
+  function lining.first_of(gate, most, place)
+    local from, to = '[' .. gate.scope .. '\11', '(' .. gate.scope .. '\11' .. (place or '\127')
+    local found, over, count = nil, nil, most + 8
+    for _ = 1, 10 do
+      found, over = {}, {}
+      for _, entry in ipairs(redis.call('ZRANGEBYLEX', tracked, from, to, 'LIMIT', '0', count)) do
+        local at, ends, state, channel = string.match(entry, '^([^\11]*)\11(%d+)([wc])(.*)$', #gate.scope + 2)
+        if not ends or tonumber(ends) <= instant then
+          over[#over + 1] = entry
+        elseif #found < most then
+          found[#found + 1] = { entry = entry, place = at, ends = tonumber(ends), called = state == 'c',
+            channel = channel }
+        end
+      end
+      if not over[1] then
+        break
+      end
+      redis.call('ZREM', tracked, unpack(over))
+      count = 200
+    end
+    return found
+  end
+
+  -- Without a concurrency they begin one after the other.
+  function lining.free_in(gate)
+    local is_full, free = full(gate)
+    if is_full or not gate.rules.members then
+      return is_full and 0 or free or 1
+    end
+    pool_at(gate, {}, math.huge)
+    local any, sum = 0, 0
+    for _, mate in ipairs(gate.mates) do
+      is_full, free = full(mate)
+      any = is_full and any or 1
+      sum = is_full and sum or sum + (free or opens_at(mate, {}, math.huge) <= instant and 1 or 0)
+    end
+    return math.max(any, sum)
+  end
+
+  function lining.leave(gate, place)
+    local start = gate.scope .. '\11' .. place .. '\11'
+    local entry = redis.call('ZRANGEBYLEX', tracked, '[' .. start, '(' .. start .. '\127', 'LIMIT', '0', '1')[1]
+    return entry and redis.call('ZREM', tracked, entry) == 1
+  end
+
+  return lining
+end

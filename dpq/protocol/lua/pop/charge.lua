@@ -1,0 +1,75 @@
+-- charge: charge a limit for a task or a permit.
+-- Keys: tracked
+-- Needs: now, pace, refunds, moving, booked
+-- Gives: charge(gate, cost, id, token, moment), for that moment, or for now.
+
+-- What a clean window adds to a learned rate. Near the rate of the last 429, little; far below it, a quarter of
+-- the way; above it, where nothing was refused yet, three times as far beyond it as before. Source:
+-- docs/design.md, "Learning".
+local function gain(gate, rules)
+  local rate, step, last = gate.rate, rules.step, gate.learned
+  if last == 0 then
+    return math.max(step, (rate - rules[1].rate) / 2)
+  elseif rate >= last then
+    return math.max(step / 32, (rate - last) * 2)
+  elseif rate >= last * 0.875 then
+    return math.max(step / 32, (last - rate) / 16)
+  end
+  return math.max(step, (last - rate) / 4)
+end
+
+local function charge(gate, cost, id, token, moment)
+  local rules = gate.rules
+  if rules.ceiling > 0 and gate[1] then
+    if instant >= gate.since + rules[1].per then -- a window has ended without a 429, and was used
+      if gate.since > 0 and gate.used * 2 >= gate.rate then
+        gate.rate, gate.beside = math.min(rules.ceiling, gate.rate + gain(gate, rules)), gate.rate
+        pace(gate[1], rules[1], gate.rate)
+      end
+      gate.since, gate.used = instant, 0
+    end
+    gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
+  end
+  for i, window in ipairs(gate) do
+    local rule = rules[i]
+    local units = math.min(cost[rule.unit] or 0, window.most)
+    if rule.moving then
+      moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
+    else
+      if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
+        refunds().granted(gate, i, token, moment)
+      end
+      window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
+      window.owed = window.paid
+    end
+    window.granted, gate.changed = window.granted + units, true
+  end
+  if gate.observed then
+    for unit, budget in pairs(gate.observed) do
+      local units = cost[unit] or 0
+      if budget.interval then
+        budget.ends = math.max(budget.ends, moment or instant) + units * budget.interval
+      else
+        budget.left = math.max(0, budget.left - units)
+      end
+      gate.changed = true
+    end
+  end
+  if gate.quotas then
+    gate.quotas.charge(cost)
+  end
+  if gate.opens > 0 then
+    gate.opens, gate.why, gate.changed = 0, '-', true
+  end
+  if gate.probe == 'p' then
+    gate.probe, gate.busy, gate.changed = id, true, true
+  end
+  if is_awaited(gate) and not is_permit(id) then -- tasks take their turns
+    gate.booked[3], gate.booked[4], gate.changed = 0, instant, true
+  end
+  gate.out = gate.out and gate.out + 1
+  local counts = rules.concurrency > 0 or gate.observed and not is_permit(id)
+  if gate.busy or counts and gate.scope ~= '' then
+    redis.call('ZADD', tracked, '0', gate.scope .. '\t' .. id)
+  end
+end
