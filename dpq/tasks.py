@@ -11,7 +11,6 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-from types import NoneType, UnionType
 from typing import (
     Any,
     Generic,
@@ -19,10 +18,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
-    Union,
     Unpack,
-    get_args,
-    get_origin,
     get_type_hints,
     overload,
 )
@@ -36,11 +32,11 @@ from dpq.model.errors import ConfigurationError, PayloadError
 from dpq.model.payload import complaint
 from dpq.model.signals import Reject
 from dpq.model.task import Cost, OnDuplicate, Push, Task
-from dpq.model.validation import label
+from dpq.model.validation import label, nearest
 from dpq.queue.base import operations_of
 from dpq.queue.queue import DPQ
 from dpq.queue.queue_async import AsyncDPQ
-from dpq.worker.handlers import Context, generates
+from dpq.worker.handlers import generates, given_by_worker
 
 __all__ = ["TaskFunction", "Tasks"]
 
@@ -270,9 +266,25 @@ class TaskFunction(Generic[Params, Result]):
             arguments[parameter] = task if wanted is Task else context
         return self.function(**arguments)  # type: ignore[call-arg]
 
+    def _check_names(self, values: dict[str, Any]) -> None:
+        """Refuse an argument by name that the function does not have.
+
+        Raises:
+            TypeError: There is one; the nearest name is told.
+        """
+        known = self._signature.parameters
+        for name in values:
+            if name not in known:
+                hint = nearest(name, [*known, *OPTIONS])
+                takes = ", ".join(known) or "none"
+                raise TypeError(
+                    f"no argument {name!r}{hint} (it takes {takes}; and push's options)"
+                )
+
     def _encode(self, args: tuple[Any, ...], values: dict[str, Any]) -> Any:
         """Convert arguments to JSON data, without the defaults of the function."""
         try:
+            self._check_names(values)
             given = self._signature.bind(*args, **values).arguments
             valid = self._arguments.validate_python(given)
             # as JSON can be read again: without the computed fields of a model
@@ -321,7 +333,7 @@ def _read(
                 f"parameter {name!r} is {parameter.kind.description}: a payload names every "
                 "argument, so make it an ordinary parameter"
             )
-        if wanted := _given_by_worker(kind):
+        if wanted := given_by_worker(kind):
             given[name] = wanted
         elif name in OPTIONS:
             raise ConfigurationError(
@@ -338,16 +350,3 @@ def _read(
     config = with_config(ConfigDict(extra="forbid", populate_by_name=True))
     pushed = [signature.parameters[name] for name in fields]
     return signature.replace(parameters=pushed), given, TypeAdapter(config(arguments))
-
-
-def _given_by_worker(annotation: Any) -> type | None:
-    """Return `Task` or `Context` for their annotations, also with `| None`; None for others."""
-    if get_origin(annotation) in (Union, UnionType):
-        members = [each for each in get_args(annotation) if each is not NoneType]
-        annotation = members[0] if len(members) == 1 else None
-    kind = get_origin(annotation) or annotation
-    if not isinstance(kind, type):
-        return None
-    if issubclass(kind, Task):  # Task[dict] is a class of its own
-        return Task
-    return Context if issubclass(kind, Context) else None

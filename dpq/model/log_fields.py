@@ -9,7 +9,7 @@ them: names and meanings hold. Must stay light: `import dpq` loads this module.
 from typing import Any
 
 FIELDS = (
-    *("event", "worker", "queue", "task_id", "group", "member", "attempt", "max_attempts"),
+    *("event", "worker", "queue", "task_id", "task", "group", "member", "attempt", "max_attempts"),
     *("ms", "reason", "error", "scope", "status", "seconds", "until", "count"),
 )
 """The names of all fields, in the order in which they are written."""

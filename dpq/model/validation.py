@@ -5,6 +5,7 @@ Every error names the argument, the value and the bound. Knows no queue and no s
 
 import re
 import unicodedata
+from collections.abc import Iterable
 from datetime import timedelta
 from numbers import Integral
 from typing import Any
@@ -123,3 +124,11 @@ def error_line(error: BaseException) -> str:
         return one_line(f"{kind}: {error}")
     except Exception:  # its `__str__` fails
         return f"{kind}: its text cannot be had"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return a hint at the name that is most like another: `; did you mean 'to'?`, or ""."""
+    from difflib import get_close_matches  # only for errors
+
+    found = get_close_matches(name, list(names), 1)
+    return f"; did you mean {found[0]!r}?" if found else ""

@@ -6,6 +6,7 @@ what the server has done, not what was asked for.
 
 import logging
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,8 +25,25 @@ SAME_SECONDS = 1.0
 that meet a limit together, each names a time of its own."""
 
 
+def name_of(task: Task[Any]) -> str | None:
+    """Return the name of a named task, by which a worker has found its handler; None for others."""
+    name = task.payload.get("task") if isinstance(task.payload, Mapping) else None
+    return name if isinstance(name, str) else None
+
+
+def in_words(task: Task[Any], name: str | None) -> str:
+    """Return the id of a task, and the name of a named one."""
+    return f"{task.id} ({name})" if name else task.id
+
+
 def log_failed(
-    worker: str | None, queue: str, task: Task[Any], error: BaseException, *, traceback: bool
+    worker: str | None,
+    queue: str,
+    task: Task[Any],
+    error: BaseException,
+    *,
+    traceback: bool,
+    name: str | None = None,
 ) -> None:
     """Log a failed attempt; a signal has no traceback. RateLimited and Release are none."""
     if isinstance(error, RateLimited | Release):
@@ -33,19 +51,17 @@ def log_failed(
     line = error_line(error)
     log.warning(
         "%s: task %s, attempt %d of %d: %s",
-        *(queue, task.id, task.attempt, task.max_attempts, line),
+        *(queue, in_words(task, name), task.attempt, task.max_attempts, line),
         exc_info=error if traceback and not isinstance(error, Signal) else None,
-        extra=about("attempt_failed", worker, queue, task, error=line),
+        extra=about("attempt_failed", worker, queue, task, task=name, error=line),
     )
 
 
-def about(
-    event: str, worker: str | None, queue: str, task: Task[Any], **more: Any
-) -> dict[str, Any]:
+def about(event: str, worker: str | None, queue: str, of: Task[Any], **more: Any) -> dict[str, Any]:
     """Return the fields of a line about a task."""
     known: dict[str, Any] = {"worker": worker, "queue": queue}
-    known |= {"task_id": task.id, "group": task.group}
-    known |= {"attempt": task.attempt, "max_attempts": task.max_attempts}
+    known |= {"task_id": of.id, "group": of.group}
+    known |= {"attempt": of.attempt, "max_attempts": of.max_attempts}
     return fields(event, **known, **more)
 
 
@@ -54,10 +70,12 @@ class EndLog:
 
     Args:
         worker: The name of the worker, or None.
+        named: The tasks have names, which stand in their payloads.
     """
 
-    def __init__(self, worker: str | None = None) -> None:
+    def __init__(self, worker: str | None = None, *, named: bool = False) -> None:
         self._worker = worker
+        self._named = named
         self._closed: dict[tuple[str, str], float] = {}  # until when, monotonic seconds
 
     def lost(self, queue: str, task: Task[Any], action: str) -> None:
@@ -65,9 +83,14 @@ class EndLog:
         log.warning(
             "%s: lease of task %s lost: cannot %s it: another consumer has it, or the "
             "delivery was ended before",
-            *(queue, task.id, action),
-            extra=about("lease_lost", self._worker, queue, task, reason=action),
+            *(queue, in_words(task, self._name(task)), action),
+            extra=about(
+                "lease_lost", self._worker, queue, task, task=self._name(task), reason=action
+            ),
         )
+
+    def _name(self, task: Task[Any]) -> str | None:
+        return name_of(task) if self._named else None
 
     def ended(self, queue: str, task: Task[Any], error: BaseException) -> None:
         """Log what the server has done with a task at an error."""
@@ -88,13 +111,21 @@ class EndLog:
             "%s: task %s is dead after attempt %d of %d: %s%s",
             *(
                 queue,
-                task.id,
+                in_words(task, self._name(task)),
                 task.attempt,
                 task.max_attempts,
                 reason,
                 f": {error}" if error else "",
             ),
-            extra=about("died", self._worker, queue, task, reason=reason, error=error),
+            extra=about(
+                "died",
+                self._worker,
+                queue,
+                task,
+                task=self._name(task),
+                reason=reason,
+                error=error,
+            ),
         )
 
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
@@ -103,8 +134,10 @@ class EndLog:
         details = {"scope": scope, "seconds": seconds, "status": status}
         log.info(
             "%s: task %s met %s: again in %g s",
-            *(queue, task.id, limit, round(seconds, 3)),
-            extra=about("rate_limited", self._worker, queue, task, **details),
+            *(queue, in_words(task, self._name(task)), limit, round(seconds, 3)),
+            extra=about(
+                "rate_limited", self._worker, queue, task, task=self._name(task), **details
+            ),
         )
         if scope == "task":
             return

@@ -23,7 +23,7 @@ from dpq.queue.base import QueueBase
 from dpq.worker.deliveries import Deliveries
 from dpq.worker.fetch_plan import FetchPlan
 from dpq.worker.handler_calls import HandlerCalls
-from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, finder
+from dpq.worker.handlers import ASYNC_HANDLER, Context, Handlers, Q, awaits, by_name, finder
 from dpq.worker.heartbeats import Heartbeats
 from dpq.worker.queue_order import AskOrder, QueueOrder
 from dpq.worker.run_state import RunState
@@ -150,6 +150,7 @@ class WorkerBase(Generic[Q]):
             self.name,
             self.queues,
             finder(handlers, blocking=self._blocking),
+            named=by_name(handlers),
             time_limit=time_limit,
             before=before,
             after=after,
@@ -157,7 +158,7 @@ class WorkerBase(Generic[Q]):
         )
         self.handled = self._calls.handled
         self._order = AskOrder(weights, "round_robin" if weighted else order)
-        self._deliveries = Deliveries(self.name, self.queues, visibility)
+        self._deliveries = Deliveries(self.name, self.queues, visibility, named=by_name(handlers))
         self._state = RunState(until_empty=False, end=self._end)
         self._on = False  # True during a run
         self._on_beat: Callable[[], None] | None = None  # called after each heartbeat that was sent

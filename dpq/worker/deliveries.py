@@ -36,16 +36,22 @@ class Deliveries:
         name: The name of the worker, for the log.
         queues: The queues of the worker.
         visibility: Seconds of a lease; None takes each queue's default.
+        named: The tasks have names, for the log.
     """
 
     def __init__(
-        self, name: str, queues: Sequence["QueueBase[Any]"], visibility: float | None
+        self,
+        name: str,
+        queues: Sequence["QueueBase[Any]"],
+        visibility: float | None,
+        *,
+        named: bool = False,
     ) -> None:
         self._name = name
         self._queues = queues  # not their leases: a forked child has others
         self._seconds = [visibility or queue.default_visibility for queue in queues]
         self._operations = [queue._session.operations for queue in queues]
-        self._log = EndLog(name)
+        self._log = EndLog(name, named=named)
 
     def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive."""

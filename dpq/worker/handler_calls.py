@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, Protocol
 from dpq.model.log_fields import fields
 from dpq.model.signals import RateLimited, Release
 from dpq.model.task import Task
-from dpq.queue.end_log import about, log_failed
+from dpq.queue.end_log import about, in_words, log_failed, name_of
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.handlers import Context, Handler, Q
 from dpq.worker.run_state import RunState
@@ -36,7 +36,7 @@ class HandlerCalls(Generic[Q]):
 
     Attributes:
         name: The name of the worker, for the log.
-        find: Finds the handler of a task.
+        find: Finds the handler of a task, by the task's name if `named`.
         time_limit: Seconds that a handler may run, or None.
         before: The hook that is called before each handler, or None.
         hooked: There is a hook.
@@ -53,12 +53,14 @@ class HandlerCalls(Generic[Q]):
         queues: Sequence[Q],
         find: Callable[[Task[Any]], Handler],
         *,
+        named: bool = False,
         time_limit: float | None = None,
         before: Callable[[Context[Q]], Any] | None = None,
         after: Callable[[Context[Q], BaseException | None], Any] | None = None,
         on_error: Callable[[Context[Q], BaseException], Any] | None = None,
     ) -> None:
         self.find = find
+        self._named = named
         self.time_limit = time_limit
         self.before = before
         self.hooked = bool(before or after or on_error)
@@ -105,7 +107,10 @@ class HandlerCalls(Generic[Q]):
     def log_failure(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""
         queue = self._queues[queue_index].queue_name
-        log_failed(self.name, queue, task, error, traceback=True)
+        log_failed(self.name, queue, task, error, traceback=True, name=self._name_of(task))
+
+    def _name_of(self, task: Task[Any]) -> str | None:
+        return name_of(task) if self._named else None
 
     @property
     def logs_ends(self) -> bool:
@@ -118,9 +123,9 @@ class HandlerCalls(Generic[Q]):
         """Log the end of a handler, with its result and its time."""
         ms = round((time.monotonic() - began) * 1000, 3)
         how = type(error).__name__ if error else "done"
-        queue = self._queues[queue_index].queue_name
+        queue, name = self._queues[queue_index].queue_name, self._name_of(task)
         log.debug(
             "%s: task %s, attempt %d of %d: %s in %.1f ms",
-            *(queue, task.id, task.attempt, task.max_attempts, how, ms),
-            extra=about("ended", self.name, queue, task, ms=ms, reason=how),
+            *(queue, in_words(task, name), task.attempt, task.max_attempts, how, ms),
+            extra=about("ended", self.name, queue, task, task=name, ms=ms, reason=how),
         )

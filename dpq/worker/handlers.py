@@ -7,8 +7,18 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
+from types import CoroutineType, NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    Protocol,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from typing_extensions import TypeVar
 
@@ -170,11 +180,44 @@ def _handler(function: Any) -> Handler:
     for count in (1, 2):
         with suppress(TypeError):
             signature.bind(*range(count))
+            _check_order(function, signature)
             return Handler(function, takes_context=count == 2)
     raise ConfigurationError(
         f"handler {function!r} has the arguments {signature}: it gets a task, or a task and a "
         "context; for arguments by name see Tasks"
     )
+
+
+def _check_order(function: Any, signature: inspect.Signature) -> None:
+    """Refuse a function whose annotations say that it takes its context first."""
+    try:
+        hints = get_type_hints(function)
+    except Exception:  # an annotation that cannot be read now, or an object without any
+        hints = {}
+    first, *_ = [*signature.parameters, ""]
+    if given_by_worker(hints.get(first)) is Context:
+        raise ConfigurationError(
+            f"handler {function!r} has the arguments {signature}: it gets its task first, then the "
+            "context; write (task: Task, context: Context)"
+        )
+
+
+def given_by_worker(annotation: Any) -> type | None:
+    """Return `Task` or `Context` for their annotations, also with `| None`; None for others."""
+    if get_origin(annotation) in (Union, UnionType):
+        members = [each for each in get_args(annotation) if each is not NoneType]
+        annotation = members[0] if len(members) == 1 else None
+    kind = get_origin(annotation) or annotation
+    if not isinstance(kind, type):
+        return None
+    if issubclass(kind, Task):  # Task[dict] is a class of its own
+        return Task
+    return Context if issubclass(kind, Context) else None
+
+
+def by_name(handlers: Handlers) -> bool:
+    """Return True if handlers are found by the name in `payload["task"]`."""
+    return isinstance(handlers, Mapping) or hasattr(handlers, "names")
 
 
 def functions_of(handlers: Handlers) -> list[Any]:

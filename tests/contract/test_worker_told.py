@@ -202,6 +202,22 @@ def test_each_task_at_debug(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> No
     assert all(each["level"] == "DEBUG" and each["ms"] >= 0 for each in ended.values())
 
 
+def test_a_named_task_is_logged_by_its_name(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Each line says which function ran. Without handlers by name, no payload is read."""
+    caplog.set_level(logging.DEBUG, "dpq")
+    payload = {"task": "mail", "secret": "x"}
+    handler = raising(ValueError("bad"))
+    for handlers, name in (({"mail": handler}, "mail"), (handler, None)):
+        caplog.clear()
+        task_id = q.push(payload, max_attempts=1)
+        Worker(q, handlers, name="w").drain()
+        about = [record for record in caplog.records if hasattr(record, "task_id")]
+        assert {record.event for record in about} == {"attempt_failed", "died", "ended"}
+        assert {getattr(record, "task", None) for record in about} == {name}
+        shown = f"task {task_id} (mail)" if name else f"task {task_id}"
+        assert all(f": {shown}" in record.getMessage() for record in about)
+
+
 def test_no_text_forges_a_record(q: DPQ[Any], caplog: pytest.LogCaptureFixture) -> None:
     """Whatever is raised and however a group is called, a record is a line that steers nothing."""
     caplog.set_level(logging.DEBUG, "dpq")

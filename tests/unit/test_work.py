@@ -26,6 +26,7 @@ from dpq import (
     Reject,
     Release,
     Retry,
+    Task,
     Tasks,
     Worker,
 )
@@ -67,6 +68,12 @@ class Handling:
     def __call__(self, task: Any, context: Any) -> None: ...
 
 
+def context_alone(context: Context[Any]) -> None: ...
+
+
+def context_first(context: "Context[Any] | None", task: Task[Any]) -> None: ...
+
+
 @pytest.mark.parametrize(
     ("function", "takes_context"),
     [
@@ -100,6 +107,8 @@ def test_a_handler_takes_the_context_if_it_must(
         lambda task, context, more: None,
         lambda task, *, more: None,
         lambda **options: None,
+        context_alone,
+        context_first,
     ],
 )
 def test_what_cannot_handle_is_refused(function: Any) -> None:
