@@ -34,11 +34,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: $(VENV)/.test ## measure, as ratios against the raw Redis commands; writes benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks --write $(ARGS)
 
-soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; a report
-	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep $(ARGS)
+soak: $(VENV)/.test ## an hour (MINUTES=60) of work under kills, failovers and clock steps; writes tests/soak/REPORT.md
+	PYTHONPATH=tests $(BIN)/python -m soak --minutes $(MINUTES) --keep \
+		$(if $(findstring --plant,$(ARGS)),,--out tests/soak/REPORT.md) $(ARGS)
 
 test-all: $(VENV)/.test ## every test on every server found, with long searches and many faults
 	$(BIN)/python tests/all_servers.py $(or $(ARGS),-n 3 --dist worksteal)

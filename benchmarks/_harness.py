@@ -28,6 +28,7 @@ import typer
 from redis import Redis
 from rich.console import Console
 
+from benchmarks._results import Section, code_of, put, section
 from dpq import DPQ, Push
 from dpq.server import Server, find_binary
 
@@ -284,11 +285,18 @@ def _run(
         str | None, typer.Option(help="A redis-server or valkey-server; default: the first found.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Put the rows into benchmarks/RESULTS.md.")
+    ] = False,
 ) -> None:
     """Run benchmarks on a private server; exit 1 when a target is missed."""
     if unknown := set(names or ()) - {*ALL, *NAMED}:
         choice = ", ".join((*ALL, *NAMED))
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {choice}")
+    try:
+        code = {name: code_of(name) for name in names or ALL} if write else {}
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
     began, rows = time.monotonic(), []
     talk = Console(stderr=True)
     binary = find_binary(server)
@@ -303,10 +311,15 @@ def _run(
         print(_HEAD.format_map(report), *_line(_COLUMNS), sep="\n")
     for name in names or ALL:
         talk.print(f"{time.monotonic() - began:5.0f} s  {name}", style="dim")
+        first = len(rows)
         for row in _rows(name, server):
             rows.append(row)
             if not as_json:
                 print(*_line(_cells(row)), sep="\n", flush=True)
+        if write:
+            about = (import_module(f"benchmarks.bench_{name}").__doc__ or "").partition("\n")[0]
+            text = section(name, about, report, rows[first:])
+            put(Section(name, report["server"], code[name], text), (*ALL, *NAMED))
     report |= {"seconds": round(time.monotonic() - began), "results": rows}
     missed = [row["measure"] for row in rows if not row["ok"]]
     if as_json:

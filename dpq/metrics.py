@@ -63,7 +63,7 @@ TOTALS = {
     "dpq_deliveries": ("popped", "Deliveries of tasks."),
     "dpq_acked": ("acked", "Finished tasks."),
     "dpq_failed": ("failed", "Deliveries that ended as failed."),
-    "dpq_deferred": ("deferred", "Deliveries given back, uncounted: 429s too."),
+    "dpq_deferred": ("deferred", "Deliveries given back, uncounted: limits of hosts too."),
     "dpq_lease_expired": ("expired_leases", "Leases that ran out."),
     "dpq_replayed": ("replayed", "Dead letters made live again."),
     "dpq_dropped": ("dropped", "Dead letters removed by the limits on their number and age."),
@@ -74,7 +74,11 @@ COUNTERS = {
     "dpq_buried": (("queue", "reason"), "Tasks that became dead letters."),
     "dpq_rate_limited": (
         ("queue", "group"),
-        "Deliveries that met a 429; _other: of tasks without a limit of their own group.",
+        "Deliveries that met a limit of a host; _other: of tasks whose group has none of its own.",
+    ),
+    "dpq_limit_answers": (
+        ("queue", "status"),
+        "Deliveries that met a limit of a host, by its status; 503 and 529: with a time.",
     ),
     "dpq_limit_granted_units": (
         ("queue", "group", "window", "unit"),
@@ -95,6 +99,9 @@ SERVER = {
     "dpq_server_aof": (*("aof_enabled", 1, 1), "1 if the server writes each change to a file."),
 }
 """Gauges of the server: a field of INFO, its good value and what that counts as, and their help."""
+
+STATUSES = ("403", "503", "529", "other")
+"""The statuses that the server counts by themselves; all others of `rate_limited` are 429."""
 
 DEATHS = ("attempts spent", "lease expired", "expired", "payload missing")
 """The classes of `dpq_buried_total` that the server counts; all others are `other`."""
@@ -145,7 +152,7 @@ class Reading(NamedTuple):
 
     Attributes:
         allowed: The units that each limit's rate has allowed, by group, window and unit.
-        unlabelled: The 429s of tasks whose group has no labels.
+        unlabelled: The limits that tasks met whose group has no labels.
     """
 
     snapshot: Snapshot
@@ -420,6 +427,11 @@ def fill(table: _Table, queue: str, reading: Reading) -> None:
         (*DEATHS, "other"), (*deaths, stats.buried - sum(deaths)), strict=True
     ):
         table.set("dpq_buried", max(0, count), queue, reason)
+    met = [getattr(stats, f"rate_limited_{status}") for status in STATUSES]
+    for status, count in zip(
+        ("429", *STATUSES), (stats.rate_limited - sum(met), *met), strict=True
+    ):
+        table.set("dpq_limit_answers", max(0, count), queue, status)
     for state in states:
         _fill_scope(table, queue, state, reading.now_ms)
         if _own(state) or state.rate_limited:
@@ -471,7 +483,7 @@ def _fill_scope(
     for names, (number, rate) in _rates(state).items():
         where = (queue, scope, *names)
         table.set("dpq_limit_rate", rate, *where)
-        table.set("dpq_limit_burst", state.windows[number].burst * len(members), *where)
+        table.set("dpq_limit_burst", state.windows[number].at_once * len(members), *where)
         if all(len(each.units_left) > number for each in members):
             left = sum(each.units_left[number] for each in members)
             table.set("dpq_limit_units_left", left, *where)

@@ -8,18 +8,21 @@ with Retry-After, in whole seconds. Until then the host is closed, and a request
 makes the closing twice as long, as hosts do. `GET /` costs nothing: it is there to measure the way.
 
 One host has the modules of the top level, the other one the submodules; imports lead to both.
+`python _stdlib_site.py` serves all of them on one host, until Ctrl-C: it is `dpq demo --serve`.
 """
 
+import argparse
 import ast
 import json
 import math
+import signal
 import sys
 import sysconfig
 import threading
 import time
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.machinery import EXTENSION_SUFFIXES, FrozenImporter
@@ -93,9 +96,10 @@ def read_library(starts: Sequence[str], budget: int | None = None) -> Library:
 
 def read_page(name: str) -> Page:
     """Read one module."""
-    file = _source(name)
+    named = all(part.isidentifier() for part in name.split("."))  # else it is some other path
+    file = _source(name) if named else None
     if file is None:
-        if _is_carried(name):
+        if named and _is_carried(name):
             return Page(200, [], "written in C, or frozen: no Python source")
         return Page(404, [], f"not found: this Python carries no module {name}")
     source = file.read_bytes()
@@ -206,8 +210,9 @@ class Site:
         return sum(answer.status == 429 for answer in self.log)
 
     def link(self, module: str) -> str:
-        """Return the address of a module's page."""
-        return f"{self.hosts[host_of(module)].url}/{module}"
+        """Return the address of a module's page; one host alone has all pages."""
+        host = self.hosts.get(host_of(module)) or next(iter(self.hosts.values()))
+        return f"{host.url}/{module}"
 
     def answer(self, name: str, module: str) -> tuple[int, dict[str, str], str]:
         """Return the status, headers and body with which a host answers."""
@@ -229,20 +234,32 @@ class Site:
 
 
 @contextmanager
-def serve(library: Library, rates: dict[str, int]) -> Iterator[Site]:
-    """Serve `library` on free loopback ports, one for each host that `rates` names."""
+def serve(
+    library: Library,
+    rates: dict[str, int],
+    port: int = 0,
+    tell: Callable[[int, str], None] = lambda status, module: None,
+) -> Iterator[Site]:
+    """Serve `library` on loopback ports, one for each host that `rates` names.
+
+    `port` is that of the first host; 0 takes a free one. `tell` is called with each answer's status
+    and module.
+    """
     site = Site(library, rates)
     with ExitStack() as stack:
         for name, host in site.hosts.items():
-            host.url = stack.enter_context(_listen(site, name))
+            host.url = stack.enter_context(_listen(site, name, port, tell))
+            port = 0
         yield site
 
 
 @contextmanager
-def _listen(site: Site, host: str) -> Iterator[str]:
+def _listen(site: Site, host: str, port: int, tell: Callable[[int, str], None]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, headers, body = site.answer(host, self.path.strip("/"))
+            module = self.path.strip("/")
+            status, headers, body = site.answer(host, module)
+            tell(status, module)
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -259,7 +276,7 @@ def _listen(site: Site, host: str) -> Iterator[str]:
             if not isinstance(sys.exception(), ConnectionError):  # a killed client is no fault
                 super().handle_error(request, client_address)
 
-    with Server(("127.0.0.1", 0), Handler) as server:
+    with Server(("127.0.0.1", port), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -267,3 +284,37 @@ def _listen(site: Site, host: str) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
+
+
+def main() -> int:
+    """Serve all pages on one host, and print each answer, until SIGINT or SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rate", type=int, default=20)
+    parser.add_argument("--port", type=int, default=0)
+    asked = parser.parse_args()
+
+    def tell(status: int, module: str) -> None:
+        path = module.encode("unicode_escape").decode()  # nothing that controls the terminal
+        print(f"{time.strftime('%H:%M:%S')} {status} /{path}", flush=True)
+
+    over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: over.set())
+    try:
+        with serve(Library({}, [], 0), {"all": asked.rate}, asked.port, tell) as site:
+            print(
+                f"{site.hosts['all'].url} answers {asked.rate} pages in any second, more with 429; "
+                "Ctrl-C ends it",
+                flush=True,
+            )
+            while not over.wait(0.1):  # in steps: a wait without an end may hold up a signal
+                pass
+    except OSError as error:
+        said = f"cannot serve on 127.0.0.1:{asked.port}: {error}; --port 0 takes a free port"
+        print(said, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -46,7 +46,7 @@ async def main(url: str | None = None) -> None:
             await push_pages(q, *hosts)
         http = await stack.enter_async_context(AsyncClient())
         worker = AsyncWorker(q, partial(fetch, http), concurrency=20, on_error=complain)
-        await worker.run(until_empty=not url)
+        await worker.run(until_empty=not url, signals=True)
 
 
 asyncio.run(main(*sys.argv[1:]))

@@ -30,6 +30,7 @@ MAX_HEAD, MAX_BODY = 64 * 1024, 8 * 1024 * 1024  # bytes of a request
 REASONS = {
     **{200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found"},
     **{429: "Too Many Requests", 500: "Internal Server Error"},
+    **{503: "Service Unavailable", 529: "Overloaded"},
 }
 CHARACTERS = 4  # of a token, about
 
@@ -73,6 +74,7 @@ class Api:
         self.left_today, self.day_ends = options.rpd, 1440 * self.minute
         self.rpd, self.keeps, self.key = options.rpd, options.keeps, options.key
         self.errors: float = options.errors
+        self.error_status: int = options.error_status
         self.began: float | None = None
         self.seen = self.limited = self.refused = self.failed = 0
         self.answers: list[tuple[Any, float, int]] = []
@@ -110,7 +112,7 @@ class Api:
         if chance.random() < self.errors and (known := body.hex()) not in self.broken:
             self.broken.add(known)
             self.failed += 1
-            return 500, {}, {"error": {"message": "The server had an error"}}
+            return self.error_status, {}, {"error": {"message": "The server had an error"}}
         self.tokens.look(self.now())
         if not self.keeps:
             self.tokens.take(used - reserved)
@@ -216,7 +218,10 @@ def read_options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--latency", type=float, default=3, help="seconds of an answer, on average")
     parser.add_argument("--quantum", type=float, default=60, help="seconds that a bucket holds")
     parser.add_argument("--minute", type=float, default=60, help="seconds that a minute takes")
-    parser.add_argument("--errors", type=float, default=0, help="share of requests with one 500")
+    parser.add_argument("--errors", type=float, default=0, help="share of requests with one error")
+    parser.add_argument(
+        "--error-status", type=int, choices=(500, 503, 529), default=500, help="status of errors"
+    )
     parser.add_argument("--keeps", action="store_true", help="keep what an answer did not use")
     parser.add_argument("--key", help="the API key (default: any, or none)")
     parser.add_argument("--port", type=int, default=0, help="default: a free one")

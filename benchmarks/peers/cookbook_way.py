@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from dpq.cli._batch import estimate
+from dpq.batch.reader import estimate
 
 ATTEMPTS, PAUSE_S, LOOK_S = 5, 15, 0.001
 

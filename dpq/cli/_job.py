@@ -107,7 +107,7 @@ async def _run_async(job: Job, handlers: Any) -> WorkerBase[Any]:
         made = AsyncWorker(queues, handlers, **job.settings)
         _begin(made, job)
         async with metered_async(queues) if job.drain and not job.quiet else nullcontext():
-            await made.run(until_empty=job.drain)
+            await made.run(until_empty=job.drain, signals=True)
         return made
 
 

@@ -15,7 +15,7 @@ import typer
 from dpq import Adaptive, Quota, RateLimit, Reserve
 from dpq.cli._options import number
 from dpq.model.errors import ConfigurationError
-from dpq.model.limits import read_rate
+from dpq.model.limits import MOVING, read_rate
 from dpq.model.quota import quota_text, read_quota
 from dpq.model.rates import per_text
 
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _SETTINGS = (
-    "burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, estimate=UNITS"
+    "moving, burst=N, reserve=UNITS:PRIORITY, adaptive=FLOOR:CEILING[:STEP], slack=SECONDS, "
+    "estimate=UNITS"
 )
 _ONE_RATE = (
     "--burst, --reserve, --adaptive, --slack and --estimate go with exactly one RATE; with "
@@ -62,6 +63,8 @@ def _quota(word: str, quota: Quota, settings: list[str]) -> Quota:
 
 def _setting(word: str, setting: str) -> tuple[str, Any]:
     name, equals, value = setting.partition("=")
+    if setting == "moving":
+        return name, True
     if not equals or name not in _PARSERS:
         _refuse(word, f"{setting!r} is not one of {_SETTINGS}")
     return name, _PARSERS[name](value)
@@ -139,6 +142,7 @@ def rate_text(window: RateLimit | Quota) -> str:
         return quota_text(window)
     text = f"{window.unit}=" if window.unit else ""
     text += per_text(window.rate, window.per)
+    text += MOVING if window.moving else ""
     if window.burst != 1:
         text += f",burst={window.burst}"
     if window.reserve:

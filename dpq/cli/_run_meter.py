@@ -3,13 +3,15 @@
 import math
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 
 from dpq import AsyncDPQ, LimitState, QueueStats
+from dpq.batch import BatchOutcome, Progress
 from dpq.cli._progress import Bar, repeated
 from dpq.cli._terminal import emit, talk
 
@@ -17,7 +19,7 @@ RATE_SECONDS = 60.0
 """Seconds over which the rate is taken: as long as most limits."""
 
 
-class RunMeter:
+class RunMeter(Progress):
     """Shows how many requests of a batch are finished, on all machines together.
 
     Args:
@@ -26,10 +28,10 @@ class RunMeter:
     """
 
     def __init__(self, total: int, *, as_json: bool) -> None:
-        self._total, self._json = total, as_json
-        self._saved = self._limited = 0
+        super().__init__(total)
+        self._json = as_json
+        self._limited_before: int | None = None
         self._seen: deque[tuple[float, int]] = deque()
-        self._since = time.monotonic()
         self._bar = Bar(
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -39,13 +41,9 @@ class RunMeter:
             told="",
         )
 
-    def saved(self) -> None:
-        """Count an answer that this process has saved."""
-        self._saved += 1
-
-    def limited(self) -> None:
-        """Count a 429 that this process has met."""
-        self._limited += 1
+    def say(self, text: str) -> None:
+        """Tell something that a person may wait for."""
+        talk(text)
 
     @asynccontextmanager
     async def showing(self, queue: AsyncDPQ[Any], group: str) -> AsyncIterator[None]:
@@ -64,19 +62,22 @@ class RunMeter:
     def _show(self, stats: QueueStats, state: LimitState) -> None:
         closed = state.opens_at if state.reason in ("rate limited", "closed by hand") else None
         left = stats.ready + stats.delayed + stats.invisible + stats.waiting
-        done = max(0, self._total - left)
+        done = max(0, self.total - left)
         now = time.monotonic()
         self._seen.append((now, done))
         while self._seen[0][0] < now - RATE_SECONDS:
             self._seen.popleft()
         (then, before), (now, done) = self._seen[0], self._seen[-1]
+        if self._limited_before is None:
+            self._limited_before = stats.rate_limited  # by earlier runs
         rate = (done - before) / (now - then) if now > then else 0.0
         seconds = left / rate if rate > 0 else math.inf
         told = {
             "done": done,
-            "total": self._total,
+            "total": self.total,
             "dead": stats.dead,
-            "rate_limited": stats.deferred,
+            "rate_limited": max(0, stats.rate_limited - self._limited_before),
+            "refused_here": dict(self.refused_here),
             "per_minute": round(rate * 60, 1),
             "seconds_left": None if math.isinf(seconds) else round(seconds),
             "closed_until": closed,
@@ -84,26 +85,51 @@ class RunMeter:
         if self._json:
             emit(told)
             return
-        text = f"{rate * 60:.0f}/min, 429s {stats.deferred}, dead {stats.dead}, "
+        text = f"{rate * 60:.0f}/min, {_refusals(self.refused_here)}, dead {stats.dead}, "
         text += f"{_clock(seconds)} left"
         if closed:
             text += f", {state.reason} until {closed.astimezone():%Y-%m-%d %H:%M:%S}"
-        self._bar.show(f"{done} of {self._total}, {text}", completed=done, told=text)
+        self._bar.show(f"{done} of {self.total}, {text}", completed=done, told=text)
 
-    def end(self, *, saved: int, dead: int, left: int, stopped: str) -> None:
-        """Say how the run ended."""
-        seconds = time.monotonic() - self._since
-        if self._json:
-            told = {"saved": saved, "total": self._total, "dead": dead, "left": left}
-            mine = {"sent_here": self._saved, "rate_limited_here": self._limited}
-            emit({**told, **mine, "seconds": round(seconds, 3), "stopped": stopped or None})
-            return
-        if stopped:
-            talk(f"stopped: {stopped}")
+
+def tell_outcome(outcome: BatchOutcome, save: Path, *, as_json: bool) -> None:
+    """Say how a run has ended, and what to do about what is left."""
+    if as_json:
+        told = {name: getattr(outcome, name) for name in ("saved", "total", "dead", "left")}
+        mine = {"sent_here": outcome.saved_here, "rate_limited_here": outcome.limited_here}
+        seconds, stopped = round(outcome.seconds, 3), outcome.stopped or None
+        refused = {"refused_here": dict(outcome.refused_here)}
+        emit({**told, **mine, **refused, "seconds": seconds, "stopped": stopped})
+    else:
+        if outcome.stopped:
+            talk(f"stopped: {outcome.stopped}")
         talk(
-            f"{saved} of {self._total} saved, {self._saved} of them now, in {_clock(seconds)}; "
-            f"429s {self._limited}, dead {dead}, left {left}"
+            f"{outcome.saved} of {outcome.total} saved, {outcome.saved_here} of them now, in "
+            f"{_clock(outcome.seconds)}; {_refusals(outcome.refused_here)}, dead {outcome.dead}, "
+            f"left {outcome.left}"
         )
+    for death in outcome.deaths:
+        talk(f"dead: {death}")
+    if outcome.dead:
+        talk(
+            f"{outcome.dead} requests are dead letters: dpq --url SERVER --queue {outcome.queue} "
+            "dead list; --retry-dead sends them again"
+        )
+    if outcome.left:
+        talk(f"{outcome.left} requests are left: run the same command again to go on")
+    elif outcome.missing:
+        talk(
+            f"{outcome.missing} results are not in {save}: another machine has them (name its "
+            "file with --also), or they were lost (--again sends these requests again)"
+        )
+
+
+def _refusals(refused: Mapping[str, int]) -> str:
+    """Write how many requests got which answer, as in `429s 0, 503s 8`."""
+    return ", ".join(
+        f"{said}s {count}" if said.isdecimal() else f"{said} {count}"
+        for said, count in sorted(refused.items())
+    )
 
 
 def _clock(seconds: float) -> str:

@@ -188,12 +188,16 @@ def rate_limited(
             "group (the queue, if it has none), the queue, or only the task."
         ),
     ] = Scope.MEMBER,
+    status: Annotated[
+        int | None,
+        typer.Option(min=100, max=999, help="The status of the answer.", show_default="429"),
+    ] = None,
     url: Url = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
 ) -> None:
     """Give a task back after a 429; no attempt counts. Its group closes for all consumers."""
     with DPQ[Any].from_url(url, queue) as q:
-        q.rate_limited(_held(q, task_id, token), seconds, scope.value)
+        q.rate_limited(_held(q, task_id, token), seconds, scope.value, status=status)
     talk(f"rate limited {task_id} for {seconds:g} s")
 
 

@@ -1,5 +1,6 @@
 """`dpq demo`: the example crawler, from the wheel or from a checkout."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +30,20 @@ def demo(
         Path | None, typer.Option(metavar="PATH", help="Write the comparison to this PNG file.")
     ] = None,
     no_web: Annotated[bool, typer.Option("--no-web", help="No dashboard beside it.")] = False,
+    serve: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Only serve the pages, on one host with the limit --rate, until Ctrl-C: to try a "
+            "program of yours against.",
+        ),
+    ] = False,
+    port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="The port of --serve; 0 takes a free one."
+        ),
+    ] = 8429,
     web_port: Annotated[
         int,
         typer.Option(
@@ -42,12 +57,16 @@ def demo(
 ) -> None:
     """Crawl the standard library from two hosts with limits, in four ways; compare the times.
 
-    It prints the address of a dashboard, if the packages of the extra `web` are installed.
+    It prints the address of a dashboard, if the packages of the extra `web` are installed. With
+    `--serve` it crawls nothing: it is the host, on 127.0.0.1.
     """
-    find_binary()  # if there is no server, its error says so in one line
     folders = (_PACKAGE / "examples", _PACKAGE.parent / "examples")  # of the wheel, of a checkout
-    crawler = next(path for folder in folders if (path := folder / "crawler.py").exists())
-    command = [sys.executable, str(crawler), "--rate", str(rate)]
+    examples = next(folder for folder in folders if (folder / "crawler.py").exists())
+    if serve:  # in this process, which gets the signals
+        site = [str(examples / "_stdlib_site.py"), "--rate", str(rate), "--port", str(port)]
+        os.execv(sys.executable, [sys.executable, *site])  # noqa: S606 - no shell
+    find_binary()  # if there is no server, its error says so in one line
+    command = [sys.executable, str(examples / "crawler.py"), "--rate", str(rate)]
     if modules is not None:
         command += ["--modules", str(modules)]
     command += ["--no-web"] if no_web else ["--web-port", str(web_port)]

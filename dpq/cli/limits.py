@@ -53,7 +53,8 @@ def set_limit(
             metavar="RATE",
             parser=_rates.rate,
             help="Units per time: 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds). Several RATEs "
-            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10. A "
+            "hold together. Options of one RATE follow it: 5000/h,burst=1000,reserve=500:10, and "
+            "300/15m,moving for never more than 300 in any 15 minutes, at whatever speed. A "
             "quota of a calendar period (hour, day, week, month) names its time zone: "
             "10000/day@America/Los_Angeles, tokens=5000000/month@UTC,spread,reserve=100:10",
             show_default=False,
@@ -133,11 +134,13 @@ def set_limit(
 ) -> None:
     """Set a limit for all consumers together; it replaces the one before.
 
-    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1.
+    A task takes 1 unit, or its cost. A window grants at most its units + burst - 1, and a moving
+    one no more than its units.
 
     \b
     dpq limit set 10/s 5000/h                  the queue; both rates hold
     dpq limit set 2.5/min --every-group        each group with no own limit
+    dpq limit set 300/15m,moving               300 in any 15 minutes, at any speed
     dpq limit set 10/s --burst 5 --group api   one group; 5 at once after a pause
     dpq limit set --concurrency 3 --group api  3 of its tasks at once, at any rate
     dpq limit set 5/s --adaptive 1:20          a learned rate, from 1/s to 20/s

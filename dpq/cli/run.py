@@ -2,18 +2,19 @@
 
 import os
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
-from dpq import RateLimit
+from dpq import Quota, RateLimit
+from dpq.batch import BatchJob, BatchOutcome, run_batch
 from dpq.cli import _rates
 from dpq.cli._options import named
-from dpq.cli._run import require_httpx, run_job
-from dpq.cli._run_job import Job
-from dpq.model.validation import label
+from dpq.cli._run_meter import RunMeter, tell_outcome
+from dpq.cli._terminal import FAILED, INTERRUPTED
 from dpq.worker.base import MAX_CONCURRENCY
 
 
@@ -31,7 +32,7 @@ def run(
     ],
     url: Annotated[str, typer.Option("--url", help="The address of the API.")],
     limit: Annotated[
-        list[RateLimit] | None,
+        list[RateLimit] | None,  # and quotas: typer takes no union
         typer.Option(
             "--limit",
             metavar="RATE",
@@ -39,6 +40,16 @@ def run(
             help="A limit of the API, for all machines together: 500/m, tokens=200000/m. Repeat "
             "it for more.",
             show_default="none",
+        ),
+    ] = None,
+    slack: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            parser=_rates.slack,
+            help="Make each --limit without a slack of its own so much longer, for delays of the "
+            "network.",
+            show_default="learned from 429s",
         ),
     ] = None,
     save: Annotated[
@@ -142,26 +153,23 @@ def run(
     Killed or interrupted: run the same command again, and it goes on. With --redis, run it
     on more machines, each with a --save of its own: together they keep the limits.
 
-    A 429, 503 or 529 stops all of them until the API's time is over. Another 5xx or no answer
-    is tried again later; any other 4xx makes a dead letter.
+    A 429, or a 503 or 529 that names a time, stops all of them until that is over. Another
+    5xx or no answer is tried again later; any other 4xx makes a dead letter.
 
     Exit codes: 0 all answers are saved, 1 some are not, 2 wrong usage, 130 interrupted.
     """
-    require_httpx()
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise typer.BadParameter("it must begin with http:// or https://", param_hint="--url")
-    job = Job(
+    root = ctx.find_root()
+    job = BatchJob(
         file=file,
-        server="",
-        queue="",
         url=url,
-        save=save or file.with_suffix(".results.jsonl"),
-        also=also or (),
-        limits=limit or (),
-        group=label("group", group or parts.netloc.rpartition("@")[2]),
-        workers=workers,
+        save=save,
+        limits=_with_slack([*(limit or ())], slack),
         headers=_headers(header or (), header_env or ()),
+        server=redis or (str(root.params["url"]) if named(root, "url") else ""),
+        queue=queue or (str(root.params["queue"]) if named(root, "queue") else ""),
+        group=group or "",
+        also=also or (),
+        workers=workers,
         cost_from=cost_from,
         timeout=timeout,
         attempts=attempts,
@@ -169,14 +177,31 @@ def run(
         ordered=ordered,
         again=again,
         retry_dead=retry_dead,
-        json=json,
     )
-    root = ctx.find_root()
-    job.server = redis or (str(root.params["url"]) if named(root, "url") else "")
-    job.server = job.server or f"embedded:{job.save}.queue"
     root.params["url"] = job.server  # errors mask its password
-    job.queue = queue or (str(root.params["queue"]) if named(root, "queue") else "")
-    raise typer.Exit(run_job(job))
+    outcome = run_batch(job, partial(RunMeter, as_json=json))
+    tell_outcome(outcome, job.answers, as_json=json)
+    raise typer.Exit(exit_code(outcome))
+
+
+def exit_code(outcome: BatchOutcome) -> int:
+    """Return the exit code of a run."""
+    if outcome.left and not outcome.stopped:
+        return INTERRUPTED
+    lost = outcome.missing and outcome.began_idle  # else others have worked beside this process
+    return FAILED if outcome.stopped or outcome.dead or lost else 0
+
+
+def _with_slack(limits: list[RateLimit | Quota], slack: float | None) -> list[RateLimit | Quota]:
+    """Give the windows that name no slack this one; None leaves it to be learned."""
+    if slack is None:
+        return limits
+    if not limits:
+        raise typer.BadParameter("it widens a --limit, and there is none", param_hint="--slack")
+    return [
+        replace(each, slack=slack) if isinstance(each, RateLimit) and each.slack is None else each
+        for each in limits
+    ]
 
 
 def _headers(given: list[str] | tuple[()], in_variables: list[str] | tuple[()]) -> dict[str, str]:

@@ -4,8 +4,20 @@
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle
 
+from dpq.model.clearing import (
+    FOR_EVER_MS,
+    Course,
+    Line,
+    Need,
+    Periods,
+    Share,
+    Wanted,
+    fitting,
+    packed,
+)
 from dpq.model.quota import Quota, quota_text
 
 PERIOD_MS = {
@@ -15,6 +27,9 @@ PERIOD_MS = {
     "month": 2_592_000_000.0,
 }
 """The length of a period that is not the running one, about: clocks change, and months differ."""
+
+HOST_TEXT = "what its host has left"
+"""A budget in words."""
 
 Entitled = Callable[[float], float]
 """Returns when a task may take of a reserve for this priority: 0 if it may take it now."""
@@ -66,13 +81,32 @@ class Counted:
                 self.next = math.ceil(instant + (self.reset - instant) * units / left)
             self.count += units
 
-    def clears_at(self, wanted: float) -> tuple[float, str]:
-        """Compute when the last of so many units may start, about."""
-        missing = wanted - (self.quota.amount - self.count)
-        if missing <= 0:
-            return 0.0, ""
-        periods = math.ceil(missing / self.quota.amount) - 1
-        return self.reset + periods * PERIOD_MS[self.quota.period], quota_text(self.quota)
+    @property
+    def length(self) -> float:
+        """Return the ms of a whole period, about."""
+        return PERIOD_MS[self.quota.period]
+
+    def courses(
+        self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float
+    ) -> tuple[Course, Course]:
+        """Lay it over the courses of windows and shorter quotas: from now, and of a new period."""
+        quota, kept, length = self.quota, self.quota.reserve, self.length
+        needs = [
+            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
+            for each in wanted
+        ]
+        mean, left = sum(need.units for need in needs) / len(needs), quota.amount - self.count
+        running = Share(fitting(quota.amount, self.count, cycle(needs)))
+        whole = Share(packed(quota.amount, needs))
+        ends, text = self.reset - begin, quota_text(quota)
+        if quota.spread and mean:
+            first = max(0.0, self.next - begin)
+            running = Share(running.tasks, Line(first, (ends - first) * mean / max(mean, left)))
+            whole = Share(whole.tasks, Line(0.0, length * mean / quota.amount))
+        return (
+            Periods(now, fresh, ends, running, whole, length, text),
+            Periods(fresh, fresh, length, whole, whole, length, text),
+        )
 
 
 class Told:
@@ -90,9 +124,17 @@ class Told:
         """Take the units of a task."""
         self.left = max(0, self.left - cost.get(self.unit, 0))
 
-    def clears_at(self, wanted: float) -> float:
-        """Compute when the last of so many units may start, about."""
-        return self.ends if wanted > self.left else 0.0
+    def lines(self, wanted: Sequence[Wanted], begin: float) -> list[Line]:
+        """Say when tasks like these start, if it refills."""
+        return []
+
+    def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
+        """Lay it over the course of its limit: after its end, that alone decides."""
+        if begin >= self.ends:
+            return now
+        needs = [Need(each.units.get(self.unit, 0)) for each in wanted]
+        running, rest = Share(fitting(self.left, 0, cycle(needs))), Share(math.inf)
+        return Periods(now, fresh, self.ends - begin, running, rest, FOR_EVER_MS, HOST_TEXT)
 
 
 class Refilling(Told):
@@ -112,9 +154,16 @@ class Refilling(Told):
         if instant < self.ends:
             self.ends += cost.get(self.unit, 0) * self._interval
 
-    def clears_at(self, wanted: float) -> float:
-        """Compute when the last of so many units may start, about."""
-        return self._at(wanted) if wanted else 0.0
+    def lines(self, wanted: Sequence[Wanted], begin: float) -> list[Line]:
+        """Say when tasks like these start."""
+        mean = sum(each.units.get(self.unit, 0) for each in wanted) / len(wanted)
+        if not mean:
+            return []
+        return [Line(self._at(mean) - begin, mean * self._interval, HOST_TEXT)]
+
+    def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
+        """Leave the course of its limit as it is: its line is one of the windows."""
+        return now
 
     def _at(self, units: float) -> float:
         return self.ends + (units - self._full) * self._interval

@@ -42,13 +42,31 @@ def _escape(found: re.Match[str]) -> str:
     return _NAMES.get(found[0]) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-class CleanRecords(logging.NullHandler):
-    """A log handler that writes nothing, and cleans records before other handlers see them.
+class CleanRecords(logging.Handler):
+    """A log handler that cleans records before other handlers see them.
 
-    It is a handler of the logger `dpq`: a logger's own handlers run before those of its parents.
+    It is a handler of the logger `dpq`: a logger's own handlers run before those of its parents. In
+    a program that has no other, warnings go to stderr, as Python does it for loggers without one.
     """
 
     def handle(self, record: logging.LogRecord) -> bool:
+        """Clean a record, and write it if no other handler does."""
+        self.clean(record)
+        last = logging.lastResort
+        if last and record.levelno >= last.level and self._is_alone(record.name):
+            last.handle(record)
+        return True
+
+    def _is_alone(self, name: str) -> bool:
+        """Return True if no other handler sees the records of a logger."""
+        logger: logging.Logger | None = logging.getLogger(name)
+        while logger:
+            if any(handler is not self for handler in logger.handlers):
+                return False
+            logger = logger.parent if logger.propagate else None
+        return True
+
+    def clean(self, record: logging.LogRecord) -> None:
         """Replace a message, a field or a traceback that has characters which control a terminal.
 
         If the message of a record cannot be made, the record stays as it is. Then logging reports
@@ -58,7 +76,7 @@ class CleanRecords(logging.NullHandler):
             message = record.getMessage()
         except Exception as error:
             raise_interruption(error)
-            return True
+            return
         if _IN_A_LINE.search(message):
             record.msg, record.args = shown(message), None
         for name in FIELDS:  # a formatter of the program may write them
@@ -72,7 +90,6 @@ class CleanRecords(logging.NullHandler):
                 record.exc_text = shown(indent(text, "  "), lines=True)
             elif _IN_LINES.search(text):
                 record.exc_text = shown(text, lines=True)
-        return True
 
 
 def _more_lines(trace: TracebackException) -> bool:

@@ -1,12 +1,13 @@
 """Drain time: when the backlog of a queue is gone. No I/O, no clock. Source: docs/design.md."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from dpq.model.gates import Gate
+from dpq.model.clearing import Wanted
+from dpq.model.gates import ONE_REQUEST, Gate
 from dpq.model.limits import EVERY_GROUP
 from dpq.model.pools import UNTIL_OPENED_MS
 
@@ -22,6 +23,10 @@ MAX_OVER_SECONDS = 3600
 
 STALLED_PER_HOUR = 0.01
 """The share of the backlog that must end in an hour; below it the queue is stalled."""
+
+
+PLAIN = (Wanted(ONE_REQUEST, math.inf),)
+"""A task of one request."""
 
 
 class Drain(BaseModel):
@@ -50,21 +55,13 @@ class Scope(NamedTuple):
         group: A group, `*` for all without a limit of their own, or "" for the queue.
         waiting: Its tasks that are due.
         gate: What it allows.
-        costs: The units that some of them take; none if all take one request.
+        wanted: Some of them; none if all take one request, and none is kept for others.
     """
 
     group: str
     waiting: int
     gate: Gate
-    costs: Sequence[Mapping[str, int]]
-
-    def units(self) -> dict[str, float]:
-        """Estimate the units that its tasks take together, by what some of them take."""
-        if not self.costs:
-            return {"": float(self.waiting)}
-        names = {name for cost in self.costs for name in cost}
-        means = {n: sum(cost.get(n, 0) for cost in self.costs) / len(self.costs) for n in names}
-        return {name: mean * self.waiting for name, mean in means.items()}
+    wanted: Sequence[Wanted]
 
     def words(self, text: str) -> str:
         """Say what its limit is."""
@@ -165,8 +162,75 @@ def _by_limits(look: DrainLook) -> tuple[float, str, bool]:
             known = False  # it depends on how long tasks run
             if not rates:
                 slowest = slowest or scope.words("as many tasks run as may, however long they do")
-        at, words = gate.clears_at(scope.units(), look.now)
-        if at > latest:
-            latest, slowest = at, scope.words(words)
     covered = covered or held >= COVERED * look.backlog
+    if all(len(scope.wanted) == scope.waiting for scope in look.scopes):
+        latest, words = _Small(look, latest).last_start()
+        slowest = words or slowest
+    else:
+        for scope in look.scopes:
+            if not scope.waiting:
+                continue
+            at, words = scope.gate.clears_at(scope.waiting, scope.wanted or PLAIN, look.now)
+            if at > latest:
+                latest, slowest = at, scope.words(words)
+    if latest >= UNTIL_OPENED_MS:
+        return math.inf, slowest, False
     return (latest - look.now) / 1000, slowest, covered and known
+
+
+class _Small:
+    """A run over virtual time of a partition whose tasks were all read, in their order.
+
+    It is a forecast without what comes back, and without turns.
+    """
+
+    def __init__(self, look: DrainLook, instant: float) -> None:
+        """Sort its tasks by group, the best first; "" are those without a known group."""
+        self._instant, self._slowest = instant, ""
+        self._scopes = {scope.group: scope for scope in look.scopes}
+        found = {scope.group: [*scope.wanted] for scope in look.scopes if scope.waiting}
+        for group, tasks in found.items():
+            for task in tasks if group else ():
+                found[""].remove(task)
+        self._tasks = {
+            group: sorted(tasks, key=lambda task: task.place, reverse=True)
+            for group, tasks in found.items()
+            if tasks
+        }
+        self._opens = dict.fromkeys(self._tasks, 0.0)
+
+    def last_start(self) -> tuple[float, str]:
+        """Compute when the last task starts, ms, and what held the tasks back."""
+        while self._tasks and self._instant < UNTIL_OPENED_MS:
+            free = [group for group in self._tasks if self._is_free(group)]
+            moments = [at for at in self._opens.values() if at > self._instant]
+            if free:
+                best = min(free, key=lambda group: self._tasks[group][-1].place)
+                at = self._look_at("", self._tasks[best][-1])
+                if at <= self._instant:
+                    self._start(best)
+                    continue
+                moments.append(at)
+            self._instant = min(moments)
+        return self._instant, self._slowest
+
+    def _is_free(self, group: str) -> bool:
+        if group and self._opens[group] <= self._instant:
+            self._opens[group] = self._look_at(group, self._tasks[group][-1])
+        return self._opens[group] <= self._instant
+
+    def _look_at(self, group: str, task: Wanted) -> float:
+        scope, now = self._scopes[group], self._instant
+        scope.gate.look(now)
+        at = scope.gate.opens_at(task.units, task.rank, now)
+        if at > now:
+            self._slowest = scope.words(scope.gate.reason(task.units, task.rank, now)[1])
+        return at
+
+    def _start(self, group: str) -> None:
+        task = self._tasks[group].pop()
+        for scope in {"", group}:
+            gate = self._scopes[scope].gate
+            gate.ended("", gate.charge(task.units, self._instant, "", task.rank))
+        if not self._tasks[group]:
+            del self._tasks[group], self._opens[group]

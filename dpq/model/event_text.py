@@ -14,11 +14,12 @@ from dpq.model.quota import read_quotas
 from dpq.model.rates import per_text, span
 
 KINDS = {"rate_limited": "429"}
-"""Kinds that are no words; of the others, `_` is a space."""
+"""Kinds that are no words; of the others, `_` is a space. Another status stands in the detail."""
 
 MEMBERS_SHOWN = 3
 
 _MS = re.compile(r"\b(\d{1,15}) ms\b")
+_STATUS = re.compile(r"^(\d{3}), (.*)$")
 _UNTIL = re.compile(r"^(.*) (\d{13})$")
 
 
@@ -26,7 +27,7 @@ class EventText(NamedTuple):
     """An event in words.
 
     Attributes:
-        kind: What happened, as in `429` or `limit set`.
+        kind: What happened, as in `429`, `503` or `limit set`.
         detail: More about it, or "".
         until_ms: The moment that belongs behind the detail, or None.
     """
@@ -38,18 +39,20 @@ class EventText(NamedTuple):
 
 def event_text(event: Event) -> EventText:
     """Say an event in words; a detail that is not known stays as it is."""
-    kind = kind_text(event.kind)
+    kind, detail = kind_text(event.kind), event.detail
     if event.kind == "limit_set":
-        return EventText(kind, _limit_text(event.detail))
+        return EventText(kind, _limit_text(detail))
     if event.kind in ("dead", "failed", "by_hand"):  # the words of others
-        return EventText(kind, event.detail)
+        return EventText(kind, detail)
     if event.kind == "learned":
-        return EventText(kind, f"a rate of {event.detail}")
-    if found := _UNTIL.match(event.detail):
+        return EventText(kind, f"a rate of {detail}")
+    if event.kind == "rate_limited" and (status := _STATUS.match(detail)):
+        kind, detail = status.groups()
+    if found := _UNTIL.match(detail):
         return EventText(kind, found[1], float(found[2]))
-    if event.detail == "0 ms":
+    if detail == "0 ms":
         return EventText(kind, "at once")
-    return EventText(kind, _MS.sub(lambda ms: span(int(ms[1]) / 1000), event.detail))
+    return EventText(kind, _MS.sub(lambda ms: span(int(ms[1]) / 1000), detail))
 
 
 def kind_text(kind: str) -> str:
@@ -67,6 +70,7 @@ def _limit_text(rules: str) -> str:
     said = [
         _counted(per_text(one.rate, one.per), one.unit)
         + (f", {one.burst} at once" if one.burst > 1 else "")
+        + (", moving" if one.moving else "")
         for one in windows
     ]
     said += [

@@ -9,8 +9,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dpq.model.clearing import Course, Joined, Line, Need, Rounds, Steady, Wanted, packed
 from dpq.model.counted import Counted, Refilling, Told
-from dpq.model.limits import Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.limits import MOVING, Adaptive, RateLimit, Reason, read_rules, reason_of
+from dpq.model.moving import Slots
 from dpq.model.pools import split_pool
 from dpq.model.quota import Quota, quota_text, read_quotas
 from dpq.model.rates import per_text
@@ -69,6 +71,9 @@ class Window:
         self.interval = interval if interval < 0.25 else math.ceil(interval * 4096) / 4096
         self.most = max(1, math.ceil(rate) + self.rule.burst - 1)
 
+    def look(self, instant: float) -> None:
+        """Forget what counts no more at a moment."""
+
     def time_of(self, units: float) -> float:
         """Compute the ms that so many units take, rounded up."""
         return math.ceil(units * self.interval * 4096) / 4096
@@ -82,14 +87,18 @@ class Window:
         units = self.units(cost)
         if not units:
             return 0.0
-        at = self.owed + self.time_of(units - self.rule.burst)
+        at = self._has(units)
         reserve = self.rule.reserve
         if reserve and rank < math.inf:
             missing = reserve.priority - rank - aging.points(instant)
             if missing > 0:
                 grown = instant + missing / aging.rate * 1000 if aging.rate > 0 else math.inf
-                at = min(at + self.time_of(reserve.units), max(at, grown))
+                at = min(self._has(units, reserve.units), max(at, grown))
         return at
+
+    def _has(self, units: int, spared: int = 0) -> float:
+        """Compute when it has so many units, and leaves others."""
+        return self.owed + self.time_of(units - self.rule.burst) + self.time_of(spared)
 
     def charge(self, cost: Units, instant: float) -> None:
         """Take the units of a task."""
@@ -98,10 +107,81 @@ class Window:
             self.owed = max(self.owed, instant) + self.time_of(units)
         self.paid = self.owed
 
+    def lines(
+        self, wanted: Sequence[Wanted], begin: float | None = None
+    ) -> Sequence[Line | Rounds]:
+        """Say when tasks like these start; without a moment, when all of its burst is left."""
+        kept = self.rule.reserve
+        users = [
+            (units, self.rule.burst - (kept.units if kept and rank < kept.priority else 0))
+            for units, rank in ((self.units(each.units), each.rank) for each in wanted)
+            if units
+        ]
+        if not users:
+            return []
+        debt = 0.0 if begin is None else max(0.0, self.owed - begin)
+        # A task of more units than the burst starts late, and pays from then on.
+        each = sum(max(units, 2 * units - burst) for units, burst in users) / len(wanted)
+        first = sum(units - burst for units, burst in users) / len(users)
+        return [Line(debt + first * self.interval, each * self.interval, self.words())]
+
     def words(self) -> str:
         """Write it for people, as in `500/min` or `tokens=9000/min`."""
         unit = self.rule.unit + "=" if self.rule.unit else ""
-        return unit + per_text(self.rule.rate, self.rule.per)
+        moving = MOVING if self.rule.moving else ""
+        return unit + per_text(self.rule.rate, self.rule.per) + moving
+
+
+class MovingWindow(Window):
+    """One moving window of a limit: it grants what its slots leave."""
+
+    def __init__(self, rule: RateLimit, paid: float, slots: str = "") -> None:
+        super().__init__(rule, paid)
+        self.slots = Slots(int(rule.rate), self.per_ms, slots)
+
+    def pace(self, rate: float, learned_slack_ms: float) -> None:
+        """Compute how long it is."""
+        super().pace(rate, learned_slack_ms)
+        slack = learned_slack_ms if self.slack_ms is None else self.slack_ms
+        self.slots.length = self.per_ms + slack
+
+    def look(self, instant: float) -> None:
+        """Forget the slots that have left it."""
+        self.slots.look(instant)
+
+    def units(self, cost: Units) -> int:
+        """Return the units that a task takes of it, also if that is more than its rate."""
+        return cost.get(self.rule.unit, 0)
+
+    def _has(self, units: int, spared: int = 0) -> float:
+        return self.slots.opens_at(units + spared)
+
+    def charge(self, cost: Units, instant: float) -> None:
+        """Take the units of a task."""
+        self.slots.charge(self.units(cost), instant)
+
+    def lines(
+        self, wanted: Sequence[Wanted], begin: float | None = None
+    ) -> Sequence[Line | Rounds]:
+        """Say when tasks like these start; without a moment, when nothing is in it."""
+        kept, rate = self.rule.reserve, int(self.rule.rate)
+        needs = [
+            Need(self.units(each.units), kept.units if kept and each.rank < kept.priority else 0)
+            for each in wanted
+        ]
+        units, keeps = (sum(each) / len(needs) for each in zip(*needs, strict=True))
+        if not units:
+            return []
+        free = [(0.0, float(rate))] if begin is None else self.slots.frees(begin)
+        return [Rounds(free, self.slots.length, packed(rate, needs), units, keeps, self.words())]
+
+
+def _window_of(rule: RateLimit, text: float | str) -> Window:
+    """Read a window as `lua/lib/gate_line.lua` writes it."""
+    paid, colon, slots = str(text).partition(":")
+    return (
+        MovingWindow(rule, float(paid), colon + slots) if rule.moving else Window(rule, float(paid))
+    )
 
 
 class Gate:
@@ -143,10 +223,10 @@ class Gate:
         learned: float = 0.0,
         beside: float = 0.0,
         out: int = 0,
-        paid: Sequence[float] = (),
+        paid: Sequence[float | str] = (),
         unreadable: bool = False,
     ) -> None:
-        self.windows = [Window(rule, at) for rule, at in zip(windows, paid, strict=True)]
+        self.windows = [_window_of(rule, text) for rule, text in zip(windows, paid, strict=True)]
         self.counted: list[Counted] = []
         self.told: list[Told] = []
         self.reserved: dict[str, int] = {}
@@ -179,7 +259,7 @@ class Gate:
             since = min(self._beside, max(instant, self.opens))
             half = max(HALF_MS, HALF_UNITS * window.per_ms / window.rule.rate)
             most = min(self._learned, window.per_ms, MOST_SLACK_MS)
-            slack = math.floor(most * 2 ** ((since - instant) / half) + 0.5)
+            slack = math.floor(most * 2 ** (min(0.0, since - instant) / half) + 0.5)
         for i, window in enumerate(self.windows):
             rate = float(window.rule.rate)
             if i == 0 and self._adaptive:
@@ -187,6 +267,7 @@ class Gate:
                 rate = max(self._adaptive.floor, min(self._adaptive.ceiling, rate))
                 self._rate = rate
             window.pace(rate, slack)
+            window.look(instant)
             window.owed = window.paid
             if self.why == "l":
                 free = window.rule.burst - 1 if window.rule.unit == "" else 0
@@ -316,12 +397,12 @@ class Gate:
         """Say what keeps a task from running now, as a reason and in words."""
         if self.opens > instant:
             reason = reason_of(self.why) or "closed by hand"
-            return reason, "a 429" if reason == "rate limited" else "closed by hand"
+            return reason, "rate limited" if reason == "rate limited" else "closed by hand"
         if self.unreadable:
             return "unreadable", "its limit cannot be read"
         if self.is_full:
             if self.probe_is_out:
-                return "probe", "the first task after a 429 runs"
+                return "probe", "the first task after a rate limit runs"
             return "concurrency", f"concurrency {self.concurrency}"
         at = self.opens_at(cost, rank, instant, aging)
         for quota in self.counted:
@@ -340,31 +421,41 @@ class Gate:
         )
         return "spent", slowest.words() if slowest else "its rate"
 
-    def clears_at(self, units: Mapping[str, float], instant: float) -> tuple[float, str]:
-        """Compute when the last of so many units may start, and what is slowest, in words."""
-        at, slowest = self.opens, "closed"
-        for window in self.windows:
-            wanted = units.get(window.rule.unit, 0.0)
-            if wanted > 0:
-                begin = max(window.owed, instant)
-                last = begin + window.time_of(wanted - window.rule.burst)
-                if last > at:
-                    at, slowest = last, window.words()
-        for quota in self.counted:
-            last, words = quota.clears_at(units.get(quota.quota.unit, 0.0))
-            if last > at:
-                at, slowest = last, words
+    def clears_at(
+        self, tasks: float, wanted: Sequence[Wanted], instant: float
+    ) -> tuple[float, str]:
+        """Compute when the last of so many tasks may start, about, and what is slowest, in words.
+
+        Args:
+            tasks: The number of tasks.
+            wanted: Some of them.
+            instant: The moment of the look.
+        """
+        begin = max(instant, self.opens)
+        course = self._course(wanted, begin)
+        at = course.start(tasks)
+        return (begin + at, course.words(tasks)) if at > 0 else (begin, "closed")
+
+    def _course(self, wanted: Sequence[Wanted], begin: float) -> Course:
+        """Say how many tasks like these may start, over the time from a moment on."""
+        if self.members:
+            begins = [max(0.0, each.opens - begin) for each in self.members.values()]
+            courses = [
+                each._course(wanted, begin + at)
+                for at, each in zip(begins, self.members.values(), strict=True)
+            ]
+            return Joined(list(zip(begins, courses, strict=True)))
+        self.look(begin)
+        wanted = [each._replace(units={**self.reserved, **each.units}) for each in wanted]
+        windows = [line for each in self.windows for line in each.lines(wanted, begin)]
+        budgets = [line for each in self.told for line in each.lines(wanted, begin)]
+        now: Course = Steady([*windows, *budgets])
+        fresh: Course = Steady([line for each in self.windows for line in each.lines(wanted)])
+        for quota in sorted(self.counted, key=lambda each: each.length):
+            now, fresh = quota.courses(now, fresh, wanted, begin)
         for told in self.told:
-            last = told.clears_at(units.get(told.unit, 0.0))
-            if last > max(at, instant):
-                at, slowest = last, "what its host has left"
-        shares = {unit: number / max(1, len(self.members)) for unit, number in units.items()}
-        for each in self.members.values():
-            each.look(instant)
-            last, words = each.clears_at(shares, instant)
-            if last > at:
-                at, slowest = last, words
-        return at, slowest
+            now = told.course(now, fresh, wanted, begin)
+        return now
 
 
 def read_gate(line: str) -> Gate:
@@ -415,7 +506,7 @@ def _gate_of(
         learned=float(learned),
         beside=float(beside),
         out=int(out),
-        paid=[float(text) for text in paid.split()],
+        paid=paid.split(),
     )
     gate.turn = float(turn)
     unread = iter(quotas)

@@ -106,7 +106,7 @@ class Slot(BaseModel):
         acked: Total of finished tasks.
         failed: Total of calls of `fail`.
         deferred: Total of deliveries given back by `set_visibility` or `rate_limited`.
-        rate_limited: Total of deliveries that met a 429.
+        rate_limited: Total of deliveries that met a limit of their host, mostly a 429.
         lease_expired: Total of leases that ran out.
         buried: Total of tasks that became dead letters.
         replayed: Total of dead tasks made live again.

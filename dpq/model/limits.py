@@ -2,6 +2,7 @@
 
 import math
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -82,6 +83,8 @@ class Adaptive:
 class RateLimit:
     """At most `rate` units `per` seconds, evenly: never more than rate + burst - 1 in any window.
 
+    With `moving=True` never more than `rate` in any window, at whatever speed.
+
     Attributes:
         rate: Units, from 0.001 to 10^9; a fraction counts as the next whole one in the bound.
         per: Seconds, from 0.001 to 315 360 000 (10 years).
@@ -96,6 +99,8 @@ class RateLimit:
         estimate: Units that are reserved for a task which names no cost in this unit, until enough
             of them have told what they spent: 0 to 10^9. Then it is the 95th percentile of the
             last twenty. Not for requests, of which a task takes one unless it says more.
+        moving: Grant all `rate` units at once if no others were granted within `per`. The rate is a
+            whole number then, and `burst` and `adaptive` are left out.
     """
 
     rate: float
@@ -106,6 +111,7 @@ class RateLimit:
     slack: float | None = None
     unit: str = ""
     estimate: int = 0
+    moving: bool = False
 
     @classmethod
     def within(
@@ -113,7 +119,8 @@ class RateLimit:
     ) -> "RateLimit":
         """Make the limit that keeps to what a host says: never more than `most` in any window.
 
-        `RateLimit.within(300, 900, burst=50)` is `RateLimit(251, 900, burst=50)`.
+        `RateLimit.within(300, 900, burst=50)` is `RateLimit(251, 900, burst=50)`. A burst comes off
+        the rate: with more than half of `most` it warns. `moving=True` takes nothing off.
 
         Args:
             most: The units that the host allows in `per` seconds.
@@ -127,6 +134,13 @@ class RateLimit:
         """
         whole_number("most", most, 1, MAX_RATE)
         whole_number("burst", burst, 1, most)
+        if 2 * (most - burst + 1) < most:
+            warnings.warn(
+                f"within({most!r}, {per!r}, burst={burst!r}) leaves {most - burst + 1} in "
+                f"{per!r} s: for {most} in any {per!r} s, at whatever speed, write "
+                f"RateLimit({most!r}, {per!r}, moving=True)",
+                stacklevel=2,
+            )
         return cls(most - burst + 1, per, burst, slack=slack, unit=unit)
 
     def __post_init__(self) -> None:
@@ -147,6 +161,10 @@ class RateLimit:
                 f"estimate is {self.estimate} for requests, of which every task names its number: "
                 "give it to a window with a unit, as in unit='tokens'"
             )
+        if not isinstance(self.moving, bool):
+            raise ConfigurationError(f"moving is {self.moving!r}: it must be True or False")
+        if self.moving:
+            self._check_moving()
         slowest = min(self.rate, self.adaptive.floor if self.adaptive else self.rate)
         if self.burst * _per_ms(self.per) / slowest > MAX_REFILL_SECONDS * 1000:  # as it is stored
             raise ConfigurationError(
@@ -154,15 +172,39 @@ class RateLimit:
                 f"{self.burst * self.per / slowest:.3g} s to refill: it must be at most "
                 f"{MAX_REFILL_SECONDS} s (1000 years)"
             )
-        if self.reserve and self.reserve.units >= self.burst:
+        if self.reserve and self.reserve.units >= self.at_once:
+            name = "rate" if self.moving else "burst"
             raise ConfigurationError(
-                f"reserve.units is {self.reserve.units} and burst is {self.burst}: burst must be "
-                "larger, or no other task would ever run"
+                f"reserve.units is {self.reserve.units} and {name} is {self.at_once}: {name} must "
+                "be larger, or no other task would ever run"
             )
         if self.adaptive and not self.adaptive.floor <= self.rate <= self.adaptive.ceiling:
             raise ConfigurationError(
                 f"rate is {self.rate!r}: it must be from adaptive.floor {self.adaptive.floor!r} "
                 f"to adaptive.ceiling {self.adaptive.ceiling!r}"
+            )
+
+    @property
+    def at_once(self) -> int:
+        """The units that may be granted at once after a rest."""
+        return int(self.rate) if self.moving else self.burst
+
+    def _check_moving(self) -> None:
+        """Raise ConfigurationError if another setting does not fit a moving window."""
+        if self.rate < 1 or self.rate != int(self.rate):
+            raise ConfigurationError(
+                f"rate is {self.rate!r} of a moving window, which grants whole units: it must be a "
+                "whole number of at least 1, as in 1 per 2 s for 0.5 a second"
+            )
+        if self.burst != 1:
+            raise ConfigurationError(
+                f"burst is {self.burst} of a moving window, which grants all {self.rate:.15g} at "
+                "once if it may: leave burst out"
+            )
+        if self.adaptive is not None:
+            raise ConfigurationError(
+                "adaptive is given for a moving window: only an even window learns its rate, so "
+                "leave out adaptive or moving"
             )
 
 
@@ -175,16 +217,22 @@ TIME_UNITS = {
 
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _RATE = re.compile(rf"(?:([^=]*)=)?{_NUMBER}/(?=.){_NUMBER}?([a-z]*)")
-_READS = "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m"
+_READS = (
+    "UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, 100/60 (seconds), tokens=200000/m, "
+    "300/15m,moving"
+)
+MOVING = ",moving"
+"""The end of a rate that is a moving window, as people write it."""
 
 
 def read_rate(text: str) -> RateLimit:
-    """Read `UNITS/TIME`, as the command line and `set_limit` take it.
+    """Read `UNITS/TIME`, or `UNITS/TIME,moving`, as the command line and `set_limit` take it.
 
     Raises:
         ConfigurationError: The text is no rate, or a value is out of its bounds.
     """
-    found = _RATE.fullmatch(text)
+    plain = text.removesuffix(MOVING)
+    found = _RATE.fullmatch(plain)
     if not found or found[4] not in TIME_UNITS:
         raise ConfigurationError(
             f"{text!r}: write a rate as {_READS}; the units of time are ms, s, m or min, h, d"
@@ -192,7 +240,7 @@ def read_rate(text: str) -> RateLimit:
     try:
         per = float(found[3] or 1) * TIME_UNITS[found[4]]
         unit = "" if found[1] is None else unit_name("unit", found[1])
-        return RateLimit(as_written(found[2]), per, unit=unit)
+        return RateLimit(as_written(found[2]), per, unit=unit, moving=plain != text)
     except ConfigurationError as error:
         raise ConfigurationError(f"{text!r}: {error}") from None
 
@@ -340,7 +388,7 @@ def limit_rules(
         raise ConfigurationError(
             f"the limit has {len(windows)} windows: it may have at most {MAX_WINDOWS}"
         )
-    windows = tuple(sorted(windows, key=lambda window: (window.per, window.unit)))
+    windows = tuple(sorted(windows, key=lambda each: (each.per, each.unit, each.moving)))
     if any(window.adaptive for window in windows[1:]):
         raise ConfigurationError(
             "adaptive is given for a longer window: only the shortest can learn, so give it to "
@@ -356,7 +404,8 @@ def write_rules(windows: Sequence[RateLimit], concurrency: int | None) -> str:
         head += "~" + " ".join(map(number_text, (learns.floor, learns.ceiling, learns.step)))
     texts = [head]
     for window in windows:
-        text = f"{number_text(window.rate)} {_per_ms(window.per)}{window.unit} {window.burst}"
+        at_once = "m" if window.moving else window.burst
+        text = f"{number_text(window.rate)} {_per_ms(window.per)}{window.unit} {at_once}"
         if window.reserve:
             text += f" {window.reserve.units} {number_text(window.reserve.priority)}"
         if window.slack is not None:
@@ -385,8 +434,15 @@ def read_rules(text: str) -> tuple[tuple[RateLimit, ...], int | None]:
         unit = per[len(ms) :]
         windows.append(
             RateLimit(
-                *(as_written(rate), int(ms) / 1000, int(burst), reserve, learned, slack, unit),
+                as_written(rate),
+                int(ms) / 1000,
+                1 if burst == "m" else int(burst),
+                reserve=reserve,
+                adaptive=learned,
+                slack=slack,
+                unit=unit,
                 estimate=estimate,
+                moving=burst == "m",
             )
         )
     return tuple(windows), int(concurrency) or None

@@ -10,7 +10,7 @@ from typing import Any
 
 FIELDS = (
     *("event", "worker", "queue", "task_id", "group", "member", "attempt", "max_attempts"),
-    *("ms", "reason", "error", "scope", "seconds", "until", "count"),
+    *("ms", "reason", "error", "scope", "status", "seconds", "until", "count"),
 )
 """The names of all fields, in the order in which they are written."""
 

@@ -1,8 +1,9 @@
 """The time that a limited host asks for, and what it says is left, read from its answers.
 
 `RateLimited.from_headers` and `Budget.from_headers` call it. An answer is a limit if its status is
-429, 503 or 529 (Anthropic's "overloaded"), or one that the caller names; or 403, if its headers say
-that a limit is spent or when to come again. The seconds are read in this order of trust:
+429, or one that the caller names. A 403, a 503 or a 529 (Anthropic's "overloaded") is a limit if
+its headers say that a limit is spent or when to come again. Without that, the host has failed, and
+has limited nobody. The seconds are read in this order of trust:
 
 1. `Retry-After` (seconds or an HTTP date); then its kin: `X-RateLimit-Retry-After`,
    `Retry-After-Ms`, `X-Ms-Retry-After-Ms`.
@@ -39,15 +40,17 @@ from typing import Any, NamedTuple, Protocol
 
 __all__ = [
     "DEFAULT_RETRY_AFTER",
-    "LIMIT_STATUSES",
     "MAX_RETRY_AFTER",
     "Headers",
     "budgets_left",
     "seconds_to_wait",
 ]
 
-LIMIT_STATUSES = (429, 503, 529)
-"""The statuses that say that a limit was hit, or that the host is overloaded."""
+TOO_MANY = (429,)
+"""The status that says that a limit was hit, whatever the headers say."""
+
+OVERLOADED = (503, 529)
+"""The statuses of a host that is overloaded. With a time to come again, they are limits."""
 
 MAX_RETRY_AFTER = 86_400.0
 """Seconds that an answer can close a group at most: one day, however large its number is.
@@ -56,11 +59,11 @@ If a host asks for more, it says so again after the day, and that costs one requ
 """
 
 DEFAULT_RETRY_AFTER = 5.0
-"""Seconds to wait if a limited host does not say how long, with a 429 or a 503.
+"""Seconds to wait if a limited host does not say how long, with a 429.
 
-Most limits are per second or per minute, and an overloaded host needs a moment. After a closing a
-single probe goes first. So a guess that is too short costs one request in five seconds, and a guess
-that is too long leaves a ready host idle.
+Most limits are per second or per minute. After a closing a single probe goes first. So a guess that
+is too short costs one request in five seconds, and a guess that is too long leaves a ready host
+idle.
 """
 
 _EPOCH = 1e9
@@ -99,10 +102,17 @@ class _Limit(NamedTuple):
 
 
 def seconds_to_wait(
-    status: int, headers: Headers, statuses: Container[int] = LIMIT_STATUSES
+    status: int, headers: Headers, statuses: Container[int] | None = None
 ) -> float | None:
-    """Return the seconds to wait, up to `MAX_RETRY_AFTER`; None if the answer is no limit."""
-    if not (isinstance(status, int) and (status == 403 or status in statuses)):
+    """Return the seconds to wait, up to `MAX_RETRY_AFTER`; None if the answer is no limit.
+
+    `statuses` are the limits that need no header, in place of 429, 503 and 529.
+    """
+    if not isinstance(status, int):
+        return None
+    is_limit = status in (TOO_MANY if statuses is None else statuses)
+    overloaded = statuses is None and status in OVERLOADED
+    if not (is_limit or overloaded or status == 403):
         return None
     fields = _read(headers)
     now = _now(fields)
@@ -110,12 +120,14 @@ def seconds_to_wait(
     limits = [*_paired(fields, now), *_listed(fields, windows, now)]
     spent = [limit for limit in limits if limit.left is not None and limit.left < 1]
     asked = _asked(fields, now)
-    if status not in statuses and asked is None and not spent:
+    reset = _longest(limit.wait for limit in limits if limit.left is None)
+    is_told = asked is not None or bool(spent) or (overloaded and reset is not None)
+    if not (is_limit or is_told):
         return None
     in_order = (
         asked,
         _longest(limit.wait for limit in spent),
-        _longest(limit.wait for limit in limits if limit.left is None),
+        reset,
         min(windows.values(), default=None),
         DEFAULT_RETRY_AFTER,
     )

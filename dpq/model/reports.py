@@ -27,7 +27,8 @@ class QueueStats(BaseModel):
         buried: Tasks that became dead letters, for any reason.
         replayed: Dead tasks made live again.
         dropped: Dead letters removed by the limits on their number and age.
-        rate_limited: Deliveries that met a 429; `deferred` counts them, too.
+        rate_limited: Deliveries that met a limit of their host, mostly a 429; `deferred` counts
+            them, too.
         oldest_ready_seconds: Seconds since the oldest ready task became due, or None. If more than
             200 tasks are ready, only the first task of each of the 100 best priorities and of the
             worst is looked at.
@@ -40,6 +41,10 @@ class QueueStats(BaseModel):
         buried_expired: Of `buried`: not started in time.
         buried_payload_missing: Of `buried`: another program has removed the payload. All others
             were buried by `bury` or `Reject`, or could not be read.
+        rate_limited_403: Of `rate_limited`: the host has answered 403.
+        rate_limited_503: Of `rate_limited`: 503, with a time.
+        rate_limited_529: Of `rate_limited`: 529, with a time.
+        rate_limited_other: Of `rate_limited`: another status than these and 429.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -66,6 +71,10 @@ class QueueStats(BaseModel):
     buried_lease_expired: int = 0
     buried_expired: int = 0
     buried_payload_missing: int = 0
+    rate_limited_403: int = 0
+    rate_limited_503: int = 0
+    rate_limited_529: int = 0
+    rate_limited_other: int = 0
 
 
 class Health(BaseModel):

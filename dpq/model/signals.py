@@ -16,7 +16,7 @@ from typing import Any, Literal, Self, get_args
 
 from dpq.model.budget import status_and_headers
 from dpq.model.errors import ConfigurationError
-from dpq.model.rate_headers import LIMIT_STATUSES, Headers, seconds_to_wait
+from dpq.model.rate_headers import Headers, seconds_to_wait
 from dpq.model.validation import MAX_SECONDS, in_seconds
 
 __all__ = ["RateLimited", "Reject", "Release", "Retry", "Scope", "Signal"]
@@ -36,6 +36,19 @@ def require_scope(scope: object) -> None:
         raise ConfigurationError(
             f"scope is {scope!r}: it must be 'member', 'group', 'queue' or 'task'"
         )
+
+
+def status_text(status: int | None) -> str:
+    """Write a status for the scripts: "" for a 429, and where none is named.
+
+    Raises:
+        ConfigurationError: It is none.
+    """
+    if status is None or status == 429:
+        return ""
+    if not (isinstance(status, int) and 100 <= status <= 999):
+        raise ConfigurationError(f"status is {status!r}: it must be an int from 100 to 999")
+    return str(status)
 
 
 class Signal(Exception):
@@ -100,23 +113,29 @@ class RateLimited(Signal):
         scope: The part that closes: "member" (of a pool, that the task runs as; if it has none, its
             group), "group" (the task's; if it has none, the queue), "queue", or "task" for this
             task alone.
+        status: The HTTP status of the answer, for events, logs and counts; None counts as a 429.
 
     Raises:
-        ConfigurationError: `retry_after` is no finite number from 0, or `scope` none of the four.
+        ConfigurationError: `retry_after` is no finite number from 0, `scope` none of the four, or
+            `status` no int from 100 to 999.
     """
 
-    def __init__(self, retry_after: float, scope: Scope = "member") -> None:
+    def __init__(
+        self, retry_after: float, scope: Scope = "member", status: int | None = None
+    ) -> None:
         if not (_is_number(retry_after) and 0 <= retry_after < math.inf):
             raise ConfigurationError(
                 f"retry_after is {retry_after!r}: it must be seconds, 0 or more"
             )
         require_scope(scope)
+        status_text(status)
         super().__init__(f"rate limited: again in {retry_after} s")
         self.retry_after = min(retry_after, MAX_SECONDS)
         self.scope = scope
+        self.status = status
 
-    def __reduce__(self) -> tuple[type[Self], tuple[float, Scope]]:
-        return type(self), (self.retry_after, self.scope)  # a process pool pickles errors
+    def __reduce__(self) -> tuple[Any, ...]:  # a process pool pickles errors
+        return type(self), (self.retry_after, self.scope), {"status": self.status}
 
     @classmethod
     def from_headers(
@@ -124,19 +143,21 @@ class RateLimited(Signal):
         status: int,
         headers: Headers,
         scope: Scope = "member",
-        statuses: Container[int] = LIMIT_STATUSES,
+        statuses: Container[int] | None = None,
     ) -> Self | None:
         """Read an HTTP answer: None if it is no limit.
 
-        A limit is a 429, a 503, a 529, or a 403 whose headers say that a limit is spent or when to
-        come again. A header that cannot be read is ignored; no header raises an error.
+        A limit is a 429; and a 403, a 503 or a 529 whose headers say that a limit is spent or when
+        to come again. Without that, these are failed attempts, as any other error of a host. A
+        header that cannot be read is ignored; no header raises an error.
 
         Args:
             status: The status code.
             headers: A mapping, another object with `items()`, or pairs. Names and values are text
                 or bytes, in upper or lower case, and may repeat.
             scope: The part that the limit covers; no header says that.
-            statuses: The statuses that are a limit whatever the headers say.
+            statuses: The statuses that are a limit whatever the headers say, in place of 429, 503
+                and 529.
 
             Returns:
                 A signal to raise, with a `retry_after` from 0 to 86 400 s (a day). It is read from
@@ -145,17 +166,22 @@ class RateLimited(Signal):
                 is 5 s.
 
         Raises:
-            ConfigurationError: `scope` is none of the four.
+            ConfigurationError: `scope` is none of the four; or a status of yours is not from 100 to
+                999.
 
         Source: dpq/model/rate_headers.py has the headers, in their order of trust.
         """
         wait = seconds_to_wait(status, headers, statuses)
         signal = cls(wait or 0.0, scope)  # a wrong scope shows before the first limit is hit
-        return None if wait is None else signal
+        if wait is None:
+            return None
+        status_text(status)
+        signal.status = status
+        return signal
 
     @classmethod
     def from_response(
-        cls, response: Any, scope: Scope = "member", statuses: Container[int] = LIMIT_STATUSES
+        cls, response: Any, scope: Scope = "member", statuses: Container[int] | None = None
     ) -> Self | None:
         """Read the answer of any HTTP client, as `from_headers` does.
 

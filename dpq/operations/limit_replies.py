@@ -219,10 +219,10 @@ def explain(found: Waiting, limits: Sequence[LimitState], now_ms: int) -> str:
 
 
 _CLOSED = {
-    "rate limited": "a 429",
+    "rate limited": "rate limited by its host",
     "closed by hand": "by hand",
     "unreadable": "its stored limit cannot be read: set it again, or repair the queue",
-    "probe": "the first task after a 429 is still running",
+    "probe": "the first task after a rate limit is still running",
     "concurrency": "as many tasks run as may",
     "observed": "its host has said that no more is left",
     "quota": "its quota is spread over the rest of the period",

@@ -20,7 +20,7 @@ from dpq.model.interrupts import expected
 from dpq.model.pools import member_name
 from dpq.model.priority import EXACT_INT, encode_priority
 from dpq.model.schedule import Later, claim, named_moment, named_schedule, with_first
-from dpq.model.signals import Scope, require_scope
+from dpq.model.signals import Scope, require_scope, status_text
 from dpq.model.task import Cost, OnDuplicate, P, Push, Task
 from dpq.model.validation import (
     MAX_BATCH,
@@ -471,20 +471,32 @@ class Partition(
         return self._of_holder("bury", "bury", task, one_line(reason), cost=cost)
 
     def rate_limited(
-        self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
+        self,
+        task: Task[Any],
+        retry_after: float,
+        scope: Scope,
+        cost: Cost | None = None,
+        status: int | None = None,
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or the queue."""
         require_scope(scope)
-        ms = milliseconds("retry_after", retry_after)
-        action = "rate_limited of"
-        return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost))
+        ms, said = milliseconds("retry_after", retry_after), status_text(status)
+        action, more = "rate_limited of", (said,) if said else ()
+        return once(self._of_holder("rate_limited", action, task, ms, scope, cost=cost, more=more))
 
     def _of_holder(
-        self, script_name: str, action: str, task: Task[Any], *args: Any, cost: Cost | None = None
+        self,
+        script_name: str,
+        action: str,
+        task: Task[Any],
+        *args: Any,
+        cost: Cost | None = None,
+        more: tuple[str, ...] = (),
     ) -> Command[int]:
         read = replies.read_lease(action, leased(task).id)
-        if told := write_spent(cost):
-            args = (*args, told)
+        told = write_spent(cost)
+        if told or more:
+            args = (*args, told, *more)
         return self._command(script_name, [self._now(), task.id, task.token, *args], read)
 
     # The whole queue

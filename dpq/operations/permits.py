@@ -3,7 +3,7 @@
 from typing import Any
 
 from dpq.model.permit import Caller, HeldPermit, PermitAnswer
-from dpq.model.signals import Scope, require_scope
+from dpq.model.signals import RateLimited, require_scope, status_text
 from dpq.model.task import P
 from dpq.model.validation import milliseconds
 from dpq.operations.base import PartitionBase
@@ -56,11 +56,13 @@ class PermitOperations(PartitionBase[P]):
         yield self._command("permit", args, same)
 
     def met_limit(
-        self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
+        self, caller: Caller, limited: RateLimited, member: str, told: str
     ) -> Steps[None]:
-        """Close a member, a group, or the queue, after a 429."""
-        require_scope(scope)
-        ms = milliseconds("retry_after", retry_after)
-        args = [self._now(), caller.scope, scope, ms, caller.moment, member, told]
+        """Close a member, a group, or the queue, after an answer that was a limit."""
+        require_scope(limited.scope)
+        ms = milliseconds("retry_after", limited.retry_after)
+        args = [self._now(), caller.scope, limited.scope, ms, caller.moment, member, told]
         args.append(caller.cost)
+        if status := status_text(limited.status):
+            args.append(status)
         yield self._command("met_limit", args, same)

@@ -355,7 +355,7 @@ class QueueOperations(Generic[P]):
         if error is None:
             return self.ack(task, cost)
         if isinstance(error, RateLimited):
-            return self.rate_limited(task, error.retry_after, error.scope, cost)
+            return self.rate_limited(task, error.retry_after, error.scope, cost, error.status)
         if isinstance(error, Reject):
             return self.bury(task, error.reason, cost)
         if isinstance(error, Release):
@@ -637,13 +637,18 @@ class QueueOperations(Generic[P]):
         return steps()
 
     def rate_limited(
-        self, task: Task[Any], retry_after: float, scope: Scope, cost: Cost | None = None
+        self,
+        task: Task[Any],
+        retry_after: float,
+        scope: Scope,
+        cost: Cost | None = None,
+        status: int | None = None,
     ) -> Steps[int]:
         """Give a task back that met a limit, and close its member, its group or all partitions."""
         own = self._of(leased(task).id)
         others = [part for part in self.partitions if part is not own]
         whole = scope == "queue" or (scope != "task" and task.group is None)
-        first = own.rate_limited(task, retry_after, scope, cost)
+        first = own.rate_limited(task, retry_after, scope, cost, status)
 
         def steps() -> Steps[int]:
             given_back = yield from first
@@ -662,15 +667,15 @@ class QueueOperations(Generic[P]):
         return self._scope(caller.request.group).end_permit(caller, member, told)
 
     def met_limit(
-        self, caller: Caller, scope: Scope, retry_after: float, member: str, told: str
+        self, caller: Caller, limited: RateLimited, member: str, told: str
     ) -> Steps[None]:
         """Close a member, a group, or all partitions, after a 429 that no task has met."""
         group = caller.request.group
         own = self._scope(group)
-        whole = scope == "queue" or group is None
+        whole = limited.scope == "queue" or group is None
         others = [part for part in self.partitions if part is not own] if whole else []
-        yield from own.met_limit(caller, scope, retry_after, member, told)
-        yield from all_of([self._noted(part, part.close(retry_after)) for part in others])
+        yield from own.met_limit(caller, limited, member, told)
+        yield from all_of([self._noted(part, part.close(limited.retry_after)) for part in others])
 
     def limits(self) -> Steps[list[LimitState]]:
         """Read the limits of the queue, of every group and of single groups.

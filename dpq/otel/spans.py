@@ -247,6 +247,8 @@ class Process:
             self.span.set_attribute("dpq.task.signal", type(error).__name__)
         if isinstance(error, RateLimited):
             self.span.set_attribute("dpq.task.retry_after_seconds", error.retry_after)
+            if error.status is not None:
+                self.span.set_attribute("http.response.status_code", error.status)
         if isinstance(error, Exception) and not isinstance(error, RateLimited | Release):
             measured = measured | {"error.type": type_name(error)}
             fail_span(self.span, error, texts=self._texts)

@@ -67,7 +67,8 @@ def parsed(command: Command[T], reply: Any) -> T:
         raise_interruption(error)
         raise DPQError(
             f"the reply of {command.script.name} for {command.keys[0]} cannot be read: {error!r}. "
-            "Another program has written into the queue's keys: check() names the damage"
+            "If another program has written into the queue's keys, check() names the damage; if it "
+            "names none, this is a fault of DPQ"
         ) from error
 
 

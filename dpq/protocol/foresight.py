@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dpq.model.clearing import Wanted
 from dpq.model.cost import read_cost
 from dpq.model.drain import DrainLook, Scope
 from dpq.model.forecast import PREVIEW_CHARACTERS, Candidate, Running, View
@@ -150,13 +151,17 @@ def read_drain(reply: Sequence[Any]) -> DrainLook:
     settings, flat = reply
     now, paused, backlog, came, ended = read_texts(settings)
     scopes = [
-        Scope(group, int(waiting), read_gate(line), [_units(text) for text in costs.split()])
-        for group, waiting, line, costs in _in_fours([*read_texts(flat)])
+        Scope(group, int(waiting), read_gate(line), _wanted(tasks.split()))
+        for group, waiting, line, tasks in _in_fours([*read_texts(flat)])
     ]
     until = math.inf if paused == "inf" else float(paused or 0)
     return DrainLook(float(now), until, int(backlog), int(came), int(ended), scopes)
 
 
-def _units(text: str) -> dict[str, int]:
-    requests, others = read_cost(text)
-    return {"": requests, **(others or {})}
+def _wanted(texts: Sequence[str]) -> list[Wanted]:
+    """Read the costs, scores and orders of tasks."""
+    found = []
+    for cost, score, order in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
+        requests, others = read_cost(cost)
+        found.append(Wanted({"": requests, **(others or {})}, -float(score), order))
+    return found

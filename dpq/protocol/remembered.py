@@ -36,6 +36,10 @@ _DEATHS = ("attempts_spent", "lease_expired", "expired", "payload_missing")
 """The classes of deaths, in the order of lua/lib/bury.lua."""
 
 
+_STATUSES = ("403", "503", "529")
+"""The statuses that are counted by themselves, as in lua/rate_limited.lua; `m0` are all others."""
+
+
 def _times(names: Iterable[str], counts: Iterable[Any]) -> tuple[Times | None, Times | None]:
     """Read the buckets of waits and of runs."""
     found = dict(zip(names, map(int, counts), strict=True))
@@ -48,8 +52,10 @@ def read_stats(reply: Sequence[Any]) -> QueueStats:
     counts, oldest = _tally(reply[:_NUMBERS], _NAMES)
     found = dict(zip(read_texts(list(reply[_NUMBERS::2])), reply[_NUMBERS + 1 :: 2], strict=True))
     deaths = {f"buried_{name}": int(found.get(f"d{n}", 0)) for n, name in enumerate(_DEATHS)}
+    met = {f"rate_limited_{status}": int(found.get(f"m{status}", 0)) for status in _STATUSES}
+    met["rate_limited_other"] = int(found.get("m0", 0))
     wait, run = _times(found, found.values())
-    return QueueStats(**counts, oldest_ready_seconds=oldest, wait=wait, run=run, **deaths)
+    return QueueStats(**counts, oldest_ready_seconds=oldest, wait=wait, run=run, **deaths, **met)
 
 
 def read_slots(seconds: int) -> Callable[[list[Any]], list[Slot]]:

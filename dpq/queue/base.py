@@ -18,6 +18,7 @@ from dpq.operations.description import Description
 from dpq.operations.queue import QueueOperations
 from dpq.protocol.durability import Durability, named_durability
 from dpq.protocol.replies import Batch
+from dpq.queue.end_log import EndLog
 from dpq.queue.lease_renewal import Leases
 from dpq.queue.refusals import log_refused
 
@@ -172,6 +173,7 @@ class QueueBase(Generic[P]):
             clock=clock,
         )
         self._durability = named_durability(durability)
+        self._end_log = EndLog()
         self._operations = QueueOperations(self._described, ask)
         self._redis = self._operations.client = redis
         wanted = inspect.iscoroutinefunction(getattr(type(self), "push", None))

@@ -108,12 +108,9 @@ class LeaseLoop(_Held[P]):
         """
         self._over = True
         task = self._hand_back()
-        if task is not None and self._queue._leases.let_go(task):
+        if task is not None:
             outcome = GeneratorExit() if error is None else signal_of(error)
-            try:
-                self._queue._session.run(self._queue._operations.finish, task, outcome)
-            except (LeaseLostError, NotConfirmedError) as unconfirmed:
-                self._tell(unconfirmed)
+            self._queue._end_lease(task, outcome)
 
     def __enter__(self) -> Self:
         return self
@@ -157,12 +154,9 @@ class AsyncLeaseLoop(_Held[P]):
         """Async `LeaseLoop.close`; it ends the delivery also if it is cancelled."""
         self._over = True
         task = self._hand_back()
-        if task is not None and self._queue._leases.let_go(task):
+        if task is not None:
             outcome = GeneratorExit() if error is None else signal_of(error)
-            try:
-                await self._queue._finish(self._queue._end_delivery(task, outcome))
-            except (LeaseLostError, NotConfirmedError) as unconfirmed:
-                self._tell(unconfirmed)
+            await self._queue._end_lease(task, outcome)
 
     async def __aenter__(self) -> Self:
         return self

@@ -140,7 +140,7 @@ class Permit(PermitBase):
                 self._queue._leases.let_go(self._held)
             self._queue._session.run(
                 operations.met_limit,
-                *(self._caller, limited.scope, limited.retry_after, self._let_go(), self._spent),
+                *(self._caller, limited, self._let_go(), self._spent),
             )
         return limited
 

@@ -46,7 +46,7 @@ class AsyncPermit(PermitBase):
             await self._queue._leases.end(cast("Any", self._held))
         await self._queue._session.run(
             self._queue._operations.met_limit,
-            *(self._caller, limited.scope, limited.retry_after, self._let_go(), self._spent),
+            *(self._caller, limited, self._let_go(), self._spent),
         )
 
     async def close(self) -> None:

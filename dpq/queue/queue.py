@@ -40,6 +40,7 @@ from dpq.protocol.keys import REGISTRY, key_of
 from dpq.protocol.replies import Batch
 from dpq.queue.base import QueueBase, QueueSettings, operations_of
 from dpq.queue.dead import DeadLetters
+from dpq.queue.end_log import log_failed
 from dpq.queue.lease_loops import LeaseLoop
 from dpq.queue.lease_renewal import Keeper
 from dpq.queue.permits import Permit, take_permit
@@ -392,8 +393,13 @@ class DPQ(QueueBase[P]):
     def _end_lease(self, task: Task[P], error: BaseException) -> None:
         """End the delivery of a task whose body has raised an error."""
         if self._leases.let_go(task):
+            failed = isinstance(error, Exception)  # an interrupt gives the task back
+            if failed:  # without the traceback: the caller gets the error itself
+                log_failed(None, self.queue_name, task, error, traceback=False)
             try:
                 self._session.run(self._operations.finish, task, error)
+                if failed:
+                    self._end_log.ended(self.queue_name, task, error)
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done",
@@ -745,9 +751,10 @@ class DPQ(QueueBase[P]):
 
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
-                command line: `"10/s"`, `"300/15m"`, `"10000/day@UTC"`; or several `RateLimit`s and
-                `Quota`s, all of which hold. Never more than rate + burst - 1 units are granted in
-                any window of `per` seconds, nor more than a quota in its period.
+                command line: `"10/s"`, `"300/15m,moving"`, `"10000/day@UTC"`; or several
+                `RateLimit`s and `Quota`s, all of which hold. Never more than rate + burst - 1 units
+                are granted in any window of `per` seconds, of a moving one never more than rate,
+                and of a quota never more than its amount in a period.
             per: Seconds of the window, 0.001 to 10 years.
             burst: Units that may be taken at once after a rest.
             group: A group; `"*"` for every group that has no limit of its own; None for the queue.
@@ -799,6 +806,7 @@ class DPQ(QueueBase[P]):
         retry_after: float,
         scope: Scope = "member",
         cost: Cost | None = None,
+        status: int | None = None,
     ) -> None:
         """Give a task back that met a limit, uncounted, with its priority and position.
 
@@ -815,12 +823,13 @@ class DPQ(QueueBase[P]):
                 `"queue"`.
             cost: What the delivery has spent, as in `spent`. Without it, the request stays spent,
                 and all other units count as not spent.
+            status: The HTTP status of the answer, for events and counts; None counts as a 429.
 
         Raises:
             LeaseLostError: The token is not the live one, or the delivery has ended. Nothing
                 changed.
         """
-        self._end(self._operations.rate_limited, task, retry_after, scope, cost)
+        self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
 
     def observe(
         self,

@@ -43,6 +43,7 @@ from dpq.protocol.confirmation import confirmation_of
 from dpq.protocol.replies import Batch
 from dpq.queue.base import QueueBase, QueueSettings
 from dpq.queue.dead_async import AsyncDeadLetters
+from dpq.queue.end_log import log_failed
 from dpq.queue.lease_loops import AsyncLeaseLoop
 from dpq.queue.lease_renewal_async import AsyncKeeper
 from dpq.queue.permits_async import AsyncPermit, take_permit_async
@@ -346,8 +347,13 @@ class AsyncDPQ(QueueBase[P]):
     async def _end_lease(self, task: Task[P], error: BaseException) -> None:
         """Async `DPQ._end_lease`."""
         if self._leases.let_go(task):
+            failed = isinstance(error, Exception)  # an interrupt gives the task back
+            if failed:  # without the traceback: the caller gets the error itself
+                log_failed(None, self.queue_name, task, error, traceback=False)
             try:
                 await self._finish(self._end_delivery(task, error))
+                if failed:
+                    self._end_log.ended(self.queue_name, task, error)
             except LeaseLostError:
                 log.warning(
                     "%s: lease of task %s lost before its work was done",
@@ -541,9 +547,10 @@ class AsyncDPQ(QueueBase[P]):
         retry_after: float,
         scope: Scope = "member",
         cost: Cost | None = None,
+        status: int | None = None,
     ) -> None:
         """Async `DPQ.rate_limited`."""
-        await self._end(self._operations.rate_limited, task, retry_after, scope, cost)
+        await self._end(self._operations.rate_limited, task, retry_after, scope, cost, status)
 
     async def observe(
         self,

@@ -139,9 +139,8 @@ def drain(found: Drain) -> str:
 
 def why(closed: LimitState) -> str:
     """Say why a group is closed."""
-    return {"rate limited": "429", "probe": "429, one task tries"}.get(
-        str(closed.reason), str(closed.reason or "about to open")
-    )
+    reason = str(closed.reason or "about to open")
+    return "rate limited, one task tries" if reason == "probe" else reason
 
 
 def opens(closed: LimitState, now_ms: float) -> str:

@@ -242,11 +242,11 @@ def group_close(call: Call) -> Response:
 def _window(said: Any) -> RateLimit:
     if isinstance(said, str):
         return read_rate(said)
-    names = {"rate", "per", "burst", "slack", "unit"}
+    names = {"rate", "per", "burst", "slack", "unit", "moving"}
     if not isinstance(said, dict) or not {"rate", "per"} <= set(said) <= names:
         raise ConfigurationError(
             f"a window is {said!r}: it must be a text as 10/s, or have rate, per, and perhaps "
-            "burst, slack and unit"
+            "burst, slack, unit and moving"
         )
     return RateLimit(**said)
 

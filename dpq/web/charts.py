@@ -6,6 +6,7 @@ and a slot that is missing costs resolution only.
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from dpq import Event, Slot, Times
+from dpq.model.event_text import event_text
 from dpq.model.rates import span as say_span
 
 DAY_MS = 86_400_000
@@ -95,17 +97,17 @@ def story(slots: Sequence[Slot], chosen: Span, now_ms: float) -> Story:
         parts = scaled(counts(name, whole=False), at, edges)
         return [None if n is None else n * 1000 / step for n in parts]
 
-    named = {"pushed": "in", "acked": "out", "rate_limited": "429s", "buried": "dead"}
+    named = {"pushed": "in", "acked": "out", "rate_limited": "rate limited", "buried": "dead"}
     every = {name: counts(name) for name in named}
     held = last_of(slots, at, edges)
     backlog = [float(slot.ready + slot.waiting) if slot else None for slot in held]
     flows = [Line("in", "in", a_second("pushed")), Line("out", "out", a_second("acked"))]
-    limited = Line("429s", "limited", every["rate_limited"])
+    limited = Line("rate limited", "limited", every["rate_limited"])
     died = Line("dead", "dead", every["buried"])
     charts = [
         Chart("In and out", "/s", flows, first, step),
         Chart("Backlog", "", [Line("ready and waiting", "in", backlog)], first, step),
-        Chart(f"429s in {chosen.each}", "", [limited], first, step, bars=True),
+        Chart(f"Rate limited in {chosen.each}", "", [limited], first, step, bars=True),
         Chart(f"Dead letters in {chosen.each}", "", [died], first, step, bars=True),
     ]
     for title, name in (("Wait for the first delivery", "wait"), ("Run", "run")):
@@ -284,13 +286,13 @@ class Limited(NamedTuple):
     """The 429s of a scope in the last day, and how its learned rate has changed.
 
     Attributes:
-        hits: 429s that the stream of events has.
+        hits: How many the stream of events has of each status, as text; "" if it has none.
         last: The last one.
         svg: Marks of them over a day, and the rate as steps.
         rates: The lowest and the highest rate of the day; None if none was learned.
     """
 
-    hits: int
+    hits: str
     last: datetime | None
     svg: Markup
     rates: tuple[float, float] | None
@@ -319,12 +321,14 @@ def limited_by(events: Sequence[Event], rate: float | None, group: str, now_ms: 
         )
         parts.append(Markup('<path class="in" d="{}"></path>').format(path))
         rates = min(value for _, value in steps), most
-    words = f"{len(hits)} answers of 429 in the last 24 hours"
+    met = Counter(event_text(hit).kind for hit in hits)
+    said = ", ".join(f"{count} × {status}" for status, count in sorted(met.items()))  # noqa: RUF001
+    words = f"{said or 'no limits'} in the last 24 hours"
     svg = Markup(
         '<svg class="day" viewBox="0 0 600 24" preserveAspectRatio="none" role="img" '
         'aria-label="{}">{}</svg>'
     ).format(words, Markup("").join(parts))
-    return Limited(len(hits), hits[-1].at if hits else None, svg, rates)
+    return Limited(said, hits[-1].at if hits else None, svg, rates)
 
 
 def read_learned(detail: str) -> tuple[float | None, float | None]:

@@ -1,5 +1,7 @@
 """The forms of pages, which change something. Each checks its right first: `Call.allow`."""
 
+import re
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -136,18 +138,24 @@ def group(call: Call) -> Response:
     return call.go("q", call.name, "limits", q=name)
 
 
+_RATES = re.compile(r"[^,]+(?:,\s*moving\b)?")
+_COMMA = re.compile(r"\s*,\s*")
+
+
 def windows_of(text: str, burst: str, concurrency: str) -> tuple[list[RateLimit], int | None]:
     """Read a limit from a form: rates with commas between, one burst, a concurrency.
+
+    A rate may end with `,moving`: of such a one a burst is not asked.
 
     Raises:
         ConfigurationError: A value is out of its bounds.
     """
     bursts = [read_whole(each, "burst") for each in burst.split(",") if each.strip()]
     found = []
-    for i, each in enumerate(part.strip() for part in text.split(",") if part.strip()):
-        window = read_rate(each)
-        own = bursts[min(i, len(bursts) - 1)] if bursts else 1
-        found.append(RateLimit(window.rate, window.per, own, unit=window.unit))
+    for i, each in enumerate(part.strip() for part in _RATES.findall(text) if part.strip()):
+        window = read_rate(_COMMA.sub(",", each))
+        own = bursts[min(i, len(bursts) - 1)] if bursts and not window.moving else 1
+        found.append(replace(window, burst=own))
     slots = read_whole(concurrency, "concurrency") if concurrency else None
     return found, slots
 

@@ -77,7 +77,7 @@ def _dry_run(call: Call, states: Any, now_ms: float) -> dict[str, Any] | None:
     tried = state.model_copy(
         update={
             "windows": (window,),
-            "units_left": (float(window.burst),),
+            "units_left": (float(window.at_once),),
             "rate": None,
             "opens_at": state.opens_at
             if state.reason in ("rate limited", "closed by hand")

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from pydantic_core import to_jsonable_python
 
 from dpq.model.event_text import event_text, kind_text
-from dpq.model.limits import LimitState, RateLimit
+from dpq.model.limits import MOVING, LimitState, RateLimit
 from dpq.model.quota import Quota
 from dpq.model.rates import span
 from dpq.web.charts import chart_globals
@@ -180,7 +180,8 @@ def rate_text(window: RateLimit) -> str:
         str(int(each)) if float(each).is_integer() else f"{each:.3f}"
         for each in (window.rate, window.per)
     ]
-    return f"{window.unit}{'=' if window.unit else ''}{said[0]}/{said[1]}s"
+    moving = MOVING if window.moving else ""
+    return f"{window.unit}{'=' if window.unit else ''}{said[0]}/{said[1]}s{moving}"
 
 
 def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
@@ -190,7 +191,7 @@ def named(states: Sequence[LimitState]) -> list[tuple[LimitState, str, str]]:
 
 def promise(window: RateLimit) -> str:
     """Say what a window promises."""
-    most = window.rate + window.burst - 1
+    most = window.rate + window.burst - 1  # of a moving window the burst is 1
     whole = int(most) if float(most).is_integer() else int(most) + 1
     unit = window.unit or "requests"
     return f"never more than {number(whole)} {unit} in any {span(window.per)}"
@@ -208,7 +209,7 @@ def gauges(state: LimitState) -> list[dict[str, Any]]:
                 "text": window_text(window),
                 "promise": promise(window),
                 "left": left,
-                "burst": window.burst,
+                "burst": window.at_once,
                 "a_second": learned / (window.per + slack),
                 "unit": window.unit,
             }

@@ -6,10 +6,11 @@ The fetchers and the runners of both workers call it. It sends nothing itself.
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.signals import RateLimited
 from dpq.model.task import Task
+from dpq.queue.end_log import EndLog
 from dpq.queue.lease_renewal import Lease
-from dpq.worker.end_log import EndLog
 from dpq.worker.outcomes import Done, Ending, GivenBack, endings, to_send_again
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Deliveries:
         self._queues = queues  # not their leases: a forked child has others
         self._seconds = [visibility or queue.default_visibility for queue in queues]
         self._operations = [queue._session.operations for queue in queues]
-        self._log = EndLog(name, [queue.queue_name for queue in queues])
+        self._log = EndLog(name)
 
     def hold(self, queue_index: int, tasks: Sequence[Task[Any]]) -> list[Taken]:
         """Keep the leases of a pop alive."""
@@ -72,7 +73,7 @@ class Deliveries:
 
     def answered(self, sent: Sequence[Ending], results: Sequence[Any]) -> list[Done]:
         """Take in the answers; return the deliveries whose end must be sent once more."""
-        self._log.answered(sent, results)
+        self._log_ends(sent, results)
         again = to_send_again(self._name, sent, results)
         waiting = {id(each.task) for each in again}
         for _, done, _ in sent:
@@ -81,6 +82,20 @@ class Deliveries:
             if isinstance(each.error, RateLimited):
                 self.hold(each.queue_index, [each.task])
         return again
+
+    def _log_ends(self, sent: Sequence[Ending], results: Sequence[Any]) -> None:
+        for ending, result in zip(sent, results, strict=True):
+            if isinstance(result, LeaseLostError):
+                for each in ending.done:
+                    if each.task.id in result.task_ids:
+                        self._log.lost(self._name_of(each), each.task, result.action)
+            elif ending.error is not None and (
+                not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
+            ):  # what is not confirmed is done as well
+                self._log.ended(self._name_of(ending.done[0]), ending.done[0].task, ending.error)
+
+    def _name_of(self, done: Done) -> str:
+        return self._queues[done.queue_index].queue_name
 
     def forget(self, done: Sequence[Done]) -> None:
         """Stop to extend the leases of ended deliveries."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, Protocol
 
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Release, Signal
+from dpq.model.signals import RateLimited, Release
 from dpq.model.task import Task
-from dpq.model.validation import error_line
+from dpq.queue.end_log import about, log_failed
 from dpq.queue.lease_renewal import Lease
 from dpq.worker.handlers import Context, Handler, Q
 from dpq.worker.run_state import RunState
@@ -104,15 +104,8 @@ class HandlerCalls(Generic[Q]):
 
     def log_failure(self, queue_index: int, task: Task[Any], error: BaseException) -> None:
         """Log a failed attempt; with its traceback, unless the handler raised a signal."""
-        if isinstance(error, RateLimited | Release):
-            return  # not a failed attempt
-        line = error_line(error)
-        log.warning(
-            "%s: task %s, attempt %d of %d: %s",
-            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts, line),
-            exc_info=None if isinstance(error, Signal) else error,
-            extra=self._about("attempt_failed", queue_index, task, error=line),
-        )
+        queue = self._queues[queue_index].queue_name
+        log_failed(self.name, queue, task, error, traceback=True)
 
     @property
     def logs_ends(self) -> bool:
@@ -125,15 +118,9 @@ class HandlerCalls(Generic[Q]):
         """Log the end of a handler, with its result and its time."""
         ms = round((time.monotonic() - began) * 1000, 3)
         how = type(error).__name__ if error else "done"
+        queue = self._queues[queue_index].queue_name
         log.debug(
             "%s: task %s, attempt %d of %d: %s in %.1f ms",
-            *(self._queues[queue_index].queue_name, task.id, task.attempt, task.max_attempts),
-            *(how, ms),
-            extra=self._about("ended", queue_index, task, ms=ms, reason=how),
+            *(queue, task.id, task.attempt, task.max_attempts, how, ms),
+            extra=about("ended", self.name, queue, task, ms=ms, reason=how),
         )
-
-    def _about(self, event: str, queue_index: int, task: Task[Any], **more: Any) -> dict[str, Any]:
-        about: dict[str, Any] = {"worker": self.name, "queue": self._queues[queue_index].queue_name}
-        about |= {"task_id": task.id, "group": task.group}
-        about |= {"attempt": task.attempt, "max_attempts": task.max_attempts}
-        return fields(event, **about, **more)

@@ -122,7 +122,7 @@ def to_send_again(name: str, sent: Sequence[Ending], results: Sequence[Any]) -> 
     again: list[Done] = []
     for (_, done, _), result in zip(sent, results, strict=True):
         if not isinstance(result, Exception) or isinstance(result, LeaseLostError):
-            continue  # EndLog tells of a lost lease
+            continue  # `Deliveries` logs a lost lease
         if isinstance(result, NotConfirmedError):  # a second try would not help
             log.warning("%s: %s", name, result, extra=fields("not_confirmed", worker=name))
             continue

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from dpq.model.log_fields import fields
+from dpq.model.validation import error_line
 from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
@@ -51,7 +52,7 @@ class Worker(WorkerBase[DPQ[Any]]):
     def _kind(cls) -> type[QueueBase[Any]]:
         return DPQ
 
-    def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
+    def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Run handlers until `stop`.
 
         At the first SIGTERM or SIGINT the worker pops no more, and gives back the tasks that it has
@@ -63,7 +64,9 @@ class Worker(WorkerBase[DPQ[Any]]):
         Args:
             until_empty: Also end when no live task is left in any of the queues. The worker waits
                 for delayed tasks, and for tasks that run elsewhere.
-            signals: Handle SIGTERM and SIGINT, if this is the main thread.
+            signals: Handle SIGTERM and SIGINT, if this is the main thread. None means True for a
+                `Worker`. For an `AsyncWorker` it means False: it has not started the event loop, so
+                the signals belong to the program that has. Say True if the worker is all that runs.
 
         Returns:
             The number of handlers that have ended since the worker was made.
@@ -77,6 +80,65 @@ class Worker(WorkerBase[DPQ[Any]]):
                 fault of DPQ itself.
         """
         self._begin(until_empty)
+        return self._go_on(signals is not False)
+
+    @contextmanager
+    def running(self) -> Iterator[Self]:
+        """Run in the background of the body of a `with`; stop, with grace, after the body.
+
+            with worker.running():
+                serve()
+
+        So a worker lives inside of a program that has its own main loop and signal handlers: it
+        takes no signals. If it cannot begin, the `with` raises that. If its run ends by an error of
+        its own, the `with` of a `Worker` raises it after the body. An `AsyncWorker` cancels the
+        body, and raises it at once. A handler's error is none of these. If the body is interrupted
+        while the worker stops, or an async body is cancelled, the grace ends.
+
+        Yields:
+            The worker.
+
+        Raises:
+            Exception: As `run`.
+        """
+        self._begin(until_empty=False)
+        faults: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._go_on(signals=False)
+            except BaseException as error:
+                faults.append(error)
+                about = fields("worker_failed", worker=self.name, error=error_line(error))
+                log.exception("%s: has ended by an error", self.name, extra=about)
+
+        thread = threading.Thread(target=run, name="dpq-run", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads
+            self._leave([])
+            raise
+        try:
+            yield self
+        finally:
+            self._stop_run()
+            try:
+                thread.join()
+            except BaseException:  # an interrupt ends the grace
+                self._stop_run()
+                thread.join()
+                raise
+        if faults:
+            raise faults[0]
+
+    def _stop_run(self) -> None:
+        """Stop the run, if there is one: a `stop` without a run is for the next one."""
+        with self._lock:
+            if self._on:
+                self.stop()
+
+    def _go_on(self, signals: bool) -> int:
+        """Run handlers until the end of a run that has begun, and leave it; see `run`."""
         threads = [
             threading.Thread(
                 target=self._guarded, args=(self._runner.work,), name=f"dpq-{n}", daemon=True

@@ -7,9 +7,9 @@ calls handlers, fetcher_async.py asks the server.
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from typing import Any, Self, cast
 
 from dpq.model.log_fields import fields
 from dpq.operations.workers import BEAT_SECONDS
@@ -38,15 +38,47 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
     def _kind(cls) -> type[QueueBase[Any]]:
         return AsyncDPQ
 
-    async def run(self, *, until_empty: bool = False, signals: bool = True) -> int:
+    async def run(self, *, until_empty: bool = False, signals: bool | None = None) -> int:
         """Async `Worker.run`. If it is cancelled, it stops without grace."""
         try:
-            return await self._run(until_empty, signals)
+            await self._begin(until_empty)
+            return await self._go_on(signals is True)
         finally:
             self._on = False
 
-    async def _run(self, until_empty: bool, signals: bool) -> int:
-        await self._begin(until_empty)
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Async `Worker.running`; an `async with`."""
+        body, over, crashed = cast("asyncio.Task[Any]", asyncio.current_task()), False, False
+
+        def ended(run: "asyncio.Task[int]") -> None:
+            nonlocal crashed
+            if not over and not run.cancelled() and run.exception():
+                crashed = True
+                body.cancel()
+
+        try:
+            await self._begin(until_empty=False)
+            run = asyncio.create_task(self._go_on(signals=False))
+            run.add_done_callback(ended)
+            try:
+                yield self
+                over = True
+                if crashed:
+                    await asyncio.sleep(0)  # where the body is cancelled, if it has ended just now
+            except asyncio.CancelledError:
+                if not crashed or body.uncancel():  # also cancelled by another
+                    self._cut_short()
+                    raise
+            finally:
+                over = True
+                self._end()
+                await run  # raises the error of the run
+        finally:
+            self._on = False
+
+    async def _go_on(self, signals: bool) -> int:
+        """Run handlers until the end of a run that has begun, and leave it; see `run`."""
         self._beating = asyncio.create_task(self._beat())
         with self._signals() if signals else nullcontext():
             working = asyncio.create_task(self._work())
@@ -65,7 +97,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         return await self.run(until_empty=True)
 
     def stop(self) -> None:
-        """Async `Worker.stop`: call it in the event loop."""
+        """Async `Worker.stop`; call it in the event loop."""
         if not self._on:
             self._stop_early = True
         elif self._state.stopping:

@@ -1,6 +1,7 @@
 """The public face on a real server, in real time where time matters."""
 
 import asyncio
+import logging
 import math
 import multiprocessing
 import os
@@ -35,6 +36,7 @@ from dpq import (
     Signal,
     TaskNotFoundError,
 )
+from dpq.model.validation import error_line
 from dpq.operations.base import BATCH_BYTES
 from dpq.operations.partition import PUSH_BATCH
 from dpq.protocol.command import Command
@@ -176,6 +178,7 @@ ENDS: list[tuple[Any, ...]] = [
 def test_a_lease_ends_as_its_body(
     q: DPQ[Any],
     clock: Any,
+    caplog: pytest.LogCaptureFixture,
     error: BaseException,
     state: str,
     attempt: int,
@@ -184,7 +187,9 @@ def test_a_lease_ends_as_its_body(
     due_in: int | None,
 ) -> None:
     """Errors fail the task and go on up; signals do what they say, and end there; what breaks the
-    body off goes on up, too, and gives the task back at its place, uncounted, as Release does."""
+    body off goes on up, too, and gives the task back at its place, uncounted, as Release does.
+    What failed or met a limit is logged in a line, as a worker logs it."""
+    caplog.set_level(logging.INFO, "dpq")
     task_id = q.push("a")
     q.push("b")
     raised = None
@@ -199,6 +204,13 @@ def test_a_lease_ends_as_its_body(
     counts = {name: getattr(stats, name) for name in ("failed", "deferred", "buried")}
     assert counts == {name: int(name == counted) for name in counts}
     assert (task.deferrals, stats.invisible) == (counts["deferred"], 0)
+    records = [record for record in caplog.records if record.exc_info is None]
+    told = {"deferred": ["rate_limited"], "buried": ["attempt_failed", "died"]}
+    told |= {"failed": ["attempt_failed"]}
+    assert [record.event for record in records] == told.get(counted or "", [])
+    for record in records[: counted in ("failed", "buried")]:
+        line = f"{q.queue_name}: task {task_id}, attempt 1 of 10: {error_line(error)}"
+        assert (record.levelname, record.getMessage()) == ("WARNING", line)
     if due_in:
         assert task.visible_until.timestamp() * 1000 == clock() + due_in * 1000
     if state == "ready":

@@ -49,6 +49,12 @@ WINDOWS = [
     [RateLimit(2, 1, 2, slack=0), Quota(5, "hour")],
     [Quota(4, "hour", spread=True)],
     [Quota(6, "hour", unit="t", reserve=Reserve(2, 1)), RateLimit(3, 5, 3, slack=0)],
+    [RateLimit(3, 1, moving=True)],
+    [
+        RateLimit(2, 1, slack=0.125, moving=True),
+        RateLimit(6, 3, reserve=Reserve(2, 1), moving=True),
+    ],
+    [RateLimit(100, 1, moving=True, unit="t"), RateLimit(4, 1, 2, slack=0)],
 ]
 limits = st.one_of(
     st.tuples(st.sampled_from(WINDOWS), st.none()),
@@ -480,6 +486,79 @@ def test_asyncio(redis: Redis, q: DPQ, clock: Clock) -> None:
 
 
 # Drain
+
+DRAINED = [
+    st.builds(RateLimit, st.sampled_from([1, 5, 20]), st.sampled_from([1, 60]), slack=st.just(0)),
+    st.just(RateLimit(20, 10, 5, Reserve(4, 1), slack=0)),
+    st.just(RateLimit(200, 61, 20, slack=0, unit="t")),
+    st.builds(RateLimit, st.sampled_from([5, 20]), st.sampled_from([2, 600]), moving=st.just(True)),
+    st.just(RateLimit(20, 100, reserve=Reserve(4, 1), moving=True)),
+    st.just(RateLimit(250, 900, moving=True, unit="t")),
+    st.just(Quota(10, "hour", reserve=Reserve(2, 1))),
+    st.builds(Quota, st.sampled_from([5, 40]), st.just("hour"), spread=st.just(True)),
+    st.builds(Quota, st.sampled_from([20, 70]), st.just("day"), spread=st.booleans()),
+    st.builds(Quota, st.just(500), st.just("hour"), unit=st.just("t"), spread=st.booleans()),
+]
+HEAVY = st.sampled_from([[1], [1, 7], [2, {"t": 60}], [{"t": 3}, {"t": 40}, {"t": 200}]])
+
+
+@pytest.mark.many_calls
+@settings(
+    max_examples=80,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    limits=st.dictionaries(
+        st.sampled_from([None, "*", "a", "b"]),
+        st.lists(st.one_of(DRAINED), min_size=1, max_size=3, unique_by=repr),
+        max_size=2,
+    ).map(lambda limits: {None: [Quota(9, "hour", spread=True)]} | limits),
+    tasks=st.lists(st.tuples(groups, st.sampled_from([0, 0, 1, -1])), min_size=1, max_size=40),
+    costs=HEAVY,
+    before=st.sampled_from([(0, 0), (3, 0), (9, 1000), (9, 1_800_000)]),
+)
+def test_drain_is_the_last_start_that_is_foreseen(
+    redis: Redis, queue_name: str, limits: Any, tasks: Any, costs: list[Any], before: Any
+) -> None:
+    """Within a factor of 1.5, where limits alone decide: windows, quotas, units, heavy tasks."""
+    clock = Clock(BEGIN)
+    with QueueFactory(redis, clock) as make:
+        q = make(queue_name + uuid.uuid4().hex[:4])
+        for scope, limit in limits.items():
+            kinds = {(type(one), getattr(one, "period", one), one.unit): one for one in limit}
+            q.set_limit([*kinds.values()], group=scope)
+        q.push_many(
+            Push(i, priority, group=group, cost=costs[i % len(costs)])
+            for i, (group, priority) in enumerate(tasks)
+        )
+        for _ in range(before[0]):
+            if task := q.pop().task:
+                q.ack(task)
+        clock.ms += before[1]
+        while q.promote():
+            pass
+        drain, found = q.drain(), q.forecast(200)
+        assert drain.backlog == len(found)
+        if found:
+            assert drain.seconds is not None
+            said, true = drain.seconds + 1, found[-1].in_seconds + 1
+            assert said / 1.5 <= true <= said * 1.5, drain
+        q.drop()
+
+
+@engines
+def test_drain_counts_spread_quotas_and_whole_tasks(q: DPQ, clock: Clock) -> None:
+    """A spread quota paces its units; of tasks that take most of a quota, one fits a period."""
+    hour = 3600 - clock.ms / 1000 % 3600
+    q.set_limit(Quota(10, "hour", spread=True), group="g")
+    q.push_many(Push(i, group="g") for i in range(11))
+    assert q.drain().seconds == q.forecast()[-1].in_seconds == pytest.approx(hour)
+    assert q.drain().because == "group 'g': 10/hour@UTC,spread"
+    q.set_limit(Quota(100, "hour"), group="g")
+    q.purge()
+    q.push_many(Push(i, group="g", cost=60) for i in range(300))
+    assert q.drain().seconds == pytest.approx(hour + 298 * 3600)
 
 
 @engines

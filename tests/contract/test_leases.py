@@ -153,8 +153,10 @@ def test_a_loop_in_a_with_settles_what_it_is_left_with(
     attempt: int,
     last_error: str | None,
     state: str | None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """At once, as `lease()` would; and what has ended the loop goes on up, a signal too."""
+    """At once, as `lease()` would; and what has ended the loop goes on up, a signal too. A failed
+    attempt is logged."""
     q.push("done", priority=1)
     task_id = q.push("a")
     raised = None
@@ -171,6 +173,7 @@ def test_a_loop_in_a_with_settles_what_it_is_left_with(
     assert held(q) == 0
     found = q.get(task_id)
     assert (found.attempt, found.last_error) == (attempt, last_error)
+    assert [record.event for record in caplog.records] == ["attempt_failed"] * (attempt == 2)
     assert state is None or found.state == state
     assert (q.stats().acked, q.stats().invisible) == (1, 0)
     assert list(tasks) == []

@@ -119,14 +119,17 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     for task in tasks:
         costs[str(task.group)] += task.cost
     assert counters("limit_granted_units", "group") == {"a": costs["a"], "p": costs["p"]}
+    statuses = iter((429, 503, 999))
     for task, group in [(task, task.group) for task in tasks]:
         if group == "b":
             live.fail(task, "no")
         elif task.payload < 4:
-            live.rate_limited(task, 1, scope="task")
+            live.rate_limited(task, 600, scope="task", status=next(statuses))
         else:
             live.bury(task, "too odd")
     assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 0}
+    answers = {"429": 1, "403": 0, "503": 1, "529": 0, "other": 1}
+    assert counters("limit_answers", "status") == answers
     assert counters("buried", "reason") == {
         **{"attempts spent": 3, "lease expired": 0, "expired": 0, "payload missing": 0},
         "other": 3,
@@ -136,7 +139,7 @@ def test_counters_of_groups_and_deaths(live: DPQ) -> None:
     assert after["p"] == pytest.approx(2 * after["a"])
     assert after["a"] > 0
     live.push("c", group="c")
-    live.rate_limited(live.pop().task, 1, scope="task")
+    live.rate_limited(live.pop().task, 600, scope="task")
     assert counters("rate_limited", "group") == {"a": 2, "p": 1, "_other": 1}
 
 

@@ -355,19 +355,6 @@ def test_a_marker_that_is_left_over_costs_no_moment(
     assert time.monotonic() - began < 3  # not by the last look, when the waiter gives up
 
 
-def test_one_that_is_dead_costs_the_recheck(
-    q: DPQ[Any], redis: Redis, waits: Pop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """When the one that watches never comes back, the others look by themselves after a time."""
-    monkeypatch.setattr(waiters, "RECHECK_SECONDS", 2 * SOON)
-    q.set_limit(1, SOON)
-    fill(q, 3)
-    assert q.pop().task is not None
-    q._session.run(q._operations.pop, 1, None, "-")  # it is told to watch, and is never seen again
-    waiting = [waits() for _ in range(2)]
-    assert sorted(the_task(future).payload for future in waiting) == [1, 2]
-
-
 def test_tasks_that_are_gone_leave_waiters_waiting(
     q: DPQ[Any], redis: Redis, waits: Pop, pops: list[str]
 ) -> None:

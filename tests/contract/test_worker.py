@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -45,6 +46,7 @@ from dpq import (
     TaskState,
     Worker,
 )
+from dpq.operations.queue import QueueOperations
 from dpq.server import Server
 
 engines = pytest.mark.fakeredis
@@ -571,6 +573,48 @@ def test_a_stop_before_the_run_is_not_lost(q: DPQ[Any], start: Start) -> None:
     worker = Worker(q, lambda _: None)
     worker.stop()
     assert start(worker).result(PATIENCE) == 0
+    assert worker.drain() == 1
+
+
+# In the background of a body
+
+
+def test_a_worker_runs_beside_a_body(q: DPQ[Any], gate: Gate) -> None:
+    """It works while the body runs, takes no signals, and lets its handlers end when the body has
+    ended, well or not; what it has not begun goes back."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    worker = Worker(q, gate, prefetch=1)
+    for acked, error in ((1, None), (2, ZeroDivisionError("of the body"))):
+        q.push_many([Push(1, 9), Push(2)])
+        with pytest.raises(ZeroDivisionError) if error else nullcontext(), worker.running() as same:
+            gate.wait_for(acked)
+            assert worker.health().ready
+            assert [signal.getsignal(number) for number in numbers] == before
+            threading.Timer(0.1, gate.open, (1,)).start()  # within the grace
+            if error:
+                raise error
+        assert (q.stats().acked, q.stats().ready, q.stats().invisible) == (acked, 1, 0)
+        assert not same.health().ready
+        q.purge()
+
+
+def test_what_ends_a_worker_beside_a_body_is_raised(
+    q: DPQ[Any], queue_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the beginning before the body runs; later by the `with`, and not once more."""
+    away: DPQ[Any] = DPQ(Redis(unix_socket_path="/nonexistent/dpq.sock", retry=None), queue_name)
+    with (
+        pytest.raises(RedisConnectionError, match="cannot reach"),
+        Worker(away, print).running(),
+    ):
+        pytest.fail("the body has run")
+    worker = Worker(q, lambda _: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(QueueOperations, "pop", raising(RuntimeError("a fault")))
+        with pytest.raises(RuntimeError, match="a fault"), worker.running():
+            wait_for(lambda: worker.stopping, worker.health)
+    q.push("a")
     assert worker.drain() == 1
 
 

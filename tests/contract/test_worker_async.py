@@ -455,16 +455,55 @@ async def test_a_run_that_is_cancelled_at_any_step_loses_nothing(queue: Queue) -
 
 
 async def test_signals_are_given_back(queue: Queue) -> None:
-    """After `run` the handlers of signals are those from before."""
+    """After `run` the handlers of signals are those from before. Unless told, a worker takes none:
+    the event loop is another's."""
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.getsignal(number) for number in numbers]
     seen: list[Any] = []
-    for signals in (True, False):
+    worker = AsyncWorker(queue, lambda _: seen.append([signal.getsignal(n) for n in numbers]))
+    for signals in (True, False, None):
         await queue.push("a")
-        worker = AsyncWorker(queue, lambda _: seen.append([signal.getsignal(n) for n in numbers]))
         await worker.run(until_empty=True, signals=signals)
-    assert (seen[0] != before, seen[1] == before) == (True, True)
+    async with worker.running():
+        await queue.push("a")
+        await until(lambda: len(seen) == 4)
+    assert [each == before for each in seen] == [False, True, True, True]
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+async def test_a_crash_cancels_the_body(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program whose worker has failed does not go on without it: what it waits for is cancelled,
+    and it gets the error; it can await again, as before."""
+    monkeypatch.setattr(queue._operations, "pop", raising(RuntimeError("a fault")))
+    with pytest.raises(RuntimeError, match="a fault"):
+        async with AsyncWorker(queue, lambda _: None).running():
+            await asyncio.sleep(PATIENCE)
+    this = asyncio.current_task()
+    assert this
+    assert this.cancelling() == 0
+    await asyncio.sleep(0.01)
+
+
+async def test_a_body_that_is_cancelled_ends_the_grace(queue: Queue) -> None:
+    """The cancellation goes on up, and the running task goes back, uncounted."""
+    task_id = await queue.push("a")
+    begun: list[str] = []
+
+    async def handler(task: Task[Any]) -> None:
+        begun.append(task.id)
+        await asyncio.sleep(PATIENCE)
+
+    async def program() -> None:
+        async with AsyncWorker(queue, handler).running():
+            await asyncio.sleep(PATIENCE)
+
+    runs = asyncio.create_task(program())
+    await until(lambda: begun)
+    runs.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await runs
+    left = await queue.get(task_id)
+    assert (left.state, left.attempt) == ("ready", 1)
 
 
 # Again, and for long

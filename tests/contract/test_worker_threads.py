@@ -125,7 +125,7 @@ async def awaited(task, context):
 async def main():
     async with AsyncDPQ.from_url(url, name) as q:
         worker = AsyncWorker(q, awaited, concurrency=2, grace=60)
-        print("ended", await worker.run(), worker.given_back, flush=True)
+        print("ended", await worker.run(signals=True), worker.given_back, flush=True)
 
 if kind == "threads":
     worker = Worker(DPQ.from_url(url, name), handler, concurrency=2, grace=60)

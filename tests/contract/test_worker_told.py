@@ -49,13 +49,13 @@ def test_a_429_and_its_closing(q: DPQ[Any], caplog: pytest.LogCaptureFixture) ->
 
     def handler(task: Task[Any]) -> None:
         if not task.deferrals:
-            raise RateLimited(0.05, "task" if task.payload == "b" else "group")
+            raise RateLimited(0.05, *(("task", 503) if task.payload == "b" else ("group", 529)))
 
     Worker(q, handler, name="w").drain()
     limited = told(caplog, "rate_limited")
     level = {"event": "rate_limited", "level": "INFO", "seconds": 0.05}
-    assert of(a, q, group="api", scope="group", **level) in limited
-    assert of(b, q, scope="task", **level) in limited
+    assert of(a, q, group="api", scope="group", status=529, **level) in limited
+    assert of(b, q, scope="task", status=503, **level) in limited
     [closed] = told(caplog, "closed")
     assert closed.pop("until")
     assert closed == {
@@ -66,6 +66,7 @@ def test_a_429_and_its_closing(q: DPQ[Any], caplog: pytest.LogCaptureFixture) ->
         "group": "api",
         "reason": "rate limit",
         "scope": "group",
+        "status": 529,
         "seconds": 0.05,
     }
     assert "group 'api' is closed for 0.05 s, until" in caplog.text

@@ -910,11 +910,12 @@ def test_a_429_closes_what_it_names(run: Run, q: DPQ) -> None:
     """rate-limited closes the task's group or the queue; why and group show say so."""
     task_id = q.push(1, group="g")
     run("rate-limited", *line_of(one(run("pop"))), 500)
-    assert "its group 'g' is closed (a 429) for another" in run("why", task_id).stdout
+    said = run("why", task_id).stdout
+    assert "its group 'g' is closed (rate limited by its host) for another" in said
     assert re.search(r"state +rate limited until", run("group", "show", "g").stdout)
     other = q.push(2)
     run("rate-limited", *line_of(one(run("pop"))), 500, "--scope", "queue")
-    assert run("why", other).stdout.startswith("the queue is closed (a 429)")
+    assert run("why", other).stdout.startswith("the queue is closed (rate limited by its host)")
     assert re.search(r"the queue .* rate limited until", run("limit", "list").stdout)
 
 

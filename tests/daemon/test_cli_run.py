@@ -1,5 +1,6 @@
 """`dpq run`: real processes against a real server that counts; killed, interrupted, refused."""
 
+import asyncio
 import json
 import os
 import re
@@ -9,19 +10,23 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 from kit.programs import Start, programs
 from kit.terminals import ENVIRONMENT, Terminal
 from support import PATIENCE_S, wait_for
+from typer.testing import CliRunner
 
 import dpq
-from dpq import DPQ
-from dpq.cli._batch import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
-from dpq.cli._results import Results, hash_text
-from dpq.cli._terminal import Failed
+from dpq import DPQ, LimitState, QueueStats
+from dpq.batch import BatchError, BatchOutcome
+from dpq.batch.reader import ANSWER_TOKENS, DATA_TOKENS, Reader, estimate
+from dpq.batch.results import Results, hash_text
+from dpq.cli import app
+from dpq.cli._run_meter import RunMeter, tell_outcome
+from dpq.cli.run import exit_code
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -262,14 +267,29 @@ def test_a_spent_quota_is_waited_for(api, start, run, tmp_path, url, name):
     assert (host.counts["answered"], host.counts["limited"]) == (2, 1)
 
 
-def test_limits_of_ours_avoid_429s(api, run, tmp_path):
-    """Under limits of the host's size, in requests and tokens, the host refuses nothing."""
+def test_limits_of_ours_avoid_429s(api, run, tmp_path, url, name):
+    """Under limits of the host's size, in requests and tokens, the host refuses nothing. A window
+    without a slack of its own has that of the command; a quota is a limit, too."""
     file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
     host = api("--rpm", 600, "--quantum", 2)
-    limits = ("--limit", "600/m,slack=0.05", "--limit", "tokens=60000/m,burst=1000")
-    code, _, err = run(file, "--url", host.url, *limits)
+    limits = ("600/m", "tokens=60000/m,burst=1000,slack=0.1", "tokens=9000/day@UTC")
+    words = [word for each in limits for word in ("--limit", each)]
+    code, _, err = run(file, "--url", host.url, *words, "--slack", 0.05, "--group", "api")
     assert code == 0, err
     assert host.counts["limited"] == 0
+    with DPQ.from_url(url, name) as queue:
+        state = queue.group("api")
+        assert [window.slack for window in state.windows] == [0.05, 0.1]
+        assert [each.quota.amount for each in state.quotas] == [9000]
+
+
+def test_a_slack_widens_a_limit(tmp_path):
+    """Without a --limit it is a mistake, and said to be one before anything is opened."""
+    file = write(tmp_path / "asks.jsonl", [body(0)])
+    words = ["run", str(file), "--url", "http://127.0.0.1:9/", "--slack", "0.1"]
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert "it widens a --limit, and there is none" in refused.output
 
 
 def test_what_the_host_says_is_left_avoids_429s(api, run, tmp_path):
@@ -300,13 +320,84 @@ def test_a_request_that_is_refused_is_a_dead_letter(api, run, tmp_path, url, nam
     assert host.counts["refused"] == 2
 
 
-def test_errors_of_the_host_are_tried_again(api, run, tmp_path):
-    """A 500 is a failed attempt: the request comes back, and is answered."""
-    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(3)])
-    host = api("--errors", 1)
-    code, _, err = run(file, "--url", host.url)
+def test_errors_of_the_host_are_tried_again(api, run, tmp_path, url, name):
+    """A 503 without a time is a failed attempt: the request comes back, and is answered. Nothing
+    closes, no slack is learned, and no screen speaks of a 429."""
+    file = write(tmp_path / "asks.jsonl", [body(n) for n in range(12)])
+    host = api("--errors", 1, "--error-status", 503)
+    limit = ("--limit", "6000/m", "--group", "api")
+    code, out, err = run(file, "--url", host.url, *limit, "--json")
     assert code == 0, err
-    assert (host.counts["failed"], host.counts["answered"]) == (3, 3)
+    assert (host.counts["failed"], host.counts["answered"]) == (12, 12)
+    *_, last = map(json.loads, out.splitlines())
+    assert (last["refused_here"], last["rate_limited_here"]) == ({"429": 0, "503": 12}, 0)
+    with DPQ.from_url(url, name) as queue:
+        assert (queue.stats().rate_limited, queue.group("api").slack) == (0, 0)
+        assert queue.stats().failed == 12
+        assert [event.kind for event in queue.events()] == ["limit_set"]
+
+
+def test_the_meter_counts_from_its_begin(capsys):
+    """Deferrals of earlier runs are not shown as its own; each answer is counted by its status."""
+    stats = QueueStats(ready=1, delayed=0, invisible=0, waiting=0, dead=0, deferred=9)
+    limited = iter((7, 9))
+
+    class Queue:
+        async def stats(self) -> QueueStats:
+            return stats.model_copy(update={"rate_limited": next(limited)})
+
+        async def group(self, name: str) -> LimitState:
+            return LimitState(group=name, windows=(), concurrency=None)
+
+    async def show(meter: RunMeter) -> None:
+        async with meter.showing(cast("Any", Queue()), "g"):
+            meter.refused(503)
+            meter.refused(429, limited=True)
+            meter.refused(None)
+        async with meter.showing(cast("Any", Queue()), "g"):
+            pass
+
+    asyncio.run(show(RunMeter(2, as_json=True)))
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (first["rate_limited"], first["refused_here"]) == (0, {"429": 0})
+    assert second["rate_limited"] == 2
+    assert second["refused_here"] == {"429": 1, "503": 1, "no answer": 1}
+    limited = iter((7, 9))
+    meter = RunMeter(2, as_json=False)
+    asyncio.run(show(meter))
+    refused = dict(meter.refused_here)
+    tell_outcome(outcome(left=1, refused_here=refused), Path("a"), as_json=False)
+    said = capsys.readouterr().err
+    assert "429s 0, dead 0" in said
+    assert "429s 1, 503s 1, no answer 1, dead 0, left 1" in said
+    assert "1 requests are left: run the same command again" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "said"),
+    [
+        ({}, 0, ""),
+        ({"left": 1}, 130, "1 requests are left"),
+        ({"left": 1, "stopped": "401"}, 1, "stopped: 401"),
+        ({"dead": 1, "deaths": ("line 2: 400: no",)}, 1, "dead: line 2: 400: no"),
+        ({"missing": 1, "began_idle": True}, 1, "1 results are not in a"),
+        ({"missing": 1}, 0, "1 results are not in a"),  # others have worked beside it
+    ],
+)
+def test_how_a_run_ends(changes, code, said, capsys):
+    """The exit code and the last lines say how it went, and what to do."""
+    ended = outcome(**changes)
+    assert exit_code(ended) == code
+    tell_outcome(ended, Path("a"), as_json=False)
+    assert said in capsys.readouterr().err
+
+
+def outcome(**changes: Any) -> BatchOutcome:
+    """The outcome of a run of two requests."""
+    known = {"total": 2, "saved": 2, "dead": 0, "left": 0, "missing": 0, "deaths": ()}
+    here = {"saved_here": 2, "limited_here": 0, "refused_here": {"429": 0}, "seconds": 1.0}
+    how = {"stopped": "", "began_idle": False, "queue": "q"}
+    return BatchOutcome(**{**known, **here, **how, **changes})
 
 
 def test_a_wrong_key_loses_nothing_and_is_not_shown(api, run, tmp_path, url, name):
@@ -372,7 +463,7 @@ def test_a_broken_line_stops_everything_first(line, fault, tmp_path):
     """Before anything is sent, each line is checked; the error names the line and its fault."""
     file = tmp_path / "asks.jsonl"
     file.write_text(f"{json.dumps(body(0))}\n{line}\n\n{json.dumps(body(2))}\n")
-    with pytest.raises(Failed, match=re.escape(fault)) as refused:
+    with pytest.raises(BatchError, match=re.escape(fault)) as refused:
         Reader(file, "http://api.example/v1/chat/completions").check()
     assert "Nothing of the file was queued or sent" in str(refused.value)
 
@@ -504,7 +595,7 @@ def test_results_of_something_else_are_kept(tmp_path):
     batch = Reader(write(tmp_path / "a.jsonl", [body(0), body(1)]), "http://a.example").check()
     fits = {"line": 1, "request": hash_text(batch.hashes[0])}
     old = write(tmp_path / "old.jsonl", [fits, {"line": 2, "request": "0" * 16}])
-    with pytest.raises(Failed, match="a result of something else than line 2"):
+    with pytest.raises(BatchError, match="a result of something else than line 2"):
         Results(old, (), batch).read()
     fresh = Results(tmp_path / "new.jsonl", [old], batch)
     fresh.read()
@@ -558,5 +649,7 @@ def test_cost_from_a_field(tmp_path):
     reader = Reader(file, "http://a.example", "metadata.tokens")
     assert [each.cost for each in reader.requests()] == [{"tokens": 7}, {"tokens": 9}]
     write(file, [{"prompt": "x"}])
-    with pytest.raises(Failed, match=r"line 1: metadata\.tokens must be a whole number of tokens"):
+    with pytest.raises(
+        BatchError, match=r"line 1: metadata\.tokens must be a whole number of tokens"
+    ):
         reader.check()

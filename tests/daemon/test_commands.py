@@ -142,7 +142,7 @@ def test_the_commands_are_found() -> None:
 def test_the_commands_of_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The section about the shell runs, in its order, without a server of the reader's own."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"^### Shell\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    block = re.search(r"^## Shell\n\n```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert block
     monkeypatch.chdir(tmp_path)
     told = []

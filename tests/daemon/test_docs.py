@@ -1,7 +1,9 @@
 """What the documents show runs as it stands: Python blocks and commands."""
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,11 +17,12 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support import PATIENCE_S, wait_for
 from typer.testing import CliRunner
 
 import dpq
 import dpq.otel
-from dpq import DPQ, Backoff, Worker
+from dpq import DPQ, Backoff, Release, Worker
 from dpq.cli import app
 
 ROOT = Path(dpq.__file__).parents[1]
@@ -38,11 +41,8 @@ TRACING = (ROOT / "docs" / "tracing.md").read_text(encoding="utf-8")
 BATCHES = (ROOT / "docs" / "llm_batches.md").read_text(encoding="utf-8")
 SHOP = "# shop.py\n"  # begins the module that the commands of that guide run
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-URL = "redis://localhost"  # as the documents write it
-
-
-class NoMorePages(BaseException):
-    """Ends a program that is to go on for ever, as Ctrl-C does."""
+URLS = ("redis://localhost", "embedded:./queue")  # as the documents write them
+URL = URLS[0]
 
 
 class Host:
@@ -61,11 +61,16 @@ class Host:
         if len(self.asked) == 1:
             return SimpleNamespace(status_code=429, headers={"Retry-After-Ms": "30"}, text="")
         if len(self.asked) == 4:
-            raise NoMorePages
+            os.kill(os.getpid(), signal.SIGINT)  # the reader has seen enough
+            raise Release
         if len(self.asked) == 2:
             return SimpleNamespace(status_code=500, headers={}, raise_for_status=self.broken)
         return SimpleNamespace(
-            status_code=200, headers={}, text="a page", raise_for_status=lambda: None
+            status_code=200,
+            headers={},
+            text="a page",
+            json=lambda: {"doc": "a page"},
+            raise_for_status=lambda: None,
         )
 
     def broken(self) -> None:
@@ -104,26 +109,82 @@ def session(url: str) -> Iterator[dict[str, Any]]:
 
 def run(code: str, names: dict[str, Any], url: str) -> None:
     """Run a block as a reader would, on a server that is there."""
-    exec(compile(code.replace(URL, url), "<block>", "exec"), names)  # noqa: S102 - our own documents
+    for written in URLS:
+        code = code.replace(written, url)
+    exec(compile(code, "<block>", "exec"), names)  # noqa: S102 - our own documents
 
 
-@pytest.mark.parametrize("text", [GUIDE, section(README, "Ten lines")], ids=["guide", "readme"])
-def test_the_program_asks_as_it_says(text, url, host, session, capsys, monkeypatch):
-    """The scraper's ten lines defer at a 429, uncounted, ask again after an error, and go on in
-    priority order; whatever ends them, no page is lost."""
+@pytest.fixture
+def pages_host() -> Iterator[str]:
+    """The name and port at which `dpq demo --serve` answers."""
+    command = [sys.executable, "-m", "dpq", "demo", "--serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            assert served.stdout
+            line = served.stdout.readline()
+            (address,) = re.findall("^http://([0-9.:]+) answers 20 pages in any second", line)
+            yield address
+        finally:
+            served.send_signal(signal.SIGINT)
+            said, _ = served.communicate(timeout=PATIENCE_S)
+    assert served.returncode == 0
+    assert re.sub(r"(?m)^\S+ ", "", said) == "200 /heapq\n200 /sched\n404 /nothing\n"
+
+
+def test_the_first_program_runs(pages_host, tmp_path):
+    """README's program, as typed, prints the pages of the host that README starts, the best first;
+    it shows what fails, with the task's id; Ctrl-C ends it without a traceback, and all is kept."""
+    (program,) = blocks(section(README, "Ten lines"), "python")
+    assert program == blocks(GUIDE, "python")[0]
+    assert "127.0.0.1:8429" in program
+    file = tmp_path / "pages.py"
+    file.write_text(program.replace("127.0.0.1:8429", pages_host))
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"}
+    with (
+        DPQ.from_url(f"embedded:{tmp_path / 'queue'}", "pages") as q,
+        subprocess.Popen(
+            [sys.executable, "-u", file],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as reader,
+    ):
+        try:
+            assert reader.stdout
+            printed = [reader.stdout.readline() for _ in range(2)]
+            missing = q.push({"page": "/nothing"})
+            wait_for(lambda: q.stats().failed, q.stats)
+            reader.send_signal(signal.SIGINT)
+            rest, errors = reader.communicate(timeout=PATIENCE_S)
+        finally:
+            reader.kill()
+        assert printed == [
+            "Heap queue algorithm (a.k.a. priority queue).\n",
+            "A generally useful event scheduler class.\n",
+        ]
+        assert (reader.returncode, rest) == (0, ""), errors
+        assert errors.startswith(f"pages: task {missing}, attempt 1 of 10: HTTPError: 404 ")
+        assert errors.count("Traceback") == 1  # of the failed attempt: none of the interrupt
+        assert "KeyboardInterrupt" not in errors
+        assert (q.stats().acked, q.size(), q.check()) == (2, 1, [])
+
+
+def test_the_program_asks_as_it_says(url, host, session, capsys, monkeypatch):
+    """The first program defers at a 429, uncounted, asks again after an error, and goes on in
+    priority order; what is stopped is not lost."""
     monkeypatch.setattr(Backoff, "delay", lambda *_: 0.01)
-    program = blocks(text, "python")[0]
-    with pytest.raises(NoMorePages):
-        run(program, session, url)
-    best, rest = "https://api.example/best", "https://api.example/rest"
+    run(blocks(GUIDE, "python")[0], session, url)
+    best, rest = "http://127.0.0.1:8429/heapq", "http://127.0.0.1:8429/sched"
     assert host.asked == [best, best, best, rest]
     assert capsys.readouterr().out == "a page\n"
-    [left] = session["q"].peek(state="waiting")  # interrupted: back, behind the limit
-    assert (left.key, left.attempt, left.deferrals) == ("/rest", 1, 0)
+    [left] = [*session["q"].peek(state="waiting"), *session["q"].peek()]
+    assert (left.key, left.attempt, left.deferrals) == ("/sched", 1, 0)
     stats = session["q"].stats()
     assert (stats.deferred, stats.failed, stats.acked) == (1, 1, 1)
-    [limit] = [state for state in session["q"].limits() if state.group == "api.example"]
-    assert (limit.windows[0].rate, limit.waiting, limit.in_flight) == (10, 1, 0)
+    [limit] = [state for state in session["q"].limits() if state.group == session["HOST"]]
+    assert (limit.windows[0].rate, limit.in_flight) == (20, 0)
 
 
 def test_the_plain_form_runs(url, session):
@@ -146,10 +207,7 @@ def test_every_block_of_usage_runs(url, session, capsys):
 
 def test_every_block_of_the_guide_runs(url, host, session, capsys):
     """The blocks of the guide run one after the other in one session, and break no invariant."""
-    program, *others = blocks(GUIDE, "python")
-    with pytest.raises(NoMorePages):
-        run(program, session, url)
-    for code in others:
+    for code in blocks(GUIDE, "python"):
         run(code, session, url)
     queue = session["q"]
     assert queue.check() == []
@@ -162,8 +220,7 @@ def test_every_block_of_key_pools_runs(url, host, session, capsys, monkeypatch):
     """The program goes on with another key at a 429, and ends; the other blocks say what is so."""
     monkeypatch.setattr(Backoff, "delay", lambda *_: 0.01)
     program, *others = blocks(KEY_POOLS, "python")
-    with pytest.raises(NoMorePages):
-        run(program, session, url)
+    run(program, session, url)
     assert host.asked[:2] == ["https://api.example/1"] * 2
     first, second, *_ = (state for state in session["q"].group("api.example").members)
     assert (first.name, second.name) == ("key-a", "key-b")
@@ -378,7 +435,7 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     api = [sys.executable, str(ROOT / "examples" / "simulated_llm_api.py"), "--latency", "0.05"]
-    write, read = blocks(BATCHES, "python")
+    write, read, program = blocks(BATCHES, "python")
     commands = [line for block in blocks(BATCHES, "sh") for line in block.splitlines()]
     assert len(commands) == 3
     with subprocess.Popen(api, stdout=subprocess.PIPE, text=True) as host:
@@ -396,9 +453,11 @@ def test_every_block_of_llm_batches_runs(url, session, tmp_path, monkeypatch, ca
                 assert (done.returncode, done.stdout) == (0, ""), done.stderr
                 assert "3 of 3 saved" in done.stderr
             run(read, session, url)
+            run(program.replace("http://127.0.0.1:8000/v1/chat/completions", address), session, url)
         finally:
             host.kill()
-    printed = capsys.readouterr().out.splitlines()
+    *printed, last = capsys.readouterr().out.splitlines()
+    assert last == "3 of 3 done ()"
     assert [line.split()[0] for line in printed] == ["1", "2", "3"]
     assert "Paris" in printed[0]
     for name in ("cities", "cities.batch"):

@@ -54,7 +54,9 @@ BEFORE = {
 
 STUBS = {
     "requests.pyi": (
+        "from typing import Any\n"
         "class Response:\n    status_code: int\n    text: str\n"
+        "    def json(self) -> Any: ...\n"
         "    def raise_for_status(self) -> None: ...\n"
         "class RequestException(OSError): ...\n"
         "def get(\n"

@@ -209,6 +209,25 @@ class AwaitedWorker:
     def drain(self) -> int:
         return int(Awaited.wait(self._worker.drain()))
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator["AwaitedWorker"]:
+        begun, over = threading.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with self._worker.running():
+                begun.set()
+                await over.wait()
+
+        run = asyncio.run_coroutine_threadsafe(hold(), Awaited.loop)
+        while not begun.wait(0.01) and not run.done():
+            pass
+        try:
+            if begun.is_set():
+                yield self
+        finally:
+            Awaited.loop.call_soon_threadsafe(over.set)
+            run.result(LONG)
+
     def stop(self) -> None:
         async def stop() -> None:
             self._worker.stop()

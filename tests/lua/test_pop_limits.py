@@ -721,12 +721,42 @@ def test_a_moment_that_nobody_has_watched(q, clock, probe):
     assert [(name, at) for name, at in probe.stored()["wake"]] == [(b"e", clock.ms + 1000)]
 
 
-def test_only_one_watches(q, clock):
-    """The second waiter at a spent limit is told of no moment: the first watches it."""
+def test_two_watch(q, clock):
+    """The first waiter at a spent limit watches its moment, the second 0.3 s later, the third none.
+
+    So it is again for the next moment, which the first one is not to watch.
+    """
     q.set_limit(1, 2)
     fill(q, 3)
     q.pop()
-    assert look(q, "-").next_event_ms == 2000
+    assert [look(q, "-").next_event_ms for _ in range(3)] == [2000, 2300, None]
+    second = f"{clock.ms + 2300}.000"
+    assert look(q, second).next_event_ms == 2300, "it asks early: it is still the second"
+    clock.advance(2.3)  # the first is dead
+    assert look(q, second).tasks
+    assert [look(q, "-").next_event_ms for _ in range(2)] == [2300, None]
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_the_second_that_becomes_the_first(q, clock, probe, taken):
+    """The second waiter takes the marker of the next moment: another one becomes the second.
+
+    That is the next one that asks, or a waiter that takes the marker when the old second asks.
+    """
+    q.set_limit(1, 2)
+    fill(q, 3)
+    q.pop()
+    first, _ = (f"{clock.ms + look(q, '-').next_event_ms:.3f}" for _ in range(2))
+    clock.advance(2)
+    assert look(q, first).tasks
+    probe.woken()  # the second waiter takes the marker
+    if taken:
+        assert look(q, "-").next_event_ms == 2300
+    clock.advance(0.3)
+    assert look(q, f"{clock.ms + 1700}.000").next_event_ms == 1700
+    assert [(name, at) for name, at in probe.stored().get("wake", ())] == (
+        [] if taken else [(b"d", clock.ms + 2000)]
+    )
     assert look(q, "-").next_event_ms is None
 
 

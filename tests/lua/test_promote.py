@@ -28,6 +28,14 @@ def test_gone(q, clock, probe, left):
     probe.redis.delete(probe.key(left))
 
 
+def test_markers_alone_are_no_queue(q, clock, probe):
+    """A pop may put a marker back after a drop: it goes, and nothing else is written."""
+    probe.redis.zadd(probe.key("wake"), {"w": 0, "e": clock.ms})
+    probe.redis.zadd(probe.key("tick"), {"w": 0})
+    assert probe.call("promote", clock(), 100) == [0, -2]
+    assert probe.stored() == {}
+
+
 def test_each_kind(q, clock, probe):
     """It makes ready what is due: ended leases, delayed tasks, and the best of an opening group."""
     ids = [q.push("lease")]

@@ -4,7 +4,7 @@ import pytest
 from kit.limits import fill, payloads, take
 from kit.moments import exactly_after, first_after_429, task_after
 
-from dpq import Push, RateLimit, RateLimited
+from dpq import DPQ, Push, RateLimit, RateLimited
 
 
 @pytest.fixture
@@ -18,6 +18,35 @@ def spot(probe, task_id):
     """What of a task's record is its priority and its place."""
     record = probe.record(task_id)
     return record["priority"], record["order"]
+
+
+# What is told
+
+
+def test_the_status_is_told(q, clock, probe, tasks):
+    """Events, the trail and the totals name the status of the answer, of tasks and of permits; a
+    429 is what a program that names none has met."""
+    q = DPQ(q.redis, q.queue_name, trail_max_events=100, clock=clock)
+    opens = int(clock.ms) + 5000
+    for n, status in enumerate((503, None, 429, 529, 420)):
+        clock.advance(2)
+        q.rate_limited(take(q), *((5, "queue") if n == 0 else (1, "task")), status=status)
+        clock.advance(5 * (n == 0))
+    with q.acquire("p") as permit:
+        permit.report(403, {"retry-after": "9"})
+    details = [event.detail for event in q.events() if event.kind == "rate_limited"]
+    alone = "1000 ms, this task alone"
+    assert details[:-1] == [
+        f"503, closed until {opens + 2000}",
+        *(alone, alone, f"529, {alone}", f"420, {alone}"),
+    ]
+    assert details[-1].startswith("403, closed until ")
+    trail = [event.detail for event in q.trail() if event.kind == "deferred"]
+    assert trail == ["503, 5000 ms", "429, 1000 ms", "429, 1000 ms", "529, 1000 ms", "420, 1000 ms"]
+    stats = q.stats()
+    assert (stats.rate_limited, stats.rate_limited_503, stats.rate_limited_529) == (5, 1, 1)
+    assert (stats.rate_limited_403, stats.rate_limited_other) == (0, 1)
+    assert q.check() == []
 
 
 # What closes

@@ -15,11 +15,22 @@ from dpq.protocol.keys import key_of
 TOKENS = RateLimit(6000, 60, burst=1000, unit="tokens", slack=0)
 """6000 tokens a minute, one each 10 ms."""
 
+MEMBER = "member"
+"""The scope of the only member of the group's pool."""
+
 
 def left(q: DPQ[Any], scope: str | None, window: int = -1) -> float:
     """The units that a window of a scope would grant now."""
     state = q.limits()[0] if scope is None else q.group("g")
-    return state.units_left[window]
+    return (state.members[0] if scope == MEMBER else state).units_left[window]
+
+
+def limit(q: DPQ[Any], scope: str | None) -> None:
+    """Set the limit of tokens on a scope."""
+    if scope == MEMBER:
+        q.set_limit([TOKENS], group="g", members=["a"])
+    else:
+        q.set_limit([TOKENS], group=scope)
 
 
 def gate(q: DPQ[Any], redis: Any, scope: str | None) -> str:
@@ -41,10 +52,10 @@ ENDS = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
 def test_less_is_given_back_and_more_is_owed(q: DPQ[Any], scope: str | None, end: str) -> None:
     """Every end of a delivery may tell it; what is told replaces what was reserved."""
-    q.set_limit([TOKENS], group=scope)
+    limit(q, scope)
     q.push("a", group="g", cost={"tokens": 700}, max_attempts=2)
     task = q.pop(visibility=LONG).task
     assert left(q, scope) == 300
@@ -58,10 +69,10 @@ def test_less_is_given_back_and_more_is_owed(q: DPQ[Any], scope: str | None, end
     assert q.check() == []
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
 def test_more_is_paid_before_the_next_grant(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     """The next task comes when the debt is paid, also if the bucket was full again meanwhile."""
-    q.set_limit([TOKENS], group=scope)
+    limit(q, scope)
     q.push("a", group="g", cost={"tokens": 1000})
     q.push("b", group="g", cost={"tokens": 1000})
     q.spent(q.pop(visibility=LONG).task, tokens=3000)
@@ -72,10 +83,10 @@ def test_more_is_paid_before_the_next_grant(q: DPQ[Any], clock: Any, scope: str 
     assert q.check() == []
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
 def test_what_is_given_back_lets_the_next_task_run(q: DPQ[Any], scope: str | None) -> None:
     """At once: a closed group opens, a waiting consumer is told."""
-    q.set_limit([TOKENS], group=scope)
+    limit(q, scope)
     for name in "abc":
         q.push(name, group="g", cost={"tokens": 600})
     task = q.pop(visibility=LONG).task
@@ -462,10 +473,10 @@ def test_one_named_twice_is_given_back_once(q: DPQ[Any]) -> None:
     assert left(q, "g") == 200
 
 
-@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("scope", [*SCOPES, MEMBER])
 def test_a_batch_gives_back_all_of_it(q: DPQ[Any], scope: str | None) -> None:
     """However many tasks were taken at once, and in whatever order they tell what they spent."""
-    q.set_limit([TOKENS], group=scope)
+    limit(q, scope)
     for n in range(30):
         q.push(n, group="g", cost={"tokens": 30})
     tasks = q.pop_many(30, visibility=LONG)

@@ -85,13 +85,15 @@ def test_group_closed_by_a_429(q, clock):
     ids = [q.push(i, group="g") for i in range(2)]
     q.rate_limited(q.pop().task, 60)
     assert q.why(ids[1]) == (
-        "its group 'g' is closed (a 429) for another 60.0 s, and it is behind 1 task of its group "
+        "its group 'g' is closed (rate limited by its host) for another 60.0 s, and it is behind 1 "
+        "task of its group "
         "then"
     )
     clock.advance(60)
     assert q.pop(visibility=LONG).task.id == ids[0]
     assert q.why(ids[1]) == (
-        "its group 'g' is closed (the first task after a 429 is still running), and it is first "
+        "its group 'g' is closed (the first task after a rate limit is still running), and it is "
+        "first "
         "then"
     )
 
@@ -135,7 +137,9 @@ def test_queue_closed_otherwise(q, clock):
     task = q.pop().task
     assert q.why(ids[1]) == ("the queue is closed (as many tasks run as may), and it is first then")
     q.rate_limited(task, 5)
-    assert q.why(ids[0]) == ("the queue is closed (a 429) for another 5.0 s, and it is first then")
+    assert q.why(ids[0]) == (
+        "the queue is closed (rate limited by its host) for another 5.0 s, and it is first then"
+    )
 
 
 def test_the_group_before_the_queue(q):

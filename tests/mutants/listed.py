@@ -346,7 +346,7 @@ LIMITS = [
     ),
     _lua(
         "a closing bounds what was granted before it",
-        "lib/gate",
+        "lib/debt",
         "  return instant + reach_of(",
         "  return math.max(instant, gate.opens) + reach_of(",
         f"{LUA}pop_limits.py",
@@ -384,6 +384,13 @@ LIMITS = [
         "lib/true_up",
         "string.find(',' .. (known or ''), ',' .. unit .. '=', 1, true)",
         "string.find(',' .. (known or ''), ',' .. unit .. '==', 1, true)",
+        f"{LUA}true_up.py",
+    ),
+    _lua(
+        "what a member of a pool has spent is dropped",
+        "lib/true_up",
+        "scopes[#scopes + 1] = member and task.group .. '\\t' .. member",
+        "scopes[#scopes + 1] = nil",
         f"{LUA}true_up.py",
     ),
     _lua(
@@ -723,7 +730,7 @@ SETTINGS = [
     ),
     _lua(
         "what was granted and cannot be read was nothing",
-        "lib/gate",
+        "lib/debt",
         "if spent or not window.paid then",
         "if not window.paid then",
         f"{LUA}settings_lost.py",
@@ -740,7 +747,7 @@ SLACK = [
     _lua(
         "a learned slack stays for ever",
         "lib/pace",
-        "2 ^ ((beside - instant) / half)",
+        "2 ^ (math.min(0, beside - instant) / half)",
         "1",
         f"{LUA}slack.py",
     ),
@@ -1756,8 +1763,8 @@ UNITS = [
     _lua(
         "each window is charged requests",
         "pop/judge",
-        "cost[rules[i].unit] or 0",
-        "cost[''] or 0",
+        "math.min(cost[rule.unit] or 0",
+        "math.min(cost[''] or 0",
         f"{LUA}units.py",
     ),
     _lua(
@@ -2022,8 +2029,8 @@ DASHBOARD = [
     _py(
         "the dashboard takes actions from other sites",
         "web/access",
-        'own if site is None else site == "same-origin" and',
-        'own if site is None else site != "cross-site" and',
+        'site == "same-origin" and (own or origin in (None, "null"))',
+        'site != "cross-site"',
         f"{WEB}safety.py",
     ),
     _py(
@@ -2270,7 +2277,7 @@ PERMITS = [
     ),
     _lua(
         "a booking is forgotten when the gate is read again",
-        "lib/gate",
+        "lib/debt",
         "(gate.booked and MOST_AHEAD_MS or 0)",
         "0",
         f"{LUA}acquire.py",
@@ -2343,7 +2350,7 @@ SEEN = [
     ),
     _py(
         "an attempt before the last is told as a death",
-        "worker/end_log",
+        "queue/end_log",
         "and task.attempt >= task.max_attempts",
         "and task.attempt >= 1",
         f"{CONTRACT}worker_told.py",
@@ -2466,6 +2473,261 @@ TRACES = [
     ),
 ]
 
+MOVING = [
+    _lua(
+        "a moving window forgets what has not left",
+        "lib/moving",
+        "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
+        "parts.drop(window, (instant - rule.per * 0.9) / rule.tick)",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window grants one unit more",
+        "lib/moving",
+        "window.sum + units - rule.rate, window.sum",
+        "window.sum + units - rule.rate - 1, window.sum",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window takes the moment of a slot's first grant",
+        "lib/slots",
+        "window.last, window.held = math.max(window.last, tick), window.held + units",
+        "window.held = window.held + units",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has one slot",
+        "lib/slots",
+        "elseif tick <= window.last or tick - window.join <= span then",
+        "elseif tick >= window.join then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has a slot for each grant",
+        "lib/slots",
+        "elseif tick <= window.last or tick - window.join <= span then",
+        "elseif tick <= window.last then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back of its newest slot",
+        "lib/moving_spent",
+        "found[n][1] < tick do",
+        "found[n + 1] do",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back what it never charged",
+        "lib/moving_spent",
+        "token > math.max(window.since, realigned * 1000)",
+        "token > realigned * 1000",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window gives back what default rules never charged",
+        "lib/moving_spent",
+        "token > math.max(window.since, realigned * 1000)",
+        "token > window.since",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window of a member gives back under other rules",
+        "set_limit",
+        "distrust(mate)",
+        "mate.changed = mate.changed",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window counts a delivery that has left",
+        "lib/moving_spent",
+        "if known and tick * rule.tick + moving().length_of(gate, rule) <= instant then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window waits for a clock that was set back",
+        "lib/moving",
+        "if window.last > latest then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window follows tokens that are ahead of the clock",
+        "lib/moving",
+        "if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then",
+        "if false then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window that is lost is empty",
+        "lib/moving",
+        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
+        "if spent then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window that cannot be read is empty",
+        "lib/moving",
+        "if spent or not window.paid or window.paid > 0 and not (since and body) then",
+        "if not window.paid or window.paid > 0 and not (since and body) then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window grows with what is booked",
+        "lib/slots",
+        "if #window.body > MOST_BYTES then",
+        "if #window.body > 9 * MOST_BYTES then",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window keeps nothing for others",
+        "lib/opens",
+        "moving().opens(gate, i, units + rule.reserve)",
+        "moving().opens(gate, i, units)",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window caps what a task has spent at its rate",
+        "lib/true_up",
+        "local more = fresh[unit] and fresh[unit] -",
+        "local more = after and after -",
+        f"{LUA}moving.py",
+    ),
+    _py(
+        "a forecast takes a moving window without its slack",
+        "model/gates",
+        "self.slots.length = self.per_ms + slack",
+        "self.slots.length = float(self.per_ms)",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a moving window of a cost above its rate is never foreseen",
+        "model/moving",
+        "over = min(taken + units - self._rate, taken)",
+        "over = taken + units - self._rate",
+        f"{CONTRACT}forecast.py",
+    ),
+    _py(
+        "a drain takes a moving window as full at each round",
+        "model/clearing",
+        "return over * self.length + at",
+        "return over * self.length",
+        f"{CONTRACT}forecast.py",
+        f"{UNIT}clearing.py",
+    ),
+]
+
+BATCH = f"{UNIT}batch.py"
+
+BATCHES = [
+    _py(
+        "dpq run acks before its answer is on the disk",
+        "batch/results",
+        "                os.fsync(file)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "dpq run does not wait for the disk",
+        "batch/results",
+        "        await asyncio.shield(done)\n",
+        "",
+        BATCH,
+    ),
+    _py(
+        "a failed write leaves half a line of a result",
+        "batch/results",
+        "os.ftruncate(file, end)",
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a result is written behind a line that a crash has cut",
+        "batch/results",
+        'data = b"\\n" + data',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a full disk goes on with the run",
+        "batch/sender",
+        'self._stop(f"{self._job.answers} cannot be written: {error}")',
+        "pass",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results forgets their mode",
+        "batch/results",
+        "os.fchmod(file, stat.S_IMODE(like.st_mode))",
+        "os.fchmod(file, 0o644)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results follows a planted link",
+        "batch/results",
+        "os.O_EXCL | os.O_NOFOLLOW, 0o600)",
+        "os.O_TRUNC, 0o600)",
+        BATCH,
+    ),
+    _py(
+        "a rewrite of results replaces a link of the user",
+        "batch/results",
+        "path = self.path.resolve()",
+        "path = self.path",
+        BATCH,
+    ),
+    _py(
+        "new results are for all to read",
+        "batch/results",
+        "batch.path.stat().st_mode & 0o666 | 0o600",
+        "0o666",
+        BATCH,
+    ),
+    _py(
+        "a 503 without a time is a limit",
+        "model/rate_headers",
+        "is_told = asked is not None",
+        "is_told = overloaded or asked is not None",
+        f"{UNIT}rate_headers.py",
+    ),
+    _py(
+        "a 503 at the begin of a run is a wrong address",
+        "batch/sender",
+        "if status not in OVERLOADED:",
+        "if True:",
+        BATCH,
+    ),
+    _py(
+        "a limit forgets its status",
+        "operations/queue",
+        "error.scope, cost, error.status)",
+        "error.scope, cost)",
+        f"{CONTRACT}worker_told.py",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a 503 is counted as a 429",
+        "rate_limited",
+        "STATUSES[status] or 'm0'",
+        "'m0'",
+        f"{LUA}rate_limited.py",
+    ),
+    _lua(
+        "a permit's 403 is an event of a 429",
+        "met_limit",
+        "was_probe, status)",
+        "was_probe)",
+        f"{LUA}rate_limited.py",
+    ),
+    _py(
+        "the meter counts limits of earlier runs",
+        "cli/_run_meter",
+        "stats.rate_limited - self._limited_before",
+        "stats.rate_limited",
+        f"{DAEMON}cli_run.py::test_the_meter_counts_from_its_begin",
+    ),
+]
+
 MUTANTS: list[Mutant] = [
     *(
         ORDER
@@ -2473,6 +2735,7 @@ MUTANTS: list[Mutant] = [
         + LEASES
         + LIMITS
         + ADAPTIVE
+        + MOVING
         + MEMORY
         + SETTINGS
         + SLACK
@@ -2500,5 +2763,6 @@ MUTANTS: list[Mutant] = [
         + EMBEDDED
         + SEEN
         + TRACES
+        + BATCHES
     ),
 ]

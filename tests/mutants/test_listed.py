@@ -1,27 +1,31 @@
 """The lists of planted changes fit the code, so that `make mutants` and `soak --plant` can run."""
 
 import pytest
+from kit.each import each
 from lupa.lua51 import LuaRuntime
 from mutants.listed import MUTANTS
 from mutants.mutant import ROOT, Change
 from soak.plants import PLANTS
 from soak.report import EXPECTED
 
-from dpq.protocol.scripts import Sources, script_names, sources
+from dpq.protocol.scripts import needs_of
 
 LUA = ROOT / "dpq" / "protocol" / "lua"
 
 CHANGES: list[Change] = [*MUTANTS, *PLANTS]
 
+NEEDED = {name for path in LUA.rglob("*.lua") for name in needs_of(path.read_text())}
+"""The shared files that some script uses."""
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+
+@each("change", CHANGES, lambda change: change.name)
 def test_a_change_can_be_planted(change: Change) -> None:
     """Its old text stands exactly once in its file, and the new one is another."""
     change.check()
     assert change.old != change.new
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+@each("change", CHANGES, lambda change: change.name)
 def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     """What does not compile fails every test, and proves nothing of any of them."""
     path = ROOT / change.file
@@ -29,21 +33,9 @@ def test_a_change_is_no_error_of_syntax(change: Change) -> None:
     if path.suffix == ".py":
         compile(text, path.name, "exec")
         return
-    sound = sources()
-    changed = {path.stem: text}
-    planted = (
-        Sources(sound.operations | changed, sound.shared)
-        if path.parent == LUA
-        else Sources(sound.operations, sound.shared | changed)
-    )
-    using = [
-        source
-        for name in script_names()
-        if (source := planted.script(name).text) != sound.script(name).text
-    ]
-    assert using
-    for source in using:
-        LuaRuntime().compile(source)
+    shared = path.parent != LUA
+    assert not shared or path.stem in NEEDED
+    LuaRuntime().compile(text)
 
 
 def test_a_text_that_is_gone_or_there_twice_is_loud() -> None:

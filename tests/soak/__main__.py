@@ -13,6 +13,15 @@ from soak.report import is_sound, report
 
 from dpq.server import find_binary
 
+PAGE = """\
+# The last soak
+
+`make soak` writes this page. [docs/reliability.md](../../docs/reliability.md) says what it does,
+and what each row counts.
+
+{}
+"""
+
 
 def main(
     minutes: Annotated[float, typer.Option(min=0.05, help="In all.")] = 60,
@@ -22,7 +31,7 @@ def main(
     server: Annotated[
         str | None, typer.Option(help="A redis-server or valkey-server; default: the first found.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the report here, too.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the report as a page here, too.")] = None,
     keep: Annotated[bool, typer.Option(help="Keep ledgers and logs when it is not sound.")] = False,
     plant: Annotated[
         str | None, typer.Option(help="Run with this fault of plants.py in a copy of the code.")
@@ -55,7 +64,7 @@ def main(
         text = report(binary, conductor.plan, outcome, books, verdict)
         print(text)
         if out:
-            out.write_text(text + "\n")
+            out.write_text(PAGE.format(text))
         sound = is_sound(outcome, verdict)
         print(f"{time.time() - began:.0f} s in all", file=sys.stderr)
     finally:

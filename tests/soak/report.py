@@ -4,6 +4,7 @@ import platform
 import subprocess
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -81,8 +82,9 @@ def _head(binary: Binary, plan: Plan, outcome: Outcome) -> str:
     minutes = (outcome.ended - outcome.began) / 60
     busy = outcome.processor / (outcome.ended - outcome.began)
     return (
-        f"{minutes:.1f} minutes, {binary.family} {binary.version} twice (AOF, `appendfsync always`"
-        f"), Python {platform.python_version()}, redis-py {redis.__version__}, commit {_commit()}, "
+        f"{datetime.now(UTC):%Y-%m-%d}, {minutes:.1f} minutes, {binary.family} {binary.version} "
+        f"twice (AOF, `appendfsync always`), Python {platform.python_version()}, "
+        f"redis-py {redis.__version__}, commit {_commit()}, "
         f"seed {plan.seed}, at most {plan.rate:g} pushes a second, leases of {plan.visibility:g} s;"
         f" {busy:.2f} cores busy."
     )

@@ -71,17 +71,22 @@ class Limit:
         windows: list[RateLimit | Quota] = []
         for n in range(chance.choice([0, 1, 1, 2, 3])):
             unit = "" if learns and n == 0 else chance.choice(["", "", "t", "u"])
-            burst = 1 if learns and n == 0 else chance.choice([1, 2, 3, 8])
+            moving = not (learns and n == 0) and chance.random() < 0.4
+            rate = chance.choice([1, 2, 3, 10, 0.5]) if not learns or n else 2
+            rate = max(1, rate) if moving else rate
+            burst = 1 if moving or (learns and n == 0) else chance.choice([1, 2, 3, 8])
+            at_once = rate if moving else burst
             windows.append(
                 RateLimit(
-                    chance.choice([1, 2, 3, 10, 0.5]) if not learns or n else 2,
+                    rate,
                     0.25 if learns and n == 0 else chance.choice([0.5, 1, 1, 2, 5, 30]),
                     burst,
-                    Reserve(1, 1) if burst > 1 and chance.random() < 0.2 else None,
+                    Reserve(1, 1) if at_once > 1 and chance.random() < 0.2 else None,
                     Adaptive(floor=1, ceiling=4) if learns and n == 0 else None,
                     chance.choice([None, None, 0, 0.125]),
                     unit,
                     chance.choice([0, 0, 3]) if unit else 0,
+                    moving,
                 )
             )
         for _ in range(chance.choice([0, 0, 0, 1, 2])):

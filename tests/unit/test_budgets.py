@@ -128,9 +128,12 @@ def test_a_failed_answer_says_nothing():
 
 
 def test_overloaded():
-    """529 is a limit, as 503 is; what is one is the caller's to say."""
-    assert RateLimited.from_headers(529, {"retry-after": "7"}).retry_after == 7
-    assert RateLimited.from_headers(529, {}).retry_after == 5
+    """529 and 503 are limits if they name a time, and their status is kept; what else is a limit,
+    or is none, is the caller's to say."""
+    limited = RateLimited.from_headers(529, {"retry-after": "7"})
+    assert (limited.retry_after, limited.status) == (7, 529)
+    assert RateLimited.from_headers(529, {}) is None
+    assert RateLimited.from_headers(503, {}, statuses={429, 503}).retry_after == 5
     assert RateLimited.from_headers(529, {"retry-after": "7"}, statuses={429}) is None
     assert RateLimited.from_headers(418, {"retry-after": "7"}, statuses={418}).retry_after == 7
     assert RateLimited.from_headers(403, {}, statuses=[403]).retry_after == 5

@@ -19,6 +19,9 @@ def said(kind, detail):
     [
         ("rate_limited", "closed until 1795428288138", ("429", "closed until", 1795428288138)),
         ("rate_limited", "7500 ms, this task alone", ("429", "7 s, this task alone", None)),
+        ("rate_limited", "503, closed until 1795428288138", ("503", "closed until", 1795428288138)),
+        ("rate_limited", "529, 7500 ms, this task alone", ("529", "7 s, this task alone", None)),
+        ("rate_limited", "503", ("429", "503", None)),  # of another version
         ("closed", "until it is opened", ("closed", "until it is opened", None)),
         ("released", "0 ms", ("released", "at once", None)),
         ("pushed", "priority 5, in 90000 ms", ("pushed", "priority 5, in 1 m 30 s", None)),

@@ -204,7 +204,8 @@ def told(state="ready", until=0, ahead=0, in_group=0, paused="", held=0, limits=
         ),
         (
             {"limits": [QUEUE, shut(GROUP, "rate limited", IN_2_S)], "in_group": 2},
-            "its group 'g' is closed (a 429) for another 2.0 s, and it is behind 2 tasks of its "
+            "its group 'g' is closed (rate limited by its host) for another 2.0 s, and it is "
+            "behind 2 tasks of its "
             "group then",
         ),
         (
@@ -213,8 +214,8 @@ def told(state="ready", until=0, ahead=0, in_group=0, paused="", held=0, limits=
         ),
         (
             {"limits": [QUEUE, shut(GROUP, "probe")]},
-            "its group 'g' is closed (the first task after a 429 is still running), and it is "
-            "first then",
+            "its group 'g' is closed (the first task after a rate limit is still running), and "
+            "it is first then",
         ),
         (
             {"limits": [QUEUE, shut(GROUP, "concurrency")]},
@@ -227,8 +228,8 @@ def told(state="ready", until=0, ahead=0, in_group=0, paused="", held=0, limits=
         ),
         (
             {"limits": [shut(QUEUE, "probe")]},
-            "the queue is closed (the first task after a 429 is still running), and it is first "
-            "then",
+            "the queue is closed (the first task after a rate limit is still running), and it is "
+            "first then",
         ),
         (
             {"limits": [shut(QUEUE, "spent", IN_2_S), shut(GROUP, "concurrency")]},

@@ -3,6 +3,7 @@
 import math
 import pickle
 import re
+from dataclasses import replace
 from enum import IntEnum
 
 import pytest
@@ -15,6 +16,7 @@ from dpq.model.limits import (
     MAX_CONCURRENCY,
     MAX_WINDOWS,
     limit_rules,
+    read_rate,
     read_rules,
     write_rules,
 )
@@ -193,7 +195,8 @@ WINDOWS = [RateLimit(1, 1)]
         (
             {"rate": "5 a second"},
             "'5 a second': write a rate as UNITS/TIME, as in 10/s, 300/15m, 5000/h, 2.5/min, "
-            "100/60 (seconds), tokens=200000/m; the units of time are ms, s, m or min, h, d",
+            "100/60 (seconds), tokens=200000/m, 300/15m,moving; the units of time are ms, s, m or "
+            "min, h, d",
         ),
         ({"rate": "5/s", "per": 1}, "rate is '5/s', which names its window: leave out per"),
         ({"rate": "5/s", "slack": -1}, "slack is -1: it must be seconds from 0 to 3600"),
@@ -254,13 +257,58 @@ def test_windows_of_one_length_stand_in_the_order_of_their_units():
 
 
 @pytest.mark.parametrize(
-    ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 300, 1), (10**9, 1, 10**9)]
+    ("most", "burst", "rate"), [(300, 50, 251), (300, 1, 300), (300, 151, 150), (10**9, 1, 10**9)]
 )
 def test_within(most, burst, rate):
     """What a host promises is never more in any window than rate + burst - 1."""
     window = RateLimit.within(most, 900, burst, slack=2, unit="usd")
     assert window == RateLimit(rate, 900, burst, slack=2, unit="usd")
     assert window.rate + window.burst - 1 == most
+
+
+def test_within_warns_when_it_leaves_less_than_half():
+    """It names what it leaves, and the limit that was meant."""
+    with pytest.warns(UserWarning, match=r"leaves 1 in 60 s: .*RateLimit\(10, 60, moving=True\)"):
+        assert RateLimit.within(10, 60, burst=10) == RateLimit(1, 60, burst=10)
+    with pytest.warns(UserWarning, match="leaves 4 in 60 s"):
+        RateLimit.within(10, 60, burst=7)
+    RateLimit.within(10, 60, burst=6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"moving": 1}, "moving is 1: it must be True or False"),
+        ({"rate": 0.5}, "rate is 0.5 of a moving window, which grants whole units: it must be a"),
+        ({"rate": 2.5}, "rate is 2.5 of a moving window"),
+        ({"burst": 10}, "burst is 10 of a moving window, which grants all 10 at once if it may"),
+        ({"adaptive": Adaptive(1, 20)}, "adaptive is given for a moving window: only an even"),
+        ({"reserve": Reserve(10, 1)}, "reserve.units is 10 and rate is 10: rate must be larger"),
+    ],
+)
+def test_a_moving_window_is_refused_with_what_would_be_right(settings, told):
+    """Of a moving window neither a part of a unit, nor a burst, nor a learned rate makes sense."""
+    assert refused(RateLimit, **{"rate": 10, "per": 60, "moving": True, **settings}).startswith(
+        told
+    )
+
+
+def test_a_moving_window_in_words():
+    """The text of the command line, the rules that are stored, and back."""
+    window = RateLimit(300, 900, moving=True)
+    assert read_rate("300/15m,moving") == window
+    assert rules(rate="300/15m,moving", slack=1) == (replace(window, slack=1),)
+    several = (
+        RateLimit(10, 1),
+        RateLimit(10, 1, moving=True),
+        RateLimit(9, 60, 1, Reserve(8, -1.5), slack=2, unit="t", estimate=5, moving=True),
+    )
+    text = write_rules(several, 3)
+    assert text == "3|10 1000 1|10 1000 m|9 60000t m 8 -1.5 +2000 ~5"
+    assert read_rules(text) == (several, 3)
+    assert rules(rate=several[::-1]) == several, "the shortest first, of two alike the even one"
+    assert window.at_once == 300
+    assert RateLimit(10, 1, burst=4).at_once == 4
 
 
 def test_within_is_refused():

@@ -132,12 +132,20 @@ def test_a_time_limit_is_not_taken_for_a_record_without_a_text() -> None:
         signal.signal(signal.SIGUSR1, before)
 
 
-def test_the_library_still_writes_nothing_by_itself(capfd: pytest.CaptureFixture[str]) -> None:
-    """Where a program has set up no logging, DPQ is silent, as with a NullHandler."""
-    handlers = logging.getLogger("dpq").handlers
-    assert [type(each) for each in handlers].count(CleanRecords) == 1
-    assert isinstance(handlers[0], logging.NullHandler)
-    record = logging.LogRecord("dpq", 40, "", 1, "a %s", ("b",), None)
-    CleanRecords().handle(record)
-    assert (record.msg, record.args) == ("a %s", ("b",))  # what is clean stays as it was made
+def test_where_no_logging_is_set_up_warnings_are_seen(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On stderr, once, clean, and nothing below: as Python does for a logger without handlers. If a
+    program has a handler, that alone writes."""
+    top, log = logging.getLogger("dpq"), logging.getLogger("dpq.worker.worker")
+    assert [type(each) for each in top.handlers].count(CleanRecords) == 1
+    monkeypatch.setattr(top, "propagate", False)  # pytest's handlers are at the root
+    log.warning("a %s", "b\x1b")
+    log.info("not seen")
+    assert capfd.readouterr() == ("", "a b\\x1b\n")
+    other = logging.NullHandler()
+    for logger in (top, log):
+        logger.addHandler(other)
+        log.error("c")
+        logger.removeHandler(other)
     assert capfd.readouterr() == ("", "")

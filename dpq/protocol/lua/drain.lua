@@ -8,17 +8,27 @@
 --
 -- Returns {settings, scopes}. Settings: now, paused_until, tasks that are due, pushed and replayed tasks, and those
 -- that were acked or buried. Scopes, flat: scope ("" the queue, * all groups without a limit of their own), its due
--- tasks, gate_line, the costs of some of them with spaces between ("" if all cost 1).
+-- tasks, gate_line, and cost, score and order of some of them with spaces between: of all, if no more than 200 are due;
+-- "" if more are, all cost 1, and no unit is kept for higher priorities.
 -- Lost reply: safe to send again.
 local time, named, largest, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 
 -- Needs: now, groups, rules, bare, member, record, gate_line
 seen.copies, seen.count, seen.lacking = stats, 2, {} -- as view: lost rules count
 local heavy = redis.call('HGET', conf, 'heavy') == '1'
-local scopes, known, seen_of, order, sample = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}, {}
-for i, place in ipairs(redis.call('ZSCAN', waiting, '0', 'COUNT', '200')[2]) do -- in the order of a hash: at random
-  sample[#sample + 1] = i % 2 == 1 and place or nil
+local scopes, known, seen_of, order = { '', '*' }, { [''] = true, ['*'] = true }, {}, {}
+local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
+local SAMPLE = 200 -- tasks of the queue that are read
+local all = queued + heads <= SAMPLE
+
+local function some_of(set) -- in the order of a hash: at random
+  local found = all and redis.call('ZRANGE', set, '0', '-1') or {}
+  for i, member in ipairs(all and {} or redis.call('ZSCAN', set, '0', 'COUNT', SAMPLE)[2]) do
+    found[#found + 1] = i % 2 == 1 and member or nil
+  end
+  return found
 end
+local sample = some_of(waiting)
 
 local function know(group)
   if not known[group] then
@@ -26,14 +36,29 @@ local function know(group)
   end
 end
 
-local function costs_of(set, members)
-  local costs = {}
-  for i = 1, heavy and math.min(#members, 100) or 0 do
-    local raw = redis.call('HGET', meta, (split(set, members[i])))
-    local task = raw and read(raw)
-    costs[#costs + 1] = task and task.cost or nil
+-- Adds the cost, the score and the order of tasks to texts.
+local function describe(set, members, most, texts)
+  local ids = {}
+  for i = 1, math.min(#members, most) do
+    ids[i] = split(set, members[i])
   end
-  return table.concat(costs, ' ')
+  for _, raw in ipairs(ids[1] and redis.call('HMGET', meta, unpack(ids)) or {}) do
+    local task = raw and read(raw)
+    if task then
+      texts[#texts + 1] = task.cost .. ' ' .. score_text(score_of(task)) .. ' ' .. task.order
+    end
+  end
+end
+
+-- Is a unit of the limit kept for higher priorities?
+local function keeps(scope)
+  local rules, kept = gate_of(scope).rules, false
+  for _, list in ipairs({ rules, rules.quotas or {}, rules.every or {} }) do
+    for _, rule in ipairs(list) do
+      kept = kept or rule.reserve > 0
+    end
+  end
+  return kept
 end
 
 -- A role without HSCAN sees the largest groups only.
@@ -57,20 +82,24 @@ for i = 1, math.min(largest, #order) do
   know(order[i])
 end
 bare(scopes)
-local queued, heads, reply = redis.call('ZCARD', waiting), redis.call('ZCARD', ready), {}
+local each = all and SAMPLE or math.max(5, math.floor(600 / #scopes))
 for _, scope in ipairs(scopes) do
-  local from, to = '[' .. scope .. '\t', '(' .. scope .. '\n'
-  local count, costs = queued + heads, nil
-  if scope == '' then
-    costs = costs_of(queued > 0 and waiting or ready, queued > 0 and sample
-      or redis.call('ZRANGE', ready, 0, 99))
-  else
-    count = redis.call('ZLEXCOUNT', waiting, from, to) + (head_of(scope) and 1 or 0)
-    costs = heavy and costs_of(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, 5)) or ''
+  local from, to, texts = '[' .. scope .. '\t', '(' .. scope .. '\n', {}
+  local score, _, head = head_of(scope)
+  local count = scope == '' and queued + heads or redis.call('ZLEXCOUNT', waiting, from, to) + (score and 1 or 0)
+  if count > 0 and (all or heavy or keeps(scope)) then
+    if scope == '' then
+      local share = math.ceil(SAMPLE * queued / count)
+      describe(waiting, sample, share, texts)
+      describe(ready, heads > 0 and some_of(ready) or {}, SAMPLE - share, texts)
+    else
+      describe(ready, { head }, 1, texts)
+      describe(waiting, redis.call('ZRANGE', waiting, from, to, 'BYLEX', 'LIMIT', 0, each), each, texts)
+    end
   end
   local n = #reply
   reply[n + 1], reply[n + 2] = scope, string.format('%.0f', count)
-  reply[n + 3], reply[n + 4] = gate_line(scope), costs
+  reply[n + 3], reply[n + 4] = gate_line(scope), table.concat(texts, ' ')
 end
 -- Needs: counts
 local _, acked = counts_of('r')

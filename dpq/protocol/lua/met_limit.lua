@@ -11,13 +11,14 @@
 -- ARGV[6]  held       the lease of the permit, which ends; "" if it has none
 -- ARGV[7]  told       what it has spent, as in spent; "" for nothing
 -- ARGV[8]  cost       what it was charged, as acquire has answered
+-- ARGV[9]  status     of the answer, as in rate_limited; or left out
 --
 -- Returns 1. A longer closing is never shortened. What the limit learns is as in rate_limited, but only from a permit
 -- that was granted later than the last one that taught: an earlier one says nothing new. The request stays spent; units
 -- of which it tells nothing count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call.
 local time, group, scope, ms, granted, held = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
-local told, cost = ARGV[7], ARGV[8]
+local told, cost, status = ARGV[7], ARGV[8], ARGV[9]
 
 -- Needs: now, go_on, gate, open_or_close, place, met, held
 go_on()
@@ -34,7 +35,7 @@ if held ~= '' then
   end
   ended(held, name, true, member ~= '' and member or nil) -- a probe that meets a 429 opens nothing
 end
-meet(gate, ms, granted, granted > gate.taught, was_probe)
+meet(gate, ms, granted, granted > gate.taught, was_probe, status)
 gate.taught = math.max(gate.taught, granted)
 admit()
 return 1

@@ -7,8 +7,8 @@
 -- ARGV[3]  partitions of the queue, as the client knows it; 0 before it does
 --
 -- Returns {moved, ms until the next event or -1}; call again while moved reaches batch. If it has removed gates, their
--- number follows; there may be more. {0, -2}: nothing of the queue is stored. {-7, ...}: the client has a wrong number
--- of partitions; {-8, ...}: it knows another format (refusal).
+-- number follows; there may be more. {0, -2}: nothing of the queue is stored; markers that stood alone are removed.
+-- {-7, ...}: the client has a wrong number of partitions; {-8, ...}: it knows another format (refusal).
 -- Lost reply: safe to send again; the second call moves what is due then.
 local time, batch, partitions = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 
@@ -19,7 +19,7 @@ if refused then
   return refused
 elseif not format then
   -- Needs: stored
-  if not anything_stored() then
+  if only_markers() then
     return { 0, -2 }
   end
 end

@@ -9,7 +9,8 @@
 -- ARGV[4]  ms         from now until it may be tried again
 -- ARGV[5]  scope      member (of a pool, that the task runs as; a task without one closes its group), group (a task
 --                     without one closes the queue), queue or task
--- ARGV[6]  told       what it has spent, as in spent; or left out
+-- ARGV[6]  told       what it has spent, as in spent, "" for nothing; or left out
+-- ARGV[7]  status     of the answer, three digits, but 429; or left out
 --
 -- Returns 1; -1 if the token is not the live one or the delivery has ended (nothing changed). A longer closing is never
 -- shortened. After it, the windows grant one unit and then go at their pace. A learned rate goes down, once for each
@@ -17,13 +18,16 @@
 -- before they last got some. The request stays spent; units of which it tells nothing count as not spent.
 -- Lost reply: safe to send again; the time then counts from the second call, the deferral once.
 local time, id, token, ms, scope = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5]
-local told = ARGV[6]
+local told, status = ARGV[6], ARGV[7]
+
+local STATUSES = { ['403'] = 'm403', ['503'] = 'm503', ['529'] = 'm529' }
 
 -- Needs: now, record, fence, gate, place, back, met, notes, event, trail
 local task, refused = fence(id, token, '')
 if not task then
   return refused
 end
+told = told ~= '' and told
 if told or string.find(task.cost .. task.options, '[,\29]') then
   -- Needs: true_up
   local is_told = true_up(task, told or '')
@@ -33,7 +37,7 @@ local member = scope == 'member' and live_note(task, '\28')
 local closes = scope == 'queue' and '' or task.group
 local gate = scope ~= 'task' and gate_of(member and closes .. '\t' .. member or closes)
 local was_probe = gate and gate.probe == id
-note('deferred', task.group, member or '', id, string.format('429, %.0f ms', ms))
+note('deferred', task.group, member or '', id, string.format('%s, %.0f ms', status or '429', ms))
 leave(id, task, true) -- a probe that meets a 429 opens nothing
 local first = task.delivery == '-' or task.delivery == 'x' -- deferral of this delivery
 if first then
@@ -41,6 +45,9 @@ if first then
   task.deferrals = task.deferrals + 1
   redis.pcall('HINCRBY', stats, 'deferred', 1)
   redis.pcall('HINCRBY', stats, 'rate_limited', 1)
+  if status then
+    redis.pcall('HINCRBY', stats, STATUSES[status] or 'm0', 1)
+  end
   local home = gate_of(task.group)
   if home.rules.own then
     home.met, home.changed = home.met + 1, true
@@ -50,10 +57,10 @@ if first or told then
   redis.call('HSET', meta, id, write(task))
 end
 if gate then
-  meet(gate, ms, token / 1000, first, was_probe)
+  meet(gate, ms, token / 1000, first, was_probe, status)
   ms = 0
 elseif first then
-  tell('rate_limited', task.group, '', id, string.format('%.0f ms, this task alone', ms))
+  tell('rate_limited', task.group, '', id, named(status, string.format('%.0f ms, this task alone', ms)))
 end
 back(id, task, ms)
 admit()

@@ -18,7 +18,7 @@ if refused then
   return refused
 end
 -- Needs: problem, pace, quota, gate, booked, open_or_close, place, sound, noted, settings, mend_rules, go_on
--- Needs: limits_page
+-- Needs: limits_page, moving
 go_on()
 -- What an unreadable gate has granted is lost: it counts as all that its windows may grant. A closing goes on,
 -- since `closed` knows it. A probe that is nowhere has told nothing: the next task is the probe.
@@ -28,8 +28,12 @@ local function mend_gate(scope, text)
     redis.call('HDEL', scope == '' and conf or gates, scope == '' and 'queue_gate' or scope)
     local gate = gate_of(scope)
     for i, rule in ipairs(gate.rules) do
-      gate[i].paid = instant + rule.per + time_of(rule.burst - 1, gate[i])
-      gate[i].owed, gate.changed = gate[i].paid, true
+      if rule.moving then
+        moving().fill(gate, i)
+      else
+        gate[i].paid = instant + rule.per + time_of(rule.burst - 1, gate[i])
+        gate[i].owed, gate.changed = gate[i].paid, true
+      end
     end
     if gate.quotas then
       hold_quotas(gate, {}, true)

@@ -15,7 +15,7 @@
 -- and a closing stay.
 -- Lost reply: safe to send again.
 local time, field, rules, is_heavy, walk, cursor = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
-local counts_periods = string.find(rules, '|%u')
+local counts_periods, differs = string.find(rules, '|%u'), false
 if #field > 206 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes')
 end
@@ -43,8 +43,10 @@ if walk == 'set' then
     count = count + (rules ~= '' and 1 or 0) - (there and 1 or 0)
   end
   local before = redis.call('HGET', hash, name)
-  counts_periods = before ~= rules and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
-  if counts_periods and field == 'groups' then -- gates of open groups see it when they are read
+  differs = before ~= rules
+  counts_periods = differs and (counts_periods or string.find(before or '', '|%u')) -- else each count goes on
+  if (counts_periods or differs and string.find(rules, ' m', 1, true)) and field == 'groups' then
+    -- gates of open groups see it when they are read
     redis.call('HSET', conf, 'realigned', string.format('%.0f', now))
   end
   if rules == '' then
@@ -74,8 +76,18 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'closed' or field ~= 'queue' and 'leases' or 'closed'
 end
--- Needs: record, rules, gate, open_or_close, place, counted
+-- Needs: record, rules, gate, open_or_close, place, counted, moving_spent, pool
 seen.realign = counts_periods
+if differs and field ~= 'groups' then -- what was granted meanwhile was not charged
+  local gate = gate_of(string.sub(field, 7))
+  distrust(gate)
+  if gate.rules.members then
+    pool_at(gate, {}, math.huge)
+    for _, mate in ipairs(gate.mates) do
+      distrust(mate)
+    end
+  end
+end
 if walk == 'leases' then
   local page = redis.call('ZSCAN', invisible, cursor, 'COUNT', '400')
   for i = 1, #page[2], 2 do

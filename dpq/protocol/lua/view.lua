@@ -35,6 +35,7 @@ end
 -- TAB; the 429s of its tasks, and what its windows have granted.
 local function seen_of(gate)
   local one, why, left, granted = {}, '', {}, { string.format('%.0f', gate.met) } -- one of each unit
+  local counted, budgets = {}, {}
   for _, window in ipairs(gate.rules) do
     one[window.unit] = 1
   end
@@ -46,8 +47,9 @@ local function seen_of(gate)
   end
   local at = opens_at(gate, one, math.huge)
   for n, window in ipairs(gate.rules) do
-    local units = window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval
-    left[n], granted[n + 1] = string.format('%.6f', units), string.format('%.0f', gate[n].granted)
+    left[n] = string.format('%.6f', window.moving and window.rate - gate[n].sum
+      or window.burst - math.max(0, gate[n].owed - instant) / gate[n].interval)
+    granted[n + 1] = string.format('%.0f', gate[n].granted)
   end
   if gate.opens > instant then
     why = gate.why
@@ -58,7 +60,6 @@ local function seen_of(gate)
   elseif at > instant then
     why = 's'
   end
-  local counted, budgets = {}, {}
   for n, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.quotas[n]
     quota.reset = quota.reset == 0 and gate.quotas.end_of(rule) or quota.reset
@@ -91,9 +92,8 @@ for i = 2, #args do
       if waits < first then
         first, reason = waits, closed_by
       end
-      opens = string.format('%.17g', opens > instant and opens or 0)
-      lines[n] = table.concat({ gate.rules.members[n], opens, closed_by,
-        string.format('%.17g %.17g', mate.rate, mate.slack), units, running(mate.scope) }, '\t')
+      lines[n] = table.concat({ gate.rules.members[n], string.format('%.17g', opens > instant and opens or 0),
+        closed_by, string.format('%.17g %.17g', mate.rate, mate.slack), units, running(mate.scope) }, '\t')
       of_members = of_members + running(mate.scope)
     end
     if why == '' then

@@ -66,7 +66,9 @@ def work(
     async def run_async() -> None:
         async with AsyncDPQ.from_url(url, queue) as q:
             note_what_is_held(q._leases, book)
-            await AsyncWorker(q, handle_async, **settings).run(until_empty=until_empty)
+            await AsyncWorker(q, handle_async, **settings).run(
+                until_empty=until_empty, signals=True
+            )
 
     if kind == "async":
         asyncio.run(run_async())

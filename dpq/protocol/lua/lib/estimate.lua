@@ -1,7 +1,7 @@
 -- estimate: what is reserved of a unit that a task does not name: the 95th percentile of what the last twenty tasks
 -- that did not name it have spent; until there are twenty, the first value of the limit stands for the others. The
 -- spent values of a gate stand in it as "Etokens:812:790 ", the newest last.
--- Needs: rules
+-- Needs: window_rule
 -- Gives: estimates(), which makes functions when it is first called: add(cost, gate, queue), for what weigh (cost)
 --        gives, the gate of a group, and that of the queue, or the latter alone: the cost with what is reserved, and
 --        the units that were added, or nil; change(text, added), for a cost as text: what is to change in the record,

@@ -2,11 +2,9 @@
 -- cannot be read, no task runs; if its gate cannot be read, it counts as spent. While rules cannot be read, or are
 -- lost, the windows of the gate stay stored (`rest`).
 -- Keys: invisible conf limits gates tracked
--- Needs: now, rules, pace, quota, booked, gate_text, plain_gate
+-- Needs: now, rules, pace, quota, booked, gate_text, plain_gate, moving, debt
 -- Gives: gate_of(scope, known), for "group TAB member" that of a member of a pool, and for its text if that is known;
---        full(gate), true if no more tasks may run at once;
---        owed_after(opens, rule, window), until when a window is paid for at the end of a 429, ms; bound_of(gate, rule,
---        window), the moment beyond which grants never pay.
+--        full(gate), true if no more tasks may run at once.
 
 -- The limit of the queue (true), or that of some group (false), is lost. Then nothing runs, and what the gates say
 -- holds again when it is back.
@@ -19,16 +17,6 @@ local function is_lost(of_queue)
     seen.lacking = { [true] = queue == 'q', [false] = not format or seen.count < (tonumber(count or 0) or 0) }
   end
   return seen.lacking[of_queue]
-end
-
--- The debt of a window at the end of a 429: one request is free, and the others follow at their pace. Other units are
--- all free: the first task is alone, and its cost is not known here.
-local function owed_after(opens, rule, window)
-  return rule.unit == '' and opens + time_of(rule.burst - 1, window) or opens
-end
-
-local function bound_of(gate, rule, window)
-  return instant + reach_of(window, rule, rule.slack or gate.slack) + (gate.booked and MOST_AHEAD_MS or 0)
 end
 
 local function gate_of(scope, known)
@@ -81,17 +69,12 @@ local function gate_of(scope, known)
       gate.rate = rate
     end
     pace(window, rule, rate, gate.slack)
-    if spent or not window.paid then
-      window.paid, window.more, gate.changed = instant + rule.per + time_of(rule.burst - 1, window), nil, true
-    end
-    local bound = bound_of(gate, rule, window)
-    if window.paid > bound then -- the clock was set back, or the limit was tighter; or a task spent so much (refunds)
-      bound = bound + (tonumber(string.match(window.more or '', '^:[^:]*:[^:]*:(%d[%d.]*)') or 0) or 0)
-      window.more, gate.changed = window.paid <= bound and window.more or nil, gate.changed or window.paid > bound
-      window.paid = math.min(window.paid, bound)
-    end
-    window.owed = math.max(window.paid, gate.why == 'l' and owed_after(gate.opens, rule, window) or 0)
     gate[i] = window
+    if rule.moving then
+      moving().hold(gate, i, table.remove(gate.bodies, 1), spent)
+    else
+      owe_at_most(gate, i, spent)
+    end
   end
   return gate
 end

@@ -2,11 +2,11 @@
 -- Keys: invisible tracked
 -- Needs: now, gate, tokens, pool, estimate, booked
 -- Gives: gate_line(scope): `opens why probe rate since used learned beside out turn`, TAB, until when each window is
---        paid, TAB, what is counted (`q:count:reset:next` of each quota, `o:unit:left:ends` of each budget,
---        `e:unit:units` of each estimate, `p:held` of the first 100 permits with a lease), TAB, and its rules (""
---        without a limit, "?" if they cannot be read). Of a pool there follows a line for each member, without rules,
---        with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that is out, and when its lease
---        ends. `out`: the leases that count towards its concurrency; 0 without one.
+--        paid (of a moving one with its slots), TAB, what is counted (`q:count:reset:next` of each quota,
+--        `o:unit:left:ends` of each budget, `e:unit:units` of each estimate, `p:held` of the first 100 permits with a
+--        lease), TAB, and its rules ("" without a limit, "?" if they cannot be read). Of a pool there follows a line
+--        for each member, without rules, with its last grant behind a TAB. `probe` is -, p, or `id@ms`: the probe that
+--        is out, and when its lease ends. `out`: the leases that count towards its concurrency; 0 without one.
 local function line_of(gate)
   local probe, out, paid, counted, scope = gate.probe, 0, {}, {}, gate.scope
   if probe ~= '-' and probe ~= 'p' then
@@ -25,6 +25,9 @@ local function line_of(gate)
   end
   for i, window in ipairs(gate) do
     paid[i] = string.format('%.17g', window.paid)
+    if gate.rules[i].moving then
+      paid[i] = paid[i] .. window.more .. window.body
+    end
   end
   for i, rule in ipairs(gate.rules.quotas or {}) do
     local quota = gate.quotas[i]

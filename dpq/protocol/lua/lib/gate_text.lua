@@ -2,7 +2,22 @@
 -- Needs: now, tokens, booked
 -- Gives: read_gate(gate, text, kept), which fills in what a gate holds beside its windows. It returns the text of them;
 --        true if what was granted cannot be read; and the tokens (tokens). What is `kept` stays as it is (gate.rest).
+--        Else gate.bodies has the slots of moving windows, as cut_slots(text) gives them behind the rest of the text.
+-- Behind the windows stand the slots of those that move, a "|" before each.
+local function cut_slots(text)
+  local bar, bodies = text and string.find(text, '|', 1, true), {}
+  local plain = bar and string.sub(text, 1, bar - 1) or text
+  while bar do
+    local after = string.find(text, '|', bar + 1, true)
+    bodies[#bodies + 1], bar = string.sub(text, bar + 1, (after or 0) - 1), after
+  end
+  return plain, bodies
+end
+
 local function read_gate(gate, text, kept)
+  if not kept then
+    text, gate.bodies = cut_slots(text)
+  end
   if text and string.byte(text) ~= 45 then -- after "-" there are only the grants of the windows
     local opens, why, probe, rate, since, used, paid = string.match(text,
       '^(%d[%d.]*) ([-lh]) (%S+) (%d[%d.]*) (%d[%d.]*) (%d[%d.]*) (.*)$')
@@ -15,7 +30,7 @@ local function read_gate(gate, text, kept)
     if string.find(text, '%u') then
       plain, tokens = tokens_of(text)
     end
-    spent = string.find((string.gsub(plain, ' (%d+)[a-z][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
+    spent = string.find((string.gsub(plain, ' (%d+)[a-z_][a-z0-9_]*:', ' %1:')), '[^%d.: -]')
     text, gate.booked = kept and text or plain, booked_of(tokens)
     if tokens and not kept then
       gate.observed, gate.spent = budgets_of(tokens), spent_of(tokens)

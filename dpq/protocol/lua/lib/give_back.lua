@@ -1,6 +1,6 @@
 -- give_back: pay back what a task has not spent of a window, as far as that keeps to its bound; or owe what it has
 -- spent beyond. Proof: docs/design.md, "True-up".
--- Needs: now, pace, gate, refunds
+-- Needs: now, pace, debt, refunds
 -- Gives: give_back(gate, i, token, units), for units of window i that were reserved and not spent: true if it gives
 --        some back; owe(gate, i, token, reserved, units), for units that were spent and not reserved.
 local function pay(gate, i, ms, known)

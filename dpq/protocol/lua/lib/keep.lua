@@ -51,6 +51,9 @@ local function keep()
             .. (budget.interval and string.format(':%.9f ', budget.interval) or ' ')
         end
       end
+      for i, rule in ipairs(gate.moves and gate.rules or {}) do
+        text = rule.moving and text .. '|' .. gate[i].body or text
+      end
       text = text .. (gate.rest or '') -- windows of rules that are lost or unreadable now
       gate.changed = false
       local hash, field = gates, scope

@@ -1,8 +1,12 @@
 -- met: close a scope after a 429; the first task or permit afterwards is a probe. docs/design.md, "A 429".
 -- Keys: stats
--- Needs: now, pace, gate, open_or_close, mark, event
--- Gives: meet(gate, ms, granted, counts, was_probe): `granted` is when the request was granted, ms; it teaches slack or
---        a learned rate if it counts. Call admit (place) after it.
+-- Needs: now, pace, debt, open_or_close, mark, event
+-- Gives: meet(gate, ms, granted, counts, was_probe, status): `granted` is when the request was granted, ms; it teaches
+--        slack or a learned rate if it counts. Call admit (place) after it. named(status, detail): the detail of an
+--        event `rate_limited`, behind the status; nil is a 429.
+local function named(status, detail)
+  return status and status .. ', ' .. detail or detail
+end
 
 -- A longer interval makes what was saved up longer as well: without that, units that were spent would come back.
 local function slow_down(gate, i, rate)
@@ -30,7 +34,7 @@ local function widen(gate, opens)
   end
 end
 
-local function meet(gate, ms, granted, counts, was_probe)
+local function meet(gate, ms, granted, counts, was_probe, status)
   local rules, opens, before = gate.rules, math.max(gate.opens, now + ms), gate.rate
   if instant < gate.since then -- the end of the closing that has halved it
     gate.since = opens
@@ -48,7 +52,7 @@ local function meet(gate, ms, granted, counts, was_probe)
     tell('learned', group, member, '', string.format('%.6g, was %.6g', gate.rate, before))
   end
   if not told_now('rate_limited', group, member) then
-    tell('rate_limited', group, member, '', string.format('closed until %.0f', opens))
+    tell('rate_limited', group, member, '', named(status, string.format('closed until %.0f', opens)))
   end
   gate.opens, gate.why, gate.changed = opens, 'l', true
   gate.probe = gate.probe == '-' and 'p' or gate.probe -- a running probe stays the only one

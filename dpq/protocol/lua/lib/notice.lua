@@ -1,16 +1,20 @@
 -- notice: note a new event in delayed, invisible or closed. Keeps conf's `next_event`, before which no upkeep is due,
 -- and wakes one daemon if the event comes sooner than it expects. One waiting consumer watches the next moment:
--- `watched` holds that moment, the marker `e` appoints the consumer. Every waiter asks again after 10 s, so later
--- moments need no watcher; a daemon looks at `next_event` after 5 s. The moment is stored as exactly as in the sets: a
--- rounded one may be later.
+-- `watched` holds that moment, the marker `e` appoints the consumer. If there is a second watcher (rest), it may take the
+-- marker: `second` becomes 0. Every waiter asks again after 10 s, so later moments need no watcher; a daemon looks at
+-- `next_event` after 5 s. The moment is stored as exactly as in the sets: a rounded one may be later.
 -- Keys: conf wake tick
 -- Needs: now
 -- Gives: watch(moment), notice(ms), for an event `ms` from now.
 local function watch(moment)
-  local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
+  local notes = redis.call('HMGET', conf, 'watched', 'second')
+  local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')
   if moment < now + 10000 and (not watched or watched <= now or moment < watched) then
     moment = string.format('%.3f', math.ceil(moment * 1000) / 1000)
     redis.call('HSET', conf, 'watched', moment)
+    if second and second > now then
+      redis.call('HSET', conf, 'second', '0')
+    end
     redis.call('ZADD', wake, moment, 'e')
   end
 end

@@ -1,6 +1,6 @@
 -- opens: compute when a gate lets a task run.
 -- Keys: conf
--- Needs: now, pace
+-- Needs: now, pace, moving
 -- Gives: free_now(gate, cost), true if a plain gate clearly lets a task run now, and opens_at need not be asked;
 --        opens_at(gate, cost, rank), ms, for what weigh (cost) gives. A task that costs more than a window ever grants
 --        takes all of it; a window whose unit it does not take holds nothing up. A rank (minus the score) below that of
@@ -23,7 +23,7 @@ local function free_now(gate, cost)
   end
   for i, rule in ipairs(gate.rules) do
     local window, units = gate[i], cost[rule.unit] or 0
-    if units > 0 and (rule.reserve > 0 or window.owed + (units - rule.burst) * window.interval + 0.001 > instant) then
+    if units > 0 and (rule.asked or window.owed + (units - rule.burst) * window.interval + 0.001 > instant) then
       return false
     end
   end
@@ -45,11 +45,17 @@ local function opens_at(gate, cost, rank)
   end
   for i, rule in ipairs(gate.rules) do
     local window, units = gate[i], cost[rule.unit] or 0
-    local paid = units > 0 and window.owed + time_of(math.min(units, window.most) - rule.burst, window) or 0
+    local paid = 0
+    if units > 0 then
+      paid = rule.moving and moving().opens(gate, i, units)
+        or window.owed + time_of(math.min(units, window.most) - rule.burst, window)
+    end
     if units > 0 and rule.reserve > 0 and rank < math.huge then
       local grown = entitled_at(rule, rank)
       if grown > 0 then -- until there are enough units, or it has aged enough
-        paid = math.min(paid + time_of(rule.reserve, window), math.max(paid, grown))
+        local spared = rule.moving and moving().opens(gate, i, units + rule.reserve)
+          or paid + time_of(rule.reserve, window)
+        paid = math.min(spared, math.max(paid, grown))
       end
     end
     at = math.max(at, paid)

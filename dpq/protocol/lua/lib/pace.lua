@@ -1,5 +1,5 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
--- Needs: now, rules
+-- Needs: now, window_rule
 -- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
 --        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
 -- A learned slack halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
@@ -24,7 +24,8 @@ local function reach_of(window, rule, slack)
 end
 
 -- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate
--- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when.
+-- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when; that is the
+-- end of a closing, and before that it is no larger.
 local function recall(gate, text)
   local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
   learned, beside = math.min(tonumber(learned or 0) or 0, MOST_UNITS), math.min(tonumber(beside or 0) or 0, 1e15)
@@ -35,7 +36,7 @@ local function recall(gate, text)
     for _, rule in ipairs(gate.rules) do
       if not rule.slack then
         local half = math.max(HALF_MS, HALF_UNITS * rule.per / rule.rate)
-        local slack = math.min(learned, rule.per, MOST_SLACK_MS) * 2 ^ ((beside - instant) / half)
+        local slack = math.min(learned, rule.per, MOST_SLACK_MS) * 2 ^ (math.min(0, beside - instant) / half)
         if slack >= 0.5 then
           gate.learned, gate.beside, gate.slack, gate.half = learned, beside, math.floor(slack + 0.5), half
         end

@@ -5,6 +5,9 @@
 local function shape_of(rules)
   local totals, shape = rules.own and '^%- R:(%d+)' or '^%-', ''
   for _, rule in ipairs(rules) do
+    if rule.moving then
+      return false
+    end
     totals = rules.own and totals .. ' G' .. rule.name .. ':(%d+)' or totals
     shape = shape .. ' ' .. rule.name .. ':([%d.]+)([%d.:]*)'
     pace(rule, rule, rule.rate, 0)

@@ -2,7 +2,7 @@
 -- it has spent more. That stands behind the `paid` of a window: ":interval:most:over", and one to three pairs
 -- ":token:slack": the grants before `token` may get back at most `slack` ms. Proof: docs/design.md, "True-up".
 -- Keys: conf
--- Needs: now, gate
+-- Needs: now, debt
 -- Gives: refunds(), which makes functions when it is first called: granted(gate, i, token, moment), to be called before
 --        window i is charged for a grant at that moment, or now; floor(gate, i), what the window owes after a 429,
 --        whatever was paid; and what give_back needs: read, now, add, write.

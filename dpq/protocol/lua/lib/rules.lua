@@ -1,25 +1,16 @@
 -- rules: read the limit that is set for a scope, as a table. Layout: docs/design.md, "Limits".
 -- Keys: limits
--- Needs: quota_rule
+-- Needs: quota_rule, window_rule
 -- Gives: parsed(text), nil or false if it cannot be read; rules_of(field), {unreadable = true, ...} then; and `seen`,
 --        what this script has read of limits so far: rules, by field; gates, by scope; texts, the queue's rules (1) and
 --        gate (2) in conf; copies, the hash whose copies stand in for lost rules; count, of the limits of groups;
---        lacking, true if some are lost (gate). And MOST_UNITS of a window.
+--        lacking, true if some are lost (gate).
 local seen = { rules = {}, gates = {} }
-local MOST_UNITS = 1000000000
 
 -- The bounds are those of `set_limit`.
 local function within(text, least, most)
   local value = tonumber(text or '')
   return value and value >= least and value <= most and value
-end
-
-local function window_of(units, ms, unit, most, slowest)
-  local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
-  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst <= MOST_UNITS
-    and burst * per / math.min(rate, slowest) <= 3.1536e13 then
-    return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
-  end
 end
 
 -- The members of a pool: the windows and the concurrency hold for each of them.
@@ -53,9 +44,9 @@ local function parsed(text)
   local sound = rules.concurrency and (learning == '' or learns)
   for part in string.gmatch(windows or '', '|([^|]*)') do
     local rate, per, unit, burst, kept = string.match(part,
-      '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9]%d*)(.*)$')
-    local slowest = learns and not rules[1] and rules.floor or MOST_UNITS
-    local window = rate and window_of(rate, per, unit, burst, slowest)
+      '^(%d[%d.]*) ([1-9]%d*)([a-z0-9_]*) ([1-9m]%d*)(.*)$')
+    local slowest, moves = learns and not rules[1] and rules.floor or MOST_UNITS, burst == 'm'
+    local window = moves and moving_of(rate, per, unit) or rate and window_of(rate, per, unit, burst, slowest)
     local quota = not rate and quota_of(part)
     if quota then
       rules.quotas = rules.quotas or {}
@@ -73,7 +64,9 @@ local function parsed(text)
     end
     if window and kept ~= '' then
       local reserve, rank = string.match(kept, '^ ([1-9]%d*) (%-?%d[%d.e+-]*)$')
-      window.reserve, window.rank = within(reserve, 1, window.burst - 1), within(rank, -2 ^ 63, 2 ^ 63)
+      window.reserve, window.rank = within(reserve, 1, (moves and window.rate or window.burst) - 1),
+        within(rank, -2 ^ 63, 2 ^ 63)
+      window.asked = true
     end
     sound = sound and (quota or window and window.reserve and (window.reserve == 0 or window.rank))
     if not sound then
@@ -84,6 +77,7 @@ local function parsed(text)
   end
   if learning ~= '' then
     sound = sound and rules[1] and rules[1].rate >= rules.floor and rules[1].rate <= rules.ceiling
+      and not rules[1].moving
   end
   sound = sound and #rules <= 8 and #(rules.quotas or {}) <= 8
     and (rules[1] or rules.concurrency > 0 or rules.quotas or weight)

@@ -1,8 +1,21 @@
 -- stored: check that some key of a queue is stored, be it a marker or a heartbeat only.
 -- Keys: ready delayed invisible waiting groups closed payload meta dead keys conf stats wake tick limits gates
 --       tracked workers
--- Gives: anything_stored().
-local function anything_stored()
+-- Gives: anything_stored(); only_markers(), which removes them: a pop may put one back that a drop has removed.
+local function more_than_markers()
   return redis.call('EXISTS', conf, meta, payload, stats, ready, delayed, invisible, waiting, groups, closed) > 0
-    or redis.call('EXISTS', dead, keys, wake, tick, limits, gates, tracked, workers) > 0
+    or redis.call('EXISTS', dead, keys, limits, gates, tracked, workers) > 0
+end
+
+local function anything_stored()
+  return more_than_markers() or redis.call('EXISTS', wake, tick) > 0
+end
+
+local function only_markers()
+  if more_than_markers() then
+    return false
+  end
+  redis.call('ZREM', wake, 'w', 'e')
+  redis.call('ZREM', tick, 'w')
+  return redis.call('EXISTS', wake, tick) == 0
 end

@@ -1,7 +1,7 @@
 -- true_up: replace what a delivery was charged by what it has told to have spent, once for each unit. Why that keeps to
 -- the bound: docs/design.md, "True-up". In a queue of format 3 it does nothing.
 -- Keys: conf
--- Needs: rules, notes, gate, give_back, estimate, open_or_close
+-- Needs: window_rule, notes, gate, give_back, estimate, open_or_close, moving_spent
 -- Gives: true_up(task, told, implied), for a text as "tokens=812,=1", "" for requests: true if a unit was told for the
 --        first time. The note of the task is changed then: the caller is to store its record (notes), and to call
 --        admit (place). With `implied` the units are not counted as spent values (estimate). nothing_of(cost), the text
@@ -46,7 +46,11 @@ local function true_up(task, told, implied)
     for i, rule in ipairs(gate.rules) do
       local unit, most = rule.unit, gate[i].most
       local before, after = math.min(reserved[unit] or 0, most), fresh[unit] and math.min(fresh[unit], most)
-      if after and after < before then
+      if rule.moving then -- by what it has spent, however much that is
+        local more = fresh[unit] and fresh[unit] - (reserved[unit] or 0) or 0
+        local freed = more ~= 0 and recount(gate, i, token, more)
+        stirred[group] = freed or more > 0 and group ~= '' or stirred[group]
+      elseif after and after < before then
         stirred[group] = give_back(gate, i, token, before - after) or stirred[group]
       elseif after and after > before then
         owe(gate, i, token, before, after - before)

@@ -1,6 +1,6 @@
 -- judge: apply the queue's own limit inside of pop; charge a limit for a task.
 -- Keys: ready invisible tracked
--- Needs: now, pace, gate, opens, cost, refunds, estimate
+-- Needs: now, pace, gate, opens, cost, refunds, estimate, moving
 -- Gives: charge(gate, cost, id, token, moment), for that moment, or for now; queue_judge(), which returns two
 --        functions. judge(score, member, id, cost, group, token, raw, units): if the task may run, and has paid, true,
 --        or what is to change in its record (estimate);
@@ -35,12 +35,18 @@ local function charge(gate, cost, id, token, moment)
     gate.used = gate.used + math.min(cost[rules[1].unit] or 0, gate[1].most)
   end
   for i, window in ipairs(gate) do
-    local units = math.min(cost[rules[i].unit] or 0, window.most)
-    if (window.more or rules[i].unit ~= '') and (units > 0 or window.owed > window.paid) then
-      refunds().granted(gate, i, token, moment)
+    local rule = rules[i]
+    local units = math.min(cost[rule.unit] or 0, window.most)
+    if rule.moving then
+      moving().charge(gate, i, cost[rule.unit] or 0, token, moment)
+    else
+      if (window.more or rule.unit ~= '') and (units > 0 or window.owed > window.paid) then
+        refunds().granted(gate, i, token, moment)
+      end
+      window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
+      window.owed = window.paid
     end
-    window.paid = units > 0 and math.max(window.owed, moment or instant) + time_of(units, window) or window.owed
-    window.owed, window.granted, gate.changed = window.paid, window.granted + units, true
+    window.granted, gate.changed = window.granted + units, true
   end
   if gate.observed then
     for unit, budget in pairs(gate.observed) do

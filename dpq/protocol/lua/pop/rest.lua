@@ -1,9 +1,12 @@
--- rest: if no task may run now, find when that may change, and which waiter is to ask then.
+-- rest: if no task may run now, find when that may change, and which waiter is to ask then. Of the others, one asks
+-- SECOND_MS later, in case the first is dead: `second` in conf holds its moment, or 0 if it may have become the first.
 -- Keys: ready conf wake
 -- Needs: now
 -- Gives: rest(waiter, format, event, at_last), the reply of pop to a waiter. `event` is the next moment at which time
 --        alone makes a task ready, or nil; at_last is that of judge, or nil if the queue has no limit. An older DPQ,
 --        which may write into a queue of an older format, appoints no waiter to moments after 5 s.
+local SECOND_MS = 300
+
 local function rest(waiter, format, event, at_last)
   local at, least
   if at_last then
@@ -21,15 +24,22 @@ local function rest(waiter, format, event, at_last)
   event = event and math.max(math.ceil(event * 1000), asked_at)
   local soon, wait = event and event < asked_at + 10000000, event and event - asked_at or -1
   if waiter ~= '' then
-    local watched = tonumber(redis.call('HGET', conf, 'watched') or '')
-    local mine = watched and watched == tonumber(waiter)
+    local notes, own = redis.call('HMGET', conf, 'watched', 'second'), tonumber(waiter)
+    local watched, second = tonumber(notes[1] or ''), tonumber(notes[2] or '')
+    local mine, later = watched and watched == own, soon and event / 1000 + SECOND_MS
+    local second_lives = second and second > now and second ~= own and later and second <= later
+    local appoint = soon and later < now + 10000 and not second_lives
     if soon and watched and not mine and watched > now and watched * 1000 <= event then
-      wait = -1
+      wait = appoint and wait + SECOND_MS * 1000 or -1
     elseif soon then
       redis.call('HSET', conf, 'watched', string.format('%.3f', event / 1000))
       redis.call('ZREM', wake, 'e') -- this waiter watches: an old marker is of no use
+      appoint = appoint and mine and second == 0 and redis.call('ZADD', wake, string.format('%.3f', later), 'd')
     elseif mine then
       redis.call('HDEL', conf, 'watched')
+    end
+    if appoint then
+      redis.call('HSET', conf, 'second', string.format('%.3f', later))
     end
   end
   return { 0, wait, asked_at, format and (format == '4' and 10000 or 5000) or nil }

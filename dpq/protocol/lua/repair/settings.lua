@@ -10,7 +10,8 @@
 local function copies_of_limits()
   local names, _, copied = settings()
   local others = redis.call('HMGET', stats, 'pushed', 'popped', 'acked', 'failed', 'deferred', 'expired_leases',
-    'buried', 'replayed', 'dropped', 'rate_limited', 'kept.shut_until', 'd0', 'd1', 'd2', 'd3')
+    'buried', 'replayed', 'dropped', 'rate_limited', 'kept.shut_until', 'd0', 'd1', 'd2', 'd3', 'm403', 'm503', 'm529',
+    'm0')
   local count, has_copy = redis.call('HLEN', stats), false
   for i, name in ipairs(names) do
     count = count - (copied[i] and 1 or 0)

@@ -1,12 +1,12 @@
 -- sound: find problems of gates and counted leases.
 -- Keys: invisible meta tracked
--- Needs: now, record, problem, notes, counted, tokens, booked
+-- Needs: now, record, problem, notes, counted, tokens, booked, gate_text
 -- Gives: four functions that report a problem, and return a true value then: gate_fault(scope, text), "bad gate" or
 --        "probe without a lease"; stray(scope, text), a gate that nothing reads; lease_fault(member, score), "lease
 --        that has ended", or, for a member with a score, "lease not counted"; lease_uncounted(id), the member that
 --        tracked lacks.
 local function gate_fault(scope, text)
-  local plain = tokens_of(text)
+  local plain = tokens_of((cut_slots(text)))
   local opens, probe = string.match(plain, '^(%S+) [-lh] (%S+) %S+ %S+ %S+ [a-z_%d.: ]*$')
   opens = tonumber(opens or 0) or 0
   local never = opens > now + 3.2e11 and opens ~= 9e13 -- no call closes for more than 10 years, but until opened

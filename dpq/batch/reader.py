@@ -1,6 +1,6 @@
 """A file of request bodies, one JSON object a line: checked whole before anything is sent.
 
-`dpq run` calls it. A line is the body of a request, or OpenAI's batch form: `{"custom_id",
+A line is the body of a request, or OpenAI's batch form: `{"custom_id",
 "method", "url", "body"}`, with an optional `priority` and `cost`. A request is known by the number
 of its line and a hash of the line. No request is sent here.
 """
@@ -14,8 +14,8 @@ from urllib.parse import urljoin, urlsplit
 
 from pydantic_core import from_json
 
-from dpq.cli._lines import BYTE_ORDER_MARK, slices
-from dpq.cli._terminal import Failed
+from dpq.batch.errors import BatchError
+from dpq.batch.lines import BYTE_ORDER_MARK, slices
 from dpq.model.cost import MAX_COST, write_cost
 from dpq.model.errors import DPQError
 from dpq.model.priority import encode_priority
@@ -92,7 +92,7 @@ class Reader:
         """Read every line.
 
         Raises:
-            Failed: Some lines are no requests; the error names the first ones and their faults.
+            BatchError: Some lines are no requests; the error names the first ones and their faults.
         """
         digest, hashes, faults, count = hashlib.sha256(), array("Q"), [], 0
         largest: dict[str, int] = {}
@@ -112,9 +112,9 @@ class Reader:
         if faults:
             more = "; and more" if len(faults) > FAULTS_SHOWN else ""
             told = "; ".join(faults[:FAULTS_SHOWN])
-            raise Failed(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
+            raise BatchError(f"{self.path}: {told}{more}. Nothing of the file was queued or sent")
         if not count:
-            raise Failed(f"{self.path} has no requests")
+            raise BatchError(f"{self.path} has no requests")
         return Batch(self.path, digest.hexdigest(), hashes, count, largest)
 
     def requests(self) -> Iterator[Request]:

@@ -8,16 +8,17 @@ number of its request's line and the hash of that line. Memory: 8 bytes for each
 import asyncio
 import fcntl
 import os
+import stat
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from pydantic_core import from_json, to_json
 
-from dpq.cli._batch import Batch
-from dpq.cli._terminal import Failed
+from dpq.batch.errors import BatchError
+from dpq.batch.reader import Batch
 
 MAX_RESULT_BYTES = 64 * 1024 * 1024
 """Bytes of a line of a result at most; a longer line is taken for a broken one."""
@@ -50,6 +51,7 @@ class Results:
     def __init__(self, path: Path, also: Sequence[Path], batch: Batch) -> None:
         self.path, self._also, self._batch = path, also, batch
         self._known = bytearray(len(batch.hashes))
+        self._mode = batch.path.stat().st_mode & 0o666 | 0o600
         self._read_to = 0
         self._inode = 0
         self._waiting: list[tuple[bytes, asyncio.Future[None]]] = []
@@ -59,7 +61,7 @@ class Results:
         """Learn which requests have results.
 
         Raises:
-            Failed: The file has results of other requests.
+            BatchError: The file has results of other requests.
         """
         for path in self._also:
             with path.open("rb") as stream:
@@ -96,7 +98,7 @@ class Results:
         """Find the results of this batch in a file, and skip lines that a crash has broken.
 
         Raises:
-            Failed: A line is the result of something else, and the file is to have none (`strict`).
+            BatchError: A line is the result of something else, which a `strict` file may not have.
         """
         hashes = self._batch.hashes
         offset = stream.tell()
@@ -118,7 +120,7 @@ class Results:
             ):
                 yield Found(here, len(raw), line)
             elif strict:
-                raise Failed(
+                raise BatchError(
                     f"{self.path} has a result of something else than line {line} of "
                     f"{self._batch.path}. Name another file: --save NEW --also {self.path} "
                     "takes over what fits"
@@ -152,7 +154,7 @@ class Results:
                     done.set_exception(error) if error else done.set_result(None)
 
     def _append(self, data: bytes) -> None:
-        with _locked(self.path) as file:
+        with self._locked() as file:
             end = os.lseek(file, 0, os.SEEK_END)
             if end and os.pread(file, 1, end - 1) != b"\n":
                 data = b"\n" + data  # a crash has cut the last line
@@ -162,6 +164,28 @@ class Results:
             except OSError:
                 os.ftruncate(file, end)
                 raise
+            if not end:  # the file may be new: its name is to last as well
+                _sync_directory(self.path.resolve().parent)
+
+    @contextmanager
+    def _locked(self) -> Iterator[int]:
+        """Open the file for appending, and hold its lock; another process may replace it meanwhile.
+
+        A new file is for those who may read the requests, as far as the umask lets them.
+        """
+        while True:
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._mode)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                try:
+                    same = os.stat(self.path).st_ino == os.fstat(file).st_ino
+                except FileNotFoundError:
+                    same = False
+                if same:
+                    yield file
+                    return
+            finally:
+                os.close(file)  # which unlocks it
 
     # The end
 
@@ -169,14 +193,14 @@ class Results:
         """Remove results that stand there twice, and broken lines; return how many went.
 
         A request is run twice if a process dies between save and ack. The file is replaced in one
-        step, and only if something changes.
+        step, and only if something changes. It keeps its mode, and its owner where that is allowed.
 
         Args:
             ordered: Also put the results into the order of the input, with those of other machines.
         """
         if not (self.path.exists() or ordered):
             return 0
-        with _locked(self.path) as file:
+        with self._locked() as file:
             sources = [os.fdopen(os.dup(file), "rb")]
             try:
                 sources += [path.open("rb") for path in self._also if ordered]
@@ -201,8 +225,9 @@ class Results:
                     last = each.line
         if kept == found and self._whole(sources[0], found) and (in_order or not ordered):
             return 0
-        fresh = self.path.with_name(f"{self.path.name}.tmp")
-        with fresh.open("wb") as out, self.path.open("rb") as again:
+        path = self.path.resolve()  # a link stays one
+        fresh = path.with_name(f"{path.name}.tmp")
+        with _created(fresh, os.fstat(sources[0].fileno())) as out, path.open("rb") as again:
             if ordered:
                 for place, owner in zip(places, owners, strict=True):
                     if place >= 0:
@@ -214,8 +239,8 @@ class Results:
                         _copy(sources[0], each.offset, out)
             out.flush()
             os.fsync(out.fileno())
-        fresh.replace(self.path)
-        _sync_directory(self.path.parent)
+        fresh.replace(path)
+        _sync_directory(path.parent)
         return found - kept
 
     def _whole(self, source: BinaryIO, found: int) -> bool:
@@ -232,22 +257,17 @@ def hash_text(known: int) -> str:
     return f"{known:016x}"
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """Open a file for appending, and hold its lock; another process may replace it meanwhile."""
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            try:
-                same = os.stat(path).st_ino == os.fstat(file).st_ino
-            except FileNotFoundError:
-                same = False
-            if same:
-                yield file
-                return
-        finally:
-            os.close(file)  # which unlocks it
+def _created(path: Path, like: os.stat_result) -> BinaryIO:
+    """Create a file with the mode of another one, and its owner where that is allowed.
+
+    What stands there is of a run that died, or a link that somebody has planted: it is removed.
+    """
+    path.unlink(missing_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with suppress(PermissionError):
+        os.fchown(file, like.st_uid, like.st_gid)
+    os.fchmod(file, stat.S_IMODE(like.st_mode))  # after the owner, which may take bits away
+    return os.fdopen(file, "wb")
 
 
 def _write_all(file: int, data: bytes) -> None:

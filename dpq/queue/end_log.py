@@ -1,23 +1,18 @@
-"""The log of how deliveries have ended: 429s, closings, deaths and lost leases. No I/O.
+"""The log of how deliveries have ended: failures, 429s, closings, deaths and lost leases. No I/O.
 
-Both workers tell it what the server has answered. A line says what has happened, not what a handler
-has asked for.
+Both workers, `lease()` and `leases()` call it. Besides failures of handlers and bodies, a line says
+what the server has done, not what was asked for.
 """
 
 import logging
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dpq.model.errors import LeaseLostError, NotConfirmedError
 from dpq.model.log_fields import fields
-from dpq.model.signals import RateLimited, Reject, Release
+from dpq.model.signals import RateLimited, Reject, Release, Signal
 from dpq.model.task import Task
 from dpq.model.validation import error_line, one_line
-
-if TYPE_CHECKING:
-    from dpq.worker.outcomes import Done, Ending
 
 log = logging.getLogger(__name__)
 
@@ -29,42 +24,53 @@ SAME_SECONDS = 1.0
 that meet a limit together, each names a time of its own."""
 
 
+def log_failed(
+    worker: str | None, queue: str, task: Task[Any], error: BaseException, *, traceback: bool
+) -> None:
+    """Log a failed attempt; a signal has no traceback. RateLimited and Release are none."""
+    if isinstance(error, RateLimited | Release):
+        return
+    line = error_line(error)
+    log.warning(
+        "%s: task %s, attempt %d of %d: %s",
+        *(queue, task.id, task.attempt, task.max_attempts, line),
+        exc_info=error if traceback and not isinstance(error, Signal) else None,
+        extra=about("attempt_failed", worker, queue, task, error=line),
+    )
+
+
+def about(
+    event: str, worker: str | None, queue: str, task: Task[Any], **more: Any
+) -> dict[str, Any]:
+    """Return the fields of a line about a task."""
+    known: dict[str, Any] = {"worker": worker, "queue": queue}
+    known |= {"task_id": task.id, "group": task.group}
+    known |= {"attempt": task.attempt, "max_attempts": task.max_attempts}
+    return fields(event, **known, **more)
+
+
 class EndLog:
-    """The log lines of one worker about ended deliveries.
+    """The log lines about ended deliveries, of one worker, or of the leases of one queue object.
 
     Args:
-        worker: The name of the worker.
-        queue_names: The names of its queues.
+        worker: The name of the worker, or None.
     """
 
-    def __init__(self, worker: str, queue_names: Sequence[str]) -> None:
+    def __init__(self, worker: str | None = None) -> None:
         self._worker = worker
-        self._queue_names = queue_names
         self._closed: dict[tuple[str, str], float] = {}  # until when, monotonic seconds
 
-    def answered(self, sent: Sequence["Ending"], results: Sequence[Any]) -> None:
-        """Log what the server has done; `results` has an error where it has refused."""
-        for ending, result in zip(sent, results, strict=True):
-            if isinstance(result, LeaseLostError):
-                self._lost(ending.done, result)
-            elif ending.error is not None and (
-                not isinstance(result, Exception) or isinstance(result, NotConfirmedError)
-            ):  # what is not confirmed is done as well
-                self._ended(ending.done[0], ending.error)
+    def lost(self, queue: str, task: Task[Any], action: str) -> None:
+        """Log that a delivery could not be ended, since its lease is lost."""
+        log.warning(
+            "%s: lease of task %s lost: cannot %s it: another consumer has it, or the "
+            "delivery was ended before",
+            *(queue, task.id, action),
+            extra=about("lease_lost", self._worker, queue, task, reason=action),
+        )
 
-    def _lost(self, done: Sequence["Done"], error: LeaseLostError) -> None:
-        for each in done:
-            if each.task.id in error.task_ids:
-                queue = self._queue_names[each.queue_index]
-                log.warning(
-                    "%s: lease of task %s lost: cannot %s it: another consumer has it, or the "
-                    "delivery was ended before",
-                    *(queue, each.task.id, error.action),
-                    extra=self._about("lease_lost", queue, each.task, reason=error.action),
-                )
-
-    def _ended(self, done: "Done", error: BaseException) -> None:
-        queue, task = self._queue_names[done.queue_index], done.task
+    def ended(self, queue: str, task: Task[Any], error: BaseException) -> None:
+        """Log what the server has done with a task at an error."""
         if isinstance(error, RateLimited):
             self._rate_limited(queue, task, error)
         elif isinstance(error, Reject):
@@ -88,15 +94,17 @@ class EndLog:
                 reason,
                 f": {error}" if error else "",
             ),
-            extra=self._about("died", queue, task, reason=reason, error=error),
+            extra=about("died", self._worker, queue, task, reason=reason, error=error),
         )
 
     def _rate_limited(self, queue: str, task: Task[Any], error: RateLimited) -> None:
-        seconds, scope = error.retry_after, error.scope
+        seconds, scope, status = error.retry_after, error.scope, error.status
+        limit = f"a rate limit ({status})" if status else "a rate limit"
+        details = {"scope": scope, "seconds": seconds, "status": status}
         log.info(
-            "%s: task %s met a rate limit: again in %g s",
-            *(queue, task.id, round(seconds, 3)),
-            extra=self._about("rate_limited", queue, task, scope=scope, seconds=seconds),
+            "%s: task %s met %s: again in %g s",
+            *(queue, task.id, limit, round(seconds, 3)),
+            extra=about("rate_limited", self._worker, queue, task, **details),
         )
         if scope == "task":
             return
@@ -115,9 +123,9 @@ class EndLog:
         self._closed[queue, closed] = now + seconds
         until = datetime.now(UTC) + timedelta(seconds=seconds)
         log.info(
-            "%s: %s is closed for %g s, until %s: a rate limit",
+            "%s: %s is closed for %g s, until %s: %s",
             *(queue, closed),
-            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z"),
+            *(round(seconds, 3), f"{until:%Y-%m-%d %H:%M:%S}Z", limit),
             extra=fields(
                 "closed",
                 worker=self._worker,
@@ -126,17 +134,8 @@ class EndLog:
                 member=member,
                 scope="queue" if group is None else "member" if member else "group",
                 reason="rate limit",
+                status=status,
                 seconds=seconds,
                 until=f"{until:%Y-%m-%dT%H:%M:%S}Z",
             ),
         )
-
-    def _about(self, event: str, queue: str, task: Task[Any], **more: Any) -> dict[str, Any]:
-        about: dict[str, Any] = {
-            "worker": self._worker,
-            "queue": queue,
-            "task_id": task.id,
-            "group": task.group,
-        }
-        about |= {"attempt": task.attempt, "max_attempts": task.max_attempts}
-        return fields(event, **about, **more)

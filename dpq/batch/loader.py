@@ -1,4 +1,4 @@
-"""The loading of `dpq run`: queue a file once, whoever begins.
+"""The loading of a batch: queue a file once, whoever begins.
 
 A second queue, `NAME.batch`, holds one task: the file that this queue works on. Loading the file is
 the work of that task. So one process loads while the others wait, and if it dies, the next one
@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 from dpq import AsyncDPQ, LeaseLostError, Push, Release, Task, TaskNotFoundError, TaskState
-from dpq.cli._batch import Batch, Reader, Request
-from dpq.cli._results import Results, hash_text
-from dpq.cli._run_job import Job
-from dpq.cli._terminal import Failed, talk
+from dpq.batch.errors import BatchError
+from dpq.batch.job import BatchJob
+from dpq.batch.progress import Progress
+from dpq.batch.reader import Batch, Reader, Request
+from dpq.batch.results import Results, hash_text
 
 BATCH_KEY = "batch"
 LOADED_SECONDS = 315_360_000
@@ -29,16 +30,22 @@ class Loader:
     """Queues a file, unless that is done."""
 
     def __init__(
-        self, job: Job, reader: Reader, batch: Batch, results: Results, queue: AsyncDPQ[Any]
+        self,
+        job: BatchJob,
+        reader: Reader,
+        batch: Batch,
+        results: Results,
+        queue: AsyncDPQ[Any],
+        progress: Progress,
     ) -> None:
         self._job, self._reader, self._batch, self._results = job, reader, batch, results
-        self._queue = queue
+        self._queue, self._progress = queue, progress
 
     async def load(self) -> None:
         """Queue the file, unless that is done.
 
         Raises:
-            Failed: The queue works on another file.
+            BatchError: The queue works on another file.
         """
         again = self._job.again
         waited, leased = False, None
@@ -65,13 +72,13 @@ class Loader:
                                 await self._push(batches, leased)
                                 raise Release(delay=LOADED_SECONDS)
                     if leased is None and not waited:
-                        talk("another process loads the file: waiting for it")
+                        self._progress.say("another process loads the file: waiting for it")
                         waited = True
 
     async def _require_idle(self, task: Task[Any]) -> None:
         left = await self._queue.size()
         if left or task.state is not TaskState.DELAYED:
-            raise Failed(
+            raise BatchError(
                 f"queue {self._job.queue!r} still works on {task.payload['name']!r} ({left} "
                 "requests are left): finish that first, with the same command as before, or name "
                 "another --queue"

@@ -1,4 +1,4 @@
-"""The sending of `dpq run`: one request for each task, and its answer to the disk."""
+"""The sending of a batch: one request for each task, and its answer to the disk."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pydantic_core import from_json, to_json
 
 from dpq import AsyncDPQ, Context, RateLimited, Reject, Release, Retry, Task
-from dpq.cli._batch import target, tokens_used
-from dpq.cli._results import Results, result_line
-from dpq.cli._run_job import Job
-from dpq.cli._run_meter import RunMeter
-from dpq.model.rate_headers import DEFAULT_RETRY_AFTER
+from dpq.batch.job import BatchJob
+from dpq.batch.progress import Progress
+from dpq.batch.reader import target, tokens_used
+from dpq.batch.results import Results, result_line
+from dpq.model.rate_headers import OVERLOADED
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +27,6 @@ REFUSALS_AT_FIRST = 10
 """Answers in a row, before the first good one, that end a run: an address or a key is wrong."""
 
 CONNECT_SECONDS = 10.0
-BUSY = (429, 503, 529)
 NOT_ALLOWED = (401, 402)
 """Statuses that no other line would escape: the key is wrong, or there is no money."""
 
@@ -41,13 +40,13 @@ class Sender:
 
     def __init__(
         self,
-        job: Job,
+        job: BatchJob,
         results: Results,
-        meter: RunMeter,
+        progress: Progress,
         client: "httpx.AsyncClient",
         stop: Callable[[], None],
     ) -> None:
-        self._job, self._results, self._meter = job, results, meter
+        self._job, self._results, self._progress = job, results, progress
         self._http, self._end_run = client, stop
         self._reading = asyncio.Lock()
         self._good = self._bad_at_first = 0
@@ -80,9 +79,9 @@ class Sender:
         try:
             await self._results.save(request["line"], line)
         except OSError as error:
-            self._stop(f"{self._job.save} cannot be written: {error}")
+            self._stop(f"{self._job.answers} cannot be written: {error}")
             raise Release from error
-        self._meter.saved()
+        self._progress.saved()
 
     async def _ask(self, request: dict[str, Any]) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request; return status, headers and body of the answer.
@@ -107,6 +106,7 @@ class Sender:
                     if size > MAX_ANSWER_BYTES:
                         raise Retry(reason=f"an answer of more than {MAX_ANSWER_BYTES} bytes")
         except (httpx.HTTPError, TimeoutError) as error:
+            self._progress.refused(None)
             self._count_bad(f"{type(error).__name__}: {error}")
             reason = self._shown(f"{type(error).__name__}: {error}")
             raise Retry(reason=reason) from None
@@ -119,10 +119,12 @@ class Sender:
         if status in NOT_ALLOWED or spent:
             self._stop(f"the API refuses every request: {said}")
             raise Release
-        if status in BUSY:
-            self._meter.limited()
-            raise RateLimited.from_headers(status, headers) or RateLimited(DEFAULT_RETRY_AFTER)
-        self._count_bad(said)
+        limited = RateLimited.from_headers(status, headers)
+        self._progress.refused(status, limited=limited is not None)
+        if limited:
+            raise limited
+        if status not in OVERLOADED:  # which says nothing of the address, or of the request
+            self._count_bad(said)
         if status >= 500 or status == 408:
             raise Retry(reason=said)
         raise Reject(said)
@@ -148,7 +150,7 @@ class Sender:
 
 
 @asynccontextmanager
-async def open_client(job: Job) -> "AsyncIterator[httpx.AsyncClient]":
+async def open_client(job: BatchJob) -> "AsyncIterator[httpx.AsyncClient]":
     """Open the HTTP client: one connection for each open request, and no retries of its own."""
     import httpx
 

@@ -1,0 +1,101 @@
+"""A job: what is sent where, within which limits, and how its answers are saved."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dpq import Quota, RateLimit
+from dpq.model.errors import ConfigurationError
+from dpq.model.validation import label
+
+BURST_SHARE = 0.15
+"""Of a rate: if answers use 59 % of what is reserved, a batch reaches 0.79 of its rate at 0.05 of
+it, 0.94 at 0.1, 1.01 at 0.15, with the burst itself (`python -m benchmarks llm`)."""
+
+
+@dataclass
+class BatchJob:
+    """A file of requests for one API. The options of `dpq run` have the same names.
+
+    Attributes:
+        file: The requests: the body of one on each line; or OpenAI's batch form.
+        url: The address of the API.
+        save: The file of answers, one JSON line each; by default FILE.results.jsonl.
+        limits: The limits of the API, for all machines together.
+        headers: Headers of each request. Their values are shown and stored nowhere.
+        server: The URL of the queue's server; by default a private one, in SAVE.queue.
+        queue: The queue's name; by default it is of the file and its content.
+        group: The name of what shares the limits in the queue; by default the API's host.
+        also: Files of answers of other machines.
+        workers: Requests that are open at once, here.
+        cost_from: The field of a line that says its tokens; None estimates them.
+        timeout: Seconds that an answer may take.
+        attempts: Failed attempts until a request is a dead letter; a 429 is none.
+        visibility: Seconds after which requests of a process that was killed are sent again.
+        ordered: Put the answers into the order of the file, at the end.
+        again: Send what has no answer, though this queue has worked on the file.
+        retry_dead: Send the dead letters of the queue again.
+
+    Raises:
+        ConfigurationError: `url` is no address of HTTP, or `group` no name of a group.
+    """
+
+    file: Path
+    url: str
+    save: Path | None = None
+    limits: Sequence[RateLimit | Quota] = ()
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    server: str = field(default="", repr=False)
+    queue: str = ""
+    group: str = ""
+    also: Sequence[Path] = ()
+    workers: int = 64
+    cost_from: str | None = None
+    timeout: float = 600.0
+    attempts: int = 10
+    visibility: float = 30.0
+    ordered: bool = False
+    again: bool = False
+    retry_dead: bool = False
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError("url must begin with http:// or https://, and name a host")
+        self.file = Path(self.file)
+        self.save = Path(self.save or self.file.with_suffix(".results.jsonl"))
+        self.also = [Path(each) for each in self.also]
+        self.group = label("group", self.group or parts.netloc.rpartition("@")[2])
+        self.server = self.server or f"embedded:{self.save}.queue"
+
+    @property
+    def answers(self) -> Path:
+        """The file of answers."""
+        return Path(self.save or "")
+
+
+def fitted(window: RateLimit | Quota, largest: Mapping[str, int]) -> RateLimit | Quota:
+    """Give a window of a named unit, if it has no burst, a part of its rate as burst.
+
+    Without one, a request saves its tokens up while nothing else runs, which halves the rate; and
+    what an answer did not use can only be given back as far as a burst reaches. The hosts that
+    limit tokens keep buckets of a minute.
+
+    Args:
+        window: The window as the command line says it. A quota, or a moving window, stays as it is.
+        largest: The largest cost of a request, by unit: the least burst.
+    """
+    if isinstance(window, Quota) or not window.unit or window.burst != 1:
+        return window
+    if window.adaptive or window.moving:
+        return window
+    return replace(
+        window, burst=max(1, round(window.rate * BURST_SHARE), largest.get(window.unit, 1))
+    )
+
+
+def queue_word(path: Path) -> str:
+    """Make a word for the name of a queue of a file's name."""
+    return re.sub(r"[^\w.-]", "-", path.stem, flags=re.ASCII)[:40]

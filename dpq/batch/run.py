@@ -1,0 +1,185 @@
+"""The run of a batch: queue a file once, send its requests, save the answers.
+
+`Loader` (loader.py) queues the file, `Sender` (sender.py) sends its requests.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpq import AsyncDPQ, AsyncWorker
+from dpq.batch.job import BatchJob, fitted, queue_word
+from dpq.batch.loader import Loader
+from dpq.batch.progress import Progress
+from dpq.batch.reader import Batch, Reader
+from dpq.batch.results import Results
+from dpq.batch.sender import Sender, open_client
+from dpq.model.errors import ConfigurationError
+from dpq.transport.connect_async import open_url_async
+
+log = logging.getLogger(__name__)
+
+MAX_PAYLOAD_BYTES = 32 * 1024 * 1024
+"""Bytes of a request in the queue: a line of 8 MiB fits, however it is written."""
+
+DEATHS_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """The end of one run of a batch, in numbers.
+
+    Attributes:
+        total: The requests of the file.
+        saved: Those that have an answer in the files.
+        dead: Dead letters: requests that were refused, or failed too often.
+        left: Those that are left for the next run.
+        missing: Those that are done, but whose answer is in none of the files.
+        deaths: The first dead letters, a line of text each.
+        stopped: The reason why the run has ended itself, such as a wrong key; "" if it has not.
+        began_idle: Nothing was left to send when the run began.
+        saved_here: Answers that this process has saved.
+        limited_here: Answers to this process that were a limit of the API.
+        refused_here: Answers to this process that were not good, by status.
+        seconds: The time that it took.
+        queue: The name of the queue.
+    """
+
+    total: int
+    saved: int
+    dead: int
+    left: int
+    missing: int
+    deaths: tuple[str, ...]
+    stopped: str
+    began_idle: bool
+    saved_here: int
+    limited_here: int
+    refused_here: Mapping[str, int]
+    seconds: float
+    queue: str
+
+
+def run_batch(job: BatchJob, progress: Callable[[int], Progress] = Progress) -> BatchOutcome:
+    """Send what is left of a file; return when it is done, or at Ctrl-C when open requests are.
+
+    Run it again to go on: what has an answer is not sent again.
+
+    Args:
+        job: The file, the API and its limits.
+        progress: Makes what counts the requests, of their number; for showing them.
+
+    Raises:
+        BatchError: The file, the results or the queue do not fit; nothing was sent.
+        ConfigurationError: httpx is not installed.
+    """
+    return asyncio.run(_Run(job, progress).run(signals=True))
+
+
+async def run_batch_async(
+    job: BatchJob, progress: Callable[[int], Progress] = Progress
+) -> BatchOutcome:
+    """Async `run_batch`; it leaves signals to the program whose event loop it runs in."""
+    return await (await asyncio.to_thread(_Run, job, progress)).run(signals=False)
+
+
+class _Run:
+    """One run of one process. Making it reads the files."""
+
+    def __init__(self, job: BatchJob, progress: Callable[[int], Progress]) -> None:
+        _require_httpx()
+        reader = Reader(job.file, job.url, job.cost_from)
+        batch = reader.check()
+        results = Results(job.answers, job.also, batch)
+        results.read()
+        queue = job.queue or f"{queue_word(job.file)}-{batch.digest[:8]}"
+        limits = [fitted(each, batch.largest) for each in job.limits]
+        self._job = replace(job, limits=limits, queue=queue)
+        self._reader: Reader = reader
+        self._batch: Batch = batch
+        self._results = results
+        self._progress = progress(batch.total)
+        self._began, self._began_idle = time.monotonic(), True
+        self._queue: AsyncDPQ[Any]
+        self._sender: Sender
+        self._worker: AsyncWorker
+
+    async def run(self, *, signals: bool) -> BatchOutcome:
+        job, progress = self._job, self._progress
+        async with AsyncExitStack() as stack:
+            opened = open_url_async(job.server)
+            stack.push_async_callback(opened.aclose)
+            self._queue = AsyncDPQ(
+                opened.client,
+                job.queue,
+                default_visibility=job.visibility,
+                default_max_attempts=job.attempts,
+                max_payload_bytes=MAX_PAYLOAD_BYTES,
+            )
+            await stack.enter_async_context(self._queue)
+            if job.limits:
+                await self._queue.set_limit(list(job.limits), group=job.group)
+            loader = Loader(job, self._reader, self._batch, self._results, self._queue, progress)
+            await loader.load()
+            if job.retry_dead:
+                await self._queue.dead.replay()
+            client = await stack.enter_async_context(open_client(job))
+            self._sender = Sender(job, self._results, progress, client, self._stop)
+            self._worker = AsyncWorker(
+                self._queue, self._sender.send, concurrency=job.workers, grace=job.timeout
+            )
+            self._began_idle = await self._queue.size() == 0
+            async with progress.showing(self._queue, job.group):
+                await self._worker.run(until_empty=True, signals=signals)
+            return await self._end()
+
+    def _stop(self) -> None:
+        if not self._worker.stopping:  # a second call would give tasks back
+            self._worker.stop()
+
+    async def _end(self) -> BatchOutcome:
+        """Tidy the results, if the batch is over, and say how it went."""
+        stats, results, counted = await self._queue.stats(), self._results, self._progress
+        left = stats.ready + stats.delayed + stats.invisible + stats.waiting
+        if not left:
+            ordered = self._job.ordered
+            removed = await asyncio.to_thread(results.tidy, ordered=ordered)
+            if removed:
+                log.info("%s: removed %d results that stood there twice", results.path, removed)
+            await asyncio.to_thread(results.read_on)
+        dead = await self._queue.dead.list(DEATHS_SHOWN) if stats.dead else []
+        return BatchOutcome(
+            total=self._batch.total,
+            saved=results.saved,
+            dead=stats.dead,
+            left=left,
+            missing=max(0, self._batch.total - results.saved - left - stats.dead),
+            deaths=tuple(
+                f"line {each.payload['line']}: {each.reason}"
+                + (f": {each.last_error}" if each.last_error else "")
+                for each in dead
+            ),
+            stopped=self._sender.stopped,
+            began_idle=self._began_idle,
+            saved_here=counted.saved_here,
+            limited_here=counted.limited_here,
+            refused_here=dict(counted.refused_here),
+            seconds=time.monotonic() - self._began,
+            queue=self._job.queue,
+        )
+
+
+def _require_httpx() -> None:
+    """Refuse to run without httpx.
+
+    Raises:
+        ConfigurationError: It is not installed.
+    """
+    try:
+        import httpx  # noqa: F401
+    except ModuleNotFoundError:
+        raise ConfigurationError("a batch needs httpx: pip install 'httpx>=0.27'") from None

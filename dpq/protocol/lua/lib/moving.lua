@@ -1,0 +1,117 @@
+-- moving: count what a moving window has granted: never more than its rate in any `per`, at whatever speed. Layout and
+-- proof: docs/design.md, "Moving windows".
+-- Keys: conf
+-- Needs: now, booked, slots
+-- Gives: moving(), which makes functions when it is first called. They take a gate and the number of a window:
+--        hold(gate, i, body, spent), which reads it (if it is lost, all its units are spent); opens(gate, i, units),
+--        when it has so many units, ms; charge(gate, i, units, token, moment); fill(gate, i), for one that is lost;
+--        and for moving_spent: tick_of(token, rule), the tick of a grant; length_of(gate, rule), ms; newest_token();
+--        add(gate, i, tick, units); describe(gate, i, changed), which writes its text; and `slots`.
+local made_moving
+
+local function moving()
+  if made_moving then
+    return made_moving
+  end
+  local SLOTS, EARLY_MS = 64, 5 -- slots in a window; tokens are at most so far ahead of the clock, and a slot
+  local parts = slots()
+
+  local function length_of(gate, rule)
+    return rule.per + (rule.slack or gate.slack)
+  end
+
+  -- The ticks that one slot holds: another one is lost by rounding up.
+  local function span_of(gate, rule)
+    return math.max(0, math.floor(length_of(gate, rule) / SLOTS / rule.tick) - 1)
+  end
+
+  local function tick_of(token, rule)
+    return math.ceil((token + 1) / 1000 / rule.tick)
+  end
+
+  local function newest_token()
+    return math.max(tonumber(redis.call('HGET', conf, 'token') or '') or 0, math.floor(instant * 1000)) + 1
+  end
+
+  local function describe(gate, i, changed)
+    local window, rule = gate[i], gate.rules[i]
+    window.paid = window.held > 0 and window.last * rule.tick + length_of(gate, rule) - rule.per or 0
+    window.owed = window.paid
+    window.more = string.format(':%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', window.since, window.sum, window.join,
+      window.last, window.held, window.first, window.tail)
+    gate.changed = gate.changed or changed
+  end
+
+  local function add(gate, i, tick, units)
+    parts.add(gate[i], tick, units, span_of(gate, gate.rules[i]))
+  end
+
+  local function fill(gate, i)
+    local window, rule = gate[i], gate.rules[i]
+    parts.clear(window)
+    window.since = newest_token()
+    add(gate, i, math.ceil(instant / rule.tick), rule.rate)
+    describe(gate, i, true)
+  end
+
+  -- If the clock was set back, slots wait no longer than what is booked may.
+  local function bring_back(gate, i)
+    local window, rule = gate[i], gate.rules[i]
+    local ahead = EARLY_MS + (gate.booked and MOST_AHEAD_MS or 0)
+    local latest = math.ceil((instant + ahead) / rule.tick) + span_of(gate, rule) + 1
+    if window.last > latest then
+      local found = parts.list(window)
+      parts.clear(window)
+      window.since = newest_token()
+      for _, slot in ipairs(found) do
+        add(gate, i, math.min(slot[1], latest), slot[2])
+      end
+      describe(gate, i, true)
+    end
+  end
+
+  local function hold(gate, i, body, spent)
+    local window, rule = gate[i], gate.rules[i]
+    local since, sum, join, last, held, first, tail = string.match(window.more or '',
+      '^:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    local _, exponent = math.frexp(rule.per / 262144)
+    rule.tick, gate.moves = 2 ^ math.max(exponent, -10), true -- a power of two: doubles count ticks without loss
+    parts.clear(window)
+    window.since = 0
+    if spent or not window.paid or window.paid > 0 and not (since and body) then
+      return fill(gate, i)
+    elseif since then
+      window.since, window.sum, window.join = tonumber(since), tonumber(sum), tonumber(join)
+      window.last, window.held, window.first = tonumber(last), tonumber(held), tonumber(first)
+      window.tail, window.body = tonumber(tail), body or ''
+      if parts.drop(window, (instant - length_of(gate, rule)) / rule.tick) then
+        return fill(gate, i)
+      end
+      bring_back(gate, i)
+    end
+    describe(gate, i)
+  end
+
+  local function opens(gate, i, units)
+    local window, rule = gate[i], gate.rules[i]
+    local over = math.min(window.sum + units - rule.rate, window.sum)
+    return over > 0 and parts.reach(window, over) * rule.tick + length_of(gate, rule) or 0
+  end
+
+  local function charge_slots(gate, i, units, token, moment)
+    local window, rule = gate[i], gate.rules[i]
+    local at, tick = moment or instant, tick_of(token, rule)
+    if units > 0 then
+      window.since = window.since == 0 and token - 1 or window.since -- nothing was charged before
+      if tick * rule.tick > at + EARLY_MS + (span_of(gate, rule) + 1) * rule.tick then -- the clock was set back
+        window.since, tick = math.max(window.since, token), 0
+      end
+      add(gate, i, math.max(tick, math.ceil(at / rule.tick)), units)
+      describe(gate, i, true)
+    end
+  end
+
+  made_moving = { hold = hold, opens = opens, charge = charge_slots, fill = fill, tick_of = tick_of,
+    newest_token = newest_token, add = add, describe = describe, length_of = length_of, slots = parts }
+  return made_moving
+end

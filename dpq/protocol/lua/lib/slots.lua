@@ -1,0 +1,117 @@
+-- slots: the slots of a moving window (moving), each a tick and the units of all grants up to it. The last one stands
+-- in `join` (the tick of its first grant), `last` and `held`; the others in `body`, the oldest first, as units and the
+-- ticks to the next one: ":5.12:3.40:2". `first` and `tail` are the ticks of the oldest and the newest of these.
+-- Gives: slots(), which returns functions of a window: clear(window); add(window, tick, units, span), to a slot that
+--        holds so many ticks, or to a new one; list(window), pairs of tick and units, and set(window, list);
+--        drop(window, tick), which forgets the slots up to that tick, and returns true if they cannot be read;
+--        reach(window, units), the tick up to which slots hold so many units.
+local function slots()
+  local MOST_BYTES, SLOT = 4000, '^:(%d+)%.?(%d*)()'
+
+  local function clear(window)
+    window.sum, window.join, window.last, window.held = 0, 0, 0, 0
+    window.first, window.tail, window.body = 0, 0, ''
+  end
+
+  local add
+
+  local function push_slot(window, tick, units)
+    if window.body == '' then
+      window.first, window.body = window.last, string.format(':%.0f', window.held)
+    else
+      window.body = window.body .. string.format('.%.0f:%.0f', window.last - window.tail, window.held)
+    end
+    window.tail, window.join, window.last, window.held = window.last, tick, tick, units
+  end
+
+  local function list(window)
+    local found, tick = {}, window.first
+    for units, gap in string.gmatch(window.body, ':(%d+)%.?(%d*)') do
+      found[#found + 1], tick = { tick, tonumber(units) }, tick + (tonumber(gap) or 0)
+    end
+    if window.held > 0 then
+      found[#found + 1] = { window.last, window.held }
+    end
+    return found
+  end
+
+  local function set(window, found)
+    local join, last = window.join, window.last
+    clear(window)
+    for _, slot in ipairs(found) do
+      add(window, slot[1], slot[2], -1)
+    end
+    window.join = window.last == last and join or window.join
+  end
+
+  local function insert(window, tick, units, span) -- before the last one, where units were booked
+    local found, n = list(window), 1
+    while found[n][1] < tick do
+      n = n + 1
+    end
+    if found[n][1] - tick > span then
+      table.insert(found, n, { tick, units })
+    else
+      found[n][2] = found[n][2] + units
+      window.join = found[n + 1] and window.join or tick
+    end
+    set(window, found)
+  end
+
+  function add(window, tick, units, span)
+    if window.held == 0 then
+      window.join, window.last, window.held, window.sum = tick, tick, units, units
+      return
+    elseif tick < window.join then
+      return insert(window, tick, units, span)
+    elseif tick <= window.last or tick - window.join <= span then
+      window.last, window.held = math.max(window.last, tick), window.held + units
+    else
+      push_slot(window, tick, units)
+    end
+    window.sum = window.sum + units
+    if #window.body > MOST_BYTES then -- many bookings of a short window: each two become one, the later one
+      local found, kept = list(window), {}
+      for n = #found, 1, -2 do
+        table.insert(kept, 1, { found[n][1], found[n][2] + (found[n - 1] and found[n - 1][2] or 0) })
+      end
+      set(window, kept)
+    end
+  end
+
+  -- The next slot of the body: its units, the ticks to the next one, and where that begins.
+  local function slot_at(window, at)
+    local units, gap, after = string.match(window.body, SLOT, at)
+    return tonumber(units), tonumber(gap) or 0, after
+  end
+
+  local function drop(window, tick)
+    local at = 1
+    if window.last <= tick then
+      return clear(window)
+    end
+    while at <= #window.body and window.first <= tick do
+      local units, gap, after = slot_at(window, at)
+      if not units then
+        return true
+      end
+      window.sum, window.first, at = window.sum - units, window.first + gap, after
+    end
+    window.body = at > 1 and string.sub(window.body, at) or window.body
+  end
+
+  local function reach(window, units)
+    local at, tick = 1, window.first
+    while at <= #window.body do
+      local held, gap, after = slot_at(window, at)
+      units = held and units - held or math.huge
+      if units <= 0 then
+        return tick
+      end
+      tick, at = tick + gap, after or #window.body + 1
+    end
+    return window.last
+  end
+
+  return { clear = clear, add = add, list = list, set = set, drop = drop, reach = reach }
+end

@@ -1,0 +1,22 @@
+-- window_rule: read the rule of a window. Layout: docs/design.md, "What is stored".
+-- Gives: window_of(units, ms, unit, most, slowest), the rule of an even window, or nil; moving_of(units, ms, unit),
+--        that of a moving one (moving); and MOST_UNITS of a window.
+-- The bounds are those of `RateLimit`.
+local MOST_UNITS = 1000000000
+
+local function window_of(units, ms, unit, most, slowest)
+  local rate, per, burst = tonumber(units), tonumber(ms), tonumber(most)
+  if rate and rate >= 0.001 and rate <= MOST_UNITS and per <= 3.1536e11 and burst and burst <= MOST_UNITS
+    and burst * per / math.min(rate, slowest) <= 3.1536e13 then
+    return { rate = rate, per = per, unit = unit, name = ms .. unit, burst = burst, reserve = 0 }
+  end
+end
+
+-- In the gate it has another name than an even window, so that no program takes it for one.
+local function moving_of(units, ms, unit)
+  local window = window_of(units, ms, unit, '1', MOST_UNITS)
+  if window and window.rate >= 1 and window.rate % 1 == 0 then
+    window.moving, window.asked, window.name = true, true, ms .. '_' .. unit
+    return window
+  end
+end

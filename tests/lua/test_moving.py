@@ -1,0 +1,406 @@
+"""Moving windows: never more than the rate in any `per` seconds, at whatever speed."""
+
+import math
+import random
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.limits import LONG, SCOPES, fill, payloads, take
+from redis import Redis
+
+from dpq import DPQ, RateLimit, Reserve
+from dpq.model.permit import Caller, PermitRequest
+from dpq.protocol.keys import key_of
+
+TEN = RateLimit(10, 60, moving=True, slack=0)
+TOKENS = RateLimit(1000, 60, moving=True, slack=0, unit="tokens")
+
+
+def gate(q: DPQ[Any], redis: Redis, scope: str | None = "g") -> str:
+    """The stored gate."""
+    if scope is None:
+        return (redis.hget(key_of(q.queue_name, "conf"), "queue_gate") or b"").decode()
+    return (redis.hget(key_of(q.queue_name, "gates"), scope) or b"").decode()
+
+
+def slots(text: str) -> int:
+    """The slots of the only window in a gate: those behind the bar, and the last one."""
+    return text.partition("|")[2].count(":") + 1
+
+
+def left(q: DPQ[Any], window: int = 0) -> float:
+    """The units that a window of g would grant now."""
+    return q.group("g").units_left[window]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_at_whatever_speed(q: DPQ[Any], clock: Any, scope: str | None) -> None:
+    """All units at once, or as they come; each comes back when it has left the window."""
+    q.set_limit([TEN], group=scope)
+    fill(q, 40)
+    assert payloads(q, 3) == [0, 1, 2]
+    clock.advance(20)
+    assert len(payloads(q)) == 7
+    clock.advance(39.999)
+    assert payloads(q) == []
+    clock.advance(0.002)
+    assert payloads(q) == [10, 11, 12]
+    clock.advance(20)
+    assert len(payloads(q)) == 7
+    clock.advance(1000)
+    assert len(payloads(q)) == 10
+
+
+def test_beside_other_windows(q: DPQ[Any], clock: Any) -> None:
+    """Each of several windows holds, even ones too, and each charges what it counts."""
+    even = RateLimit(5, 1, burst=3, slack=0)
+    q.set_limit([even, TEN, RateLimit(12, 90, moving=True, slack=0), TOKENS], group="g")
+    fill(q, 40, cost={"tokens": 90})
+    assert len(payloads(q)) == 3
+    clock.advance(30)
+    assert len(payloads(q)) == 3
+    clock.advance(1)
+    assert len(payloads(q)) == 3
+    clock.advance(1)
+    assert len(payloads(q)) == 1, "the ten of a minute"
+    assert q.group("g").units_left == (2.0, 0.0, 100.0, 2.0)
+    clock.advance(28.001)
+    assert len(payloads(q)) == 2, "the twelve of 90 s"
+    assert q.group("g").granted == (12, 12, 1080, 12)
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_a_reserve(q: DPQ[Any], clock: Any, scope: str | None) -> None:
+    """Tasks of a lower priority leave the reserved units, also when all units come back."""
+    q.set_limit([RateLimit(10, 60, reserve=Reserve(4, 5), moving=True)], group=scope)
+    fill(q, 10)
+    assert len(payloads(q)) == 6
+    fill(q, 5, priority=7)
+    assert len(payloads(q)) == 4
+    clock.advance(60.001)
+    assert len(payloads(q)) == 5, "one is important, and leaves 9 to the others but for 4"
+    q.set_limit([RateLimit(10, 30, reserve=Reserve(4, 5), moving=True)], group=scope)
+    fill(q, 1, priority=1, cost=8)
+    assert len(payloads(q)) == 1, "nothing was granted: it need not leave what it cannot"
+
+
+def test_a_cost_above_the_rate_has_the_window_for_itself(q: DPQ[Any], clock: Any) -> None:
+    """It waits until nothing is in the window, and nothing else comes until it has left."""
+    q.set_limit([TEN], group="g")
+    fill(q, 1)
+    assert payloads(q) == [0]
+    q.push("heavy", 1, group="g", cost=25)
+    fill(q, 2)
+    clock.advance(60.001)
+    assert payloads(q) == ["heavy"]
+    assert left(q) == -15
+    clock.advance(60)
+    assert payloads(q) == []
+    clock.advance(0.001)
+    assert payloads(q) == [0, 1]
+
+
+ENDS = {
+    "spent": lambda q, task, units: q.spent(task, tokens=units),
+    "ack": lambda q, task, units: q.ack(task, {"tokens": units}),
+    "fail": lambda q, task, units: q.fail(task, "no", 9999, cost={"tokens": units}),
+    "release": lambda q, task, units: q.release(task, 9999, cost={"tokens": units}),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("scope", SCOPES)
+def test_what_was_spent_replaces_what_was_reserved(
+    q: DPQ[Any], clock: Any, scope: str | None, end: str
+) -> None:
+    """In the slot of the grant, exactly, whatever was granted since: so it leaves with it."""
+    q.set_limit([TOKENS], group=scope)
+    units = (lambda: q.limits()[0].units_left[0]) if scope is None else lambda: left(q)
+    tasks = []
+    for n in range(4):
+        q.push(n, group="g", cost={"tokens": 200})
+        tasks.append(take(q))
+        clock.advance(10)
+    assert units() == 200
+    ENDS[end](q, tasks[1], 50)
+    assert units() == 350
+    ENDS[end](q, tasks[2], 900)
+    assert units() == -350
+    ENDS[end](q, tasks[0], 0)
+    assert units() == -150
+    clock.advance(20.001)  # the first one has left: it was no longer there
+    assert units() == -150
+    clock.advance(10)
+    assert units() == -100, "the second one has left, with what it has spent"
+    ENDS[end](q, tasks[3], 210)
+    assert units() == -110
+    clock.advance(10)
+    assert units() == 790
+    q.push("next", group="g", cost={"tokens": 790})
+    assert payloads(q) == ["next"]
+
+
+def test_a_delivery_that_has_left_changes_nothing(q: DPQ[Any], clock: Any) -> None:
+    """What it has spent counts at the moment of its grant, which no window holds any more."""
+    q.set_limit([TOKENS], group="g")
+    q.push("old", group="g", cost={"tokens": 900})
+    old = take(q)
+    clock.advance(60.001)
+    q.push("new", group="g", cost={"tokens": 600})
+    take(q)
+    q.spent(old, tokens=5000)
+    assert left(q) == 400
+    q.push("other", group="g", cost={"tokens": 1})
+    q.ack(old)
+    assert left(q) == 400
+
+
+def test_a_delivery_that_was_not_charged_gives_nothing_back(q: DPQ[Any], clock: Any) -> None:
+    """If a limit was set, or was away, when a task was popped, others keep their units."""
+    fill(q, 3, cost={"tokens": 300})
+    before = take(q)
+    q.set_limit([TOKENS], group="g")
+    take(q)
+    assert left(q) == 700
+    q.spent(before, tokens=0)
+    assert left(q) == 700
+    for scope in ("g", "*"):
+        q.clear_limit("g")
+        q.clear_limit("*")
+        clock.advance(0.001)
+        fill(q, 2, cost={"tokens": 100})
+        meanwhile = take(q)
+        q.set_limit([TOKENS], group=scope)
+        before_that = left(q)
+        clock.advance(0.001)
+        take(q)
+        now = left(q)
+        assert now < before_that
+        q.spent(meanwhile, tokens=0)
+        assert left(q) == now, scope
+
+
+def test_the_same_limit_again_keeps_what_may_come_back(q: DPQ[Any]) -> None:
+    """Each program sets it at its start: that changes nothing."""
+    q.set_limit([TOKENS], group="g")
+    fill(q, 1, cost={"tokens": 300})
+    task = take(q)
+    q.set_limit([TOKENS], group="g")
+    q.spent(task, tokens=100)
+    assert left(q) == 900
+
+
+def test_another_rate_counts_what_was_granted(q: DPQ[Any], clock: Any) -> None:
+    """In a window of the same length, exactly; an even window is another one."""
+    q.set_limit([TEN], group="g")
+    fill(q, 60)
+    assert len(payloads(q)) == 10
+    q.set_limit([RateLimit(15, 60, moving=True, slack=0)], group="g")
+    assert len(payloads(q)) == 5
+    q.set_limit([RateLimit(12, 60, moving=True, slack=0)], group="g")
+    assert left(q) == -3
+    clock.advance(60.001)
+    assert len(payloads(q)) == 12
+    q.set_limit([RateLimit(6, 60, burst=2, slack=0)], group="g")
+    assert len(payloads(q)) == 2
+    q.set_limit([TEN], group="g")
+    assert left(q) == 10, "of what another kind of window has granted it knows nothing"
+
+
+@pytest.mark.many_calls
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bound_and_the_rate_in_saturation(
+    q: DPQ[Any], clock: Any, redis: Redis, seed: int
+) -> None:
+    """No window gets more than the rate; of what an exact log grants at most 1/64 is lost. Nor does
+    the memory of it grow with what is granted: a slot holds a 64th of the window."""
+    chance = random.Random(seed)
+    per = chance.choice([0.9, 7.0, 60.0, 3600.0])
+    cost, count = chance.choice([1, 7]), chance.choice([40, 200])
+    rate = cost * count
+    pause = chance.choice([0.01, 0.2]) * per
+    q.set_limit([RateLimit(rate, per, moving=True, slack=0)], group="g")
+    fill(q, 6 * count, cost=cost)
+    granted: list[tuple[float, int]] = []
+    exact: list[float] = []
+    begin = clock.ms
+    while clock.ms < begin + 4 * per * 1000:
+        granted += [(clock.ms, cost)] * len(q.pop_many(1000, visibility=LONG))
+        assert slots(gate(q, redis)) <= 65
+        assert len(gate(q, redis)) < 700
+        room = count - sum(at > clock.ms - per * 1000 for at in exact)
+        exact += [clock.ms] * room
+        clock.ms += math.ceil(chance.random() * 2 * pause * 1000)
+    for start, _ in granted:
+        units = sum(each for at, each in granted if start <= at < start + per * 1000)
+        assert units <= rate
+    assert len(granted) >= (len(exact) - count) * 63 / 64
+
+
+def test_permits_and_tasks(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """A permit books the moment when enough has left; the next one comes behind it."""
+    q.set_limit([RateLimit(4, 2, moving=True, slack=0)], group="g")
+    run, operations = q._session.run, q._operations
+
+    def ask(cost: int) -> float:
+        request = PermitRequest.checked("g", cost, None, 0, 60.0)
+        return run(operations.acquire, Caller(request, 0.0), 0.0).wait
+
+    fill(q, 2)
+    assert len(payloads(q)) == 2
+    clock.advance(0.5)
+    assert ask(2) == 0
+    assert ask(1) == pytest.approx(1.5, abs=0.001)
+    assert ask(2) == pytest.approx(2.0, abs=0.001), "one has left by then, and two must"
+    fill(q, 3)
+    assert payloads(q) == [], "what is booked is gone"
+    clock.advance(2.001)
+    assert payloads(q) == [0], "three are booked"
+    assert slots(gate(q, redis)) <= 3
+
+
+@pytest.mark.many_calls
+def test_many_bookings_are_bounded(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """A short window whose callers book far ahead keeps no more than some thousand bytes."""
+    q.set_limit([RateLimit(64, 0.02, moving=True, slack=0)], group="g")
+    run, operations = q._session.run, q._operations
+    moments: list[float] = []
+    for n in range(900):
+        request = PermitRequest.checked("g", 1, None, 0, 60.0)
+        answer = run(operations.acquire, Caller(request, 0.0), 0.0)
+        moments.append(clock.ms + answer.wait * 1000)
+        assert answer.code == 1
+        clock.ms += 0.3125 if n < 64 else 0
+    assert slots(gate(q, redis)) < 700
+    for n, start in enumerate(moments):
+        assert sum(start <= at < start + 20 for at in moments[n : n + 200]) <= 64
+
+
+def test_after_a_429(q: DPQ[Any], clock: Any) -> None:
+    """The probe goes alone; when it is done, all that the window has left goes at once."""
+    q.set_limit([TEN], group="g")
+    fill(q, 30)
+    first = [take(q) for _ in range(4)]
+    q.rate_limited(first[0], 20)
+    assert payloads(q) == []
+    clock.advance(20)
+    probe = take(q)
+    assert q.pop().task is None, "it tells whether the host is open"
+    q.ack(probe)
+    assert len(payloads(q)) == 5, "four and the probe are in the window"
+
+
+def test_slack_is_learned(q: DPQ[Any], clock: Any) -> None:
+    """A 429 under a limit that was kept makes the window longer: units leave it later."""
+    q.set_limit([RateLimit(10, 1, moving=True)], group="g")
+    fill(q, 30)
+    for _ in range(9):
+        take(q)
+    q.rate_limited(take(q), 0.1)
+    assert q.group("g").slack == 0.05
+    clock.advance(0.1)
+    q.ack(take(q)) if left(q) >= 1 else None
+    clock.advance(0.902)
+    assert payloads(q) == []
+    clock.advance(0.049)
+    assert len(payloads(q)) == 1
+
+
+def test_a_pool(q: DPQ[Any], clock: Any) -> None:
+    """Each member has a window of its own; a true-up goes to the member that ran it."""
+    q.set_limit([TOKENS], group="g", members=["a", "b"])
+    fill(q, 5, cost={"tokens": 600})
+    tasks = [take(q), take(q)]
+    assert [task.member for task in tasks] == ["a", "b"]
+    assert payloads(q) == []
+    q.spent(tasks[1], tokens=300)
+    again = take(q)
+    assert again.member == "b"
+    q.set_limit([replace(TOKENS, rate=1100)], group="g", members=["a", "b"])
+    q.spent(tasks[0], tokens=0)
+    assert q.group("g").members[0].units_left == (500.0,), "another limit: nothing comes back"
+
+
+@pytest.mark.parametrize("back", [0.001, 1, 3600])
+def test_a_clock_that_is_set_back(q: DPQ[Any], clock: Any, back: float) -> None:
+    """What was granted stays in the window from then on, no longer; nothing comes back twice."""
+    q.set_limit([TOKENS], group="g")
+    fill(q, 9, cost={"tokens": 500})
+    before = take(q)
+    clock.advance(-back)
+    after = take(q)
+    assert payloads(q) == []
+    q.spent(before, tokens=0)
+    q.spent(after, tokens=0)
+    kept = 1000 - left(q)
+    assert kept in (0.0, 500.0, 1000.0)
+    clock.advance(59.9)
+    assert len(payloads(q)) == (1000 - kept) // 500
+    clock.advance(60.2)
+    assert left(q) == 1000
+
+
+@pytest.mark.damaged
+@pytest.mark.parametrize(
+    "text",
+    ["- 60000_tokens:17", "- 60000_tokens:1700000000000:1:2:3 ", "- 60000_tokens:x ", "?", ""],
+)
+def test_a_gate_that_cannot_be_read_is_spent(
+    q: DPQ[Any], clock: Any, redis: Redis, text: str
+) -> None:
+    """What it has granted is not known: it counts as all, for one window."""
+    q.set_limit([TOKENS], group="g")
+    fill(q, 2, cost={"tokens": 1})
+    if text:
+        take(q)
+        redis.hset(key_of(q.queue_name, "gates"), "g", text)
+        assert payloads(q) == []
+        clock.advance(60.01)
+    assert len(payloads(q)) == (1 if text else 2)
+
+
+def test_repair_takes_a_damaged_gate_as_spent(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """And says so."""
+    q.set_limit([TOKENS], group="g")
+    fill(q, 2, cost={"tokens": 1})
+    redis.hset(key_of(q.queue_name, "gates"), "g", "- 60000_tokens:1:2,3 ")
+    assert [problem.kind for problem in q.repair()] == ["bad gate"]
+    assert left(q) == 0
+    clock.advance(60.01)
+    assert len(payloads(q)) == 2
+
+
+def test_a_gate_that_is_over_is_forgotten(q: DPQ[Any], clock: Any, redis: Redis) -> None:
+    """When all has left its window, and not before."""
+    q.set_limit([TEN], group="*")
+    for n in range(12):
+        q.push(n, group=f"g{n}")
+    for task in q.pop_many(12):
+        q.ack(task)
+    clock.advance(59)
+    q.push(1, group="x")
+    q.ack(take(q))
+    assert redis.hlen(key_of(q.queue_name, "gates")) == 13
+    clock.advance(2)
+    for _ in range(30):
+        q.push(1, group="x")
+        q.ack(take(q))
+        clock.advance(7)
+    assert redis.hlen(key_of(q.queue_name, "gates")) == 1
+
+
+FORMER = [
+    r"(\d[\d.]*) ([1-9]\d*)([a-z0-9_]*) ([1-9]\d*)(.*)",
+    r"([HDWM])([a-z0-9_]*) ([1-9]\d*) [^ ]+ (\d+:-?\d+[\d:,-]*)(.*)",
+]
+"""The windows and quotas that programs read before there were moving windows."""
+
+
+def test_a_program_of_before_reads_no_moving_window(q: DPQ[Any], redis: Redis) -> None:
+    """To it the rules cannot be read, so it runs nothing: it never takes it for another window."""
+    q.set_limit([TEN], group="g")
+    _, part = redis.hget(key_of(q.queue_name, "limits"), "group:g").decode().split("|")
+    assert part == "10 60000 m +0"
+    assert not any(re.fullmatch(pattern, part) for pattern in FORMER)

@@ -1,0 +1,273 @@
+"""The results of `dpq run`: on the disk before the ack, whole after a failed write, and private."""
+
+import asyncio
+import errno
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+
+from dpq import Release, Retry, Signal
+from dpq.batch import BatchJob, Progress
+from dpq.batch import results as module
+from dpq.batch.reader import Batch, Reader
+from dpq.batch.results import Results, hash_text, result_line
+from dpq.batch.sender import Sender
+
+Answer = Callable[[httpx.Request], httpx.Response]
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Batch:
+    """Five requests."""
+    asks = tmp_path / "asks.jsonl"
+    asks.write_text("".join(f'{{"prompt": "question {n}"}}\n' for n in range(5)))
+    return Reader(asks, "http://a.example").check()
+
+
+@pytest.fixture
+def saved(batch: Batch) -> Path:
+    return batch.path.with_name("answers.jsonl")
+
+
+def request(batch: Batch, line: int) -> dict[str, Any]:
+    known = hash_text(batch.hashes[line - 1])
+    return {"line": line, "request": known, "id": None, "path": None, "body": {}}
+
+
+def answer(batch: Batch, line: int) -> bytes:
+    return result_line(request(batch, line), {"body": "x" * 100})
+
+
+def lines_of(path: Path) -> list[int]:
+    """The lines of a file, which must be whole."""
+    text = path.read_text()
+    assert text.endswith("\n")
+    return [json.loads(line)["line"] for line in text.splitlines()]
+
+
+class Disk:
+    """What is done to files, in order; and a disk that is full at some writes.
+
+    Attributes:
+        log: The names of the calls.
+        full: The writes, counted from 0, that leave half of their bytes and no room for more.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log: list[str] = []
+        self.full: set[int] = set()
+        for name in ("write", "fsync", "ftruncate"):
+            monkeypatch.setattr(module.os, name, self._noted(name, getattr(os, name)))
+
+    def _noted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(file: int, *args: Any) -> Any:
+            count = self.log.count("write")
+            self.log.append(name)
+            if name == "write" and count in self.full:
+                call(file, args[0][: len(args[0]) // 2])
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return call(file, *args)
+
+        return noted
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def sender(saved: Path, batch: Batch, answer: Answer, stop: Callable[[], None]) -> Sender:
+    """A sender whose API is a function."""
+    job = BatchJob(batch.path, "http://a.example/", saved)
+    client = httpx.AsyncClient(transport=httpx.MockTransport(answer))
+    return Sender(job, Results(saved, (), batch), Progress(batch.total), client, stop)
+
+
+def send(sender: Sender, batch: Batch, line: int) -> None:
+    """Do what the worker does with a task: call the handler. Its return is the ack."""
+    task = SimpleNamespace(payload=request(batch, line), deliveries=1)
+    context = SimpleNamespace(stopping=False, observe=lambda **_: None, spent=lambda **_: None)
+    asyncio.run(sender.send(cast("Any", task), cast("Any", context)))
+
+
+# On the disk
+
+
+def test_an_answer_is_on_the_disk_before_its_ack(batch: Batch, saved: Path, disk: Disk) -> None:
+    """When the handler returns, which acks the task, the line was written, then synced, and so was
+    the name of a new file."""
+    client = sender(saved, batch, lambda _: httpx.Response(200, json={}), lambda: None)
+    for line in (1, 2):
+        send(client, batch, line)
+        disk.log.append("ack")
+        assert lines_of(saved) == list(range(1, line + 1))
+    assert disk.log == ["write", "fsync", "fsync", "ack", "write", "fsync", "ack"]
+
+
+def test_results_that_wait_are_synced_together(batch: Batch, saved: Path, disk: Disk) -> None:
+    """No save returns before the sync behind its own line, and not each costs one."""
+    results = Results(saved, (), batch)
+
+    async def save(line: int) -> None:
+        await results.save(line, answer(batch, line))
+        assert disk.log[-1] == "fsync"
+        assert line in lines_of(saved)
+
+    async def save_all() -> None:
+        await asyncio.gather(*map(save, range(1, 6)))
+
+    asyncio.run(save_all())
+    assert lines_of(saved) == [1, 2, 3, 4, 5]
+    assert disk.log.count("write") == 1
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"line":2,"requ'])
+def test_a_failed_write_leaves_the_file_as_it_was(
+    torn: bytes, batch: Batch, saved: Path, disk: Disk
+) -> None:
+    """If the disk is full in the midst of a line, each that waits for it hears so, and no byte of
+    it stays. The next write, of this process or another, and the next run find whole lines, also
+    behind one that a crash has cut before."""
+    before = answer(batch, 1) + torn
+    saved.write_bytes(before)
+    results = Results(saved, (), batch)
+    results.read()
+    disk.full = {0}
+
+    async def fail() -> list[Any]:
+        both = [results.save(line, answer(batch, line)) for line in (2, 3)]
+        return await asyncio.gather(*both, return_exceptions=True)
+
+    assert [error.errno for error in asyncio.run(fail())] == [errno.ENOSPC] * 2
+    assert saved.read_bytes() == before
+    assert [results.has(line) for line in (1, 2, 3)] == [True, False, False]
+    asyncio.run(Results(saved, (), batch).save(4, answer(batch, 4)))
+    found = Results(saved, (), batch)
+    found.read()
+    assert [line for line in range(1, 6) if found.has(line)] == [1, 4]
+    assert saved.read_bytes() == before + (b"\n" if torn else b"") + answer(batch, 4)
+
+
+def test_a_full_disk_ends_the_run(batch: Batch, saved: Path, disk: Disk) -> None:
+    """An answer that cannot be saved gives its request back uncounted, and ends the run once."""
+    disk.full = {0, 1}
+    stops: list[str] = []
+    client = sender(saved, batch, lambda _: httpx.Response(200, json={}), lambda: stops.append(""))
+    for line in (1, 2):
+        with pytest.raises(Release):
+            send(client, batch, line)
+    assert "answers.jsonl cannot be written: [Errno 28]" in client.stopped
+    assert stops == [""]
+    assert saved.read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "error"),
+    [
+        (503, {}, "Retry: 503: busy"),
+        (503, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
+        (529, {}, "Retry: 529: busy"),
+        (403, {"retry-after": "7"}, "RateLimited: rate limited: again in 7.0 s"),
+        (403, {}, "Reject: 403: busy"),
+        (429, {}, "RateLimited: rate limited: again in 5.0 s"),
+        (408, {}, "Retry: 408: busy"),
+    ],
+)
+def test_what_becomes_of_an_answer(
+    status: int, headers: dict[str, str], error: str, batch: Batch, saved: Path
+) -> None:
+    """The error of a request names the status of its answer, and says how the request goes on."""
+    said = httpx.Response(status, headers=headers, text="busy")
+    client = sender(saved, batch, lambda _: said, lambda: None)
+    with pytest.raises(Signal) as raised:
+        send(client, batch, 1)
+    assert f"{type(raised.value).__name__}: {raised.value}" == error
+    assert getattr(raised.value, "status", status) == status
+    assert not saved.exists()
+
+
+def test_an_overloaded_api_is_no_wrong_address(batch: Batch, saved: Path) -> None:
+    """However many requests of a new run meet a 503 first, the run goes on; not so with 500s."""
+    for status in (503, 500):
+        said = httpx.Response(status, text="busy")
+        client = sender(saved, batch, lambda _, said=said: said, lambda: None)  # type: ignore[misc]
+        for _ in range(10):
+            with pytest.raises(Retry):
+                send(client, batch, 1)
+        assert bool(client.stopped) == (status == 500)
+
+
+# Private
+
+
+def tidied(batch: Batch, saved: Path) -> bytes:
+    """Rewrite a file of two results whose order is to change, and return the new text."""
+    saved.write_bytes(answer(batch, 2) + answer(batch, 1))
+    results = Results(saved, (), batch)
+    results.read()
+    results.tidy(ordered=True)
+    return answer(batch, 1) + answer(batch, 2)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_rewritten_file_keeps_its_mode(mode: int, batch: Batch, saved: Path) -> None:
+    """Who could not read the results before cannot read them afterwards."""
+    saved.touch()
+    saved.chmod(mode)
+    wanted = tidied(batch, saved)
+    assert saved.read_bytes() == wanted
+    assert saved.stat().st_mode & 0o7777 == mode
+    assert sorted(each.name for each in saved.parent.iterdir()) == ["answers.jsonl", "asks.jsonl"]
+
+
+def test_a_rewritten_file_keeps_its_owner(
+    batch: Batch, saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner and group are asked for, before the mode; if that is refused, the file is ours."""
+    asked: list[tuple[int, int]] = []
+
+    def refuse(_: int, owner: int, group: int) -> None:
+        asked.append((owner, group))
+        raise PermissionError
+
+    monkeypatch.setattr(module.os, "fchown", refuse)
+    wanted = tidied(batch, saved)
+    assert saved.read_bytes() == wanted
+    assert asked == [(saved.stat().st_uid, saved.stat().st_gid)]
+
+
+def test_a_planted_link_is_not_followed(batch: Batch, saved: Path, tmp_path: Path) -> None:
+    """A link, or a file, that stands where the new text is written is replaced; what it points to
+    stays. A link that the user has named as the file of results stays one."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    real = tmp_path / "elsewhere" / "real.jsonl"
+    real.parent.mkdir()
+    saved.symlink_to(real)
+    for place in (real, saved):
+        place.with_name(f"{place.name}.tmp").symlink_to(victim)
+    wanted = tidied(batch, saved)
+    assert victim.read_text() == "mine"
+    assert saved.is_symlink()
+    assert real.read_bytes() == wanted
+    assert not real.is_symlink()
+
+
+@pytest.mark.parametrize(("requests", "mode"), [(0o600, 0o600), (0o644, 0o644), (0o400, 0o600)])
+def test_a_new_file_is_as_private_as_the_requests(
+    requests: int, mode: int, tmp_path: Path, batch: Batch, saved: Path
+) -> None:
+    """Who may not read the requests may not read the answers; its owner may write them."""
+    batch.path.chmod(requests)
+    before = os.umask(0o022)
+    try:
+        asyncio.run(Results(saved, (), batch).save(1, answer(batch, 1)))
+    finally:
+        os.umask(before)
+    assert saved.stat().st_mode & 0o777 == mode
