@@ -46,6 +46,7 @@ def instrument(
     *,
     tracer_provider: trace.TracerProvider | None = None,
     meter_provider: metrics.MeterProvider | None = None,
+    error_texts: bool = True,
 ) -> None:
     """Make spans and metrics of all queues and workers of this process, from now on.
 
@@ -54,11 +55,13 @@ def instrument(
     Args:
         tracer_provider: Makes the spans; None takes the global one, also if it is set later.
         meter_provider: Makes the metrics; None takes the global one, also if it is set later.
+        error_texts: Put the text and the stack of an error into its span, of `lease()` and handlers
+            too. A text may quote a payload. False: the span has the type of the error alone.
     """
     if _active:
         log.warning("dpq.otel: this process is instrumented already")
         return
-    telemetry = Telemetry(tracer_provider, meter_provider)
+    telemetry = Telemetry(tracer_provider, meter_provider, error_texts)
     wrappers = Wrappers(telemetry)
     for name in SETTLING:
         _replace(QueueOperations, name, wrappers.settling)
@@ -90,10 +93,11 @@ class DPQInstrumentor:
     """The instrumentor that `opentelemetry-instrument` finds by its entry point."""
 
     def instrument(self, **options: Any) -> None:
-        """Call `instrument` with its two arguments; others, as `skip_dep_check`, mean nothing."""
+        """Call `instrument` with its arguments; others, as `skip_dep_check`, mean nothing."""
         instrument(
             tracer_provider=options.get("tracer_provider"),
             meter_provider=options.get("meter_provider"),
+            error_texts=options.get("error_texts", True),
         )
 
     def uninstrument(self, **_: Any) -> None:

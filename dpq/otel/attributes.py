@@ -29,12 +29,16 @@ def type_name(error: BaseException) -> str:
     )
 
 
-def fail_span(span: trace.Span, error: BaseException) -> None:
-    """Say in a span that its operation has failed; a signal has no stack that helps."""
+def fail_span(span: trace.Span, error: BaseException, *, texts: bool) -> None:
+    """Say in a span that its operation has failed; a signal has no stack that helps.
+
+    Without `texts` the span says the type of the error, and neither its text nor its stack.
+    """
     span.set_attribute("error.type", type_name(error))
-    if isinstance(error, Exception) and not isinstance(error, Signal):
+    if texts and isinstance(error, Exception) and not isinstance(error, Signal):
         span.record_exception(error)
-    span.set_status(trace.Status(trace.StatusCode.ERROR, error_line(error)))
+    about = error_line(error) if texts else None
+    span.set_status(trace.Status(trace.StatusCode.ERROR, about))
 
 
 def links_to(tasks: Iterable[Task[Any]]) -> list[trace.Link]:

@@ -61,7 +61,9 @@ class Telemetry:
         self,
         tracer_provider: trace.TracerProvider | None,
         meter_provider: metrics.MeterProvider | None,
+        error_texts: bool = True,
     ) -> None:
+        self.error_texts = error_texts
         schema = f"https://opentelemetry.io/schemas/{CONVENTIONS}"
         self.tracer = trace.get_tracer("dpq", __version__, tracer_provider, schema)
         meter = metrics.get_meter("dpq", __version__, meter_provider, schema)
@@ -188,7 +190,7 @@ class Call:
         telemetry, measured = self._telemetry, self._measured
         if error is not None:
             measured = measured | {"error.type": type_name(error)}
-            fail_span(self.span, error)
+            fail_span(self.span, error, texts=telemetry.error_texts)
         telemetry.duration.record(time.perf_counter() - self._began, measured)
         if sent:
             telemetry.sent.add(sent, measured)
@@ -217,6 +219,7 @@ class Process:
         self, telemetry: Telemetry, queue: QueueOperations[Any], task: Task[Any], *, root: bool
     ) -> None:
         self._record = telemetry.process_duration.record
+        self._texts = telemetry.error_texts
         self._measured = telemetry.common(queue) | {
             "messaging.operation.name": "process",
             "messaging.operation.type": "process",
@@ -248,5 +251,5 @@ class Process:
                 self.span.set_attribute("http.response.status_code", error.status)
         if isinstance(error, Exception) and not isinstance(error, RateLimited | Release):
             measured = measured | {"error.type": type_name(error)}
-            fail_span(self.span, error)
+            fail_span(self.span, error, texts=self._texts)
         self._record(time.perf_counter() - self._began, measured)

@@ -16,7 +16,7 @@ which fires when the *thread* that forked ends, is used between keeper and serve
 
 A durable directory, its files and the socket are for one user: who could write there could read
 the tasks, or answer instead of the server. So a directory of another user, or one that others may
-write, is refused, and what keeper and server create is readable by the user alone.
+write or replace, is refused, and what keeper and server create is readable by the user alone.
 
 fork() copies a handle of `use.lock`. So a forked child keeps its parent's server alive until it
 ends or closes its copy, unless the parent closes a throw-away. A child never stops its parent's
@@ -29,10 +29,12 @@ This module must not open a TCP port, import a wheel's own launcher, or choose a
 import atexit
 import contextlib
 import fcntl
+import grp
 import hashlib
 import importlib.util
 import json
 import os
+import pwd
 import re
 import shutil
 import signal
@@ -209,7 +211,7 @@ class Server:
 
         Args:
             directory: Created when missing, for this user alone; `~` is expanded. One that is there
-                must be this user's, and nobody else may write there.
+                must be this user's, and nobody else may write there, or in a directory above it.
             binary: Default: `find_binary()`. Looked at only when the server is not running.
 
         Raises:
@@ -220,6 +222,9 @@ class Server:
         """
         path = Path(directory).expanduser().resolve()
         try:
+            if path.exists():
+                _require_own(path)
+            _require_safe_way(path)  # before anything is made there
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             _require_own(path)
             return cls._open(path, binary, ["--appendonly", "yes", "--appendfsync", "everysec"])
@@ -363,6 +368,43 @@ def _require_own(directory: Path) -> None:
             f"{status.st_mode & 0o7777:o}). Forbid that with `chmod go-w {directory}`, or use "
             "another directory (if it does not exist yet, it is created for you alone)"
         )
+
+
+def _require_safe_way(directory: Path) -> None:
+    """Refuse a data directory that another user could replace, from a directory above it.
+
+    Only this user and root may own those directories. Nobody else may write in them, unless their
+    sticky bit keeps others from renaming, as in /tmp, or their group is this user's own, as where
+    the umask is 002.
+    """
+    for parent in directory.parents:
+        try:
+            status = parent.stat()
+        except FileNotFoundError:  # it is made for this user
+            continue
+        writable = status.st_mode & 0o002 or (
+            status.st_mode & 0o020 and not _own_group(status.st_gid)
+        )
+        if status.st_uid not in (0, os.geteuid()):
+            fault, way_out = f"belongs to user {status.st_uid}", f"`chown` of {parent}"
+        elif writable and not status.st_mode & stat.S_ISVTX:
+            mode = f"{status.st_mode & 0o7777:o}"
+            fault, way_out = f"may be written by others (mode {mode})", f"`chmod go-w {parent}`"
+        else:
+            continue
+        raise ConfigurationError(
+            f"cannot use {directory} as a data directory: {parent} above it {fault}, so another "
+            f"user could put a directory in its place. Use one below your home, or {way_out}"
+        )
+
+
+def _own_group(gid: int) -> bool:
+    """Return True for root's group, and for the group that only this user is in."""
+    try:
+        user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(gid)
+    except KeyError:  # a container that knows no names
+        return gid in (0, os.geteuid())
+    return gid == 0 or (group.gr_name == user and set(group.gr_mem) <= {user})
 
 
 def _close_to_others(directory: Path) -> None:

@@ -64,9 +64,9 @@ class Telemetry:
         self._reader = InMemoryMetricReader()
         self.meter_provider = MeterProvider([self._reader])
 
-    def instrument(self) -> None:
+    def instrument(self, **more: Any) -> None:
         dpq.otel.instrument(
-            tracer_provider=self.tracer_provider, meter_provider=self.meter_provider
+            tracer_provider=self.tracer_provider, meter_provider=self.meter_provider, **more
         )
 
     @property
@@ -486,6 +486,28 @@ def test_a_call_that_is_thrown_away(make: Make, telemetry: Telemetry) -> None:
     next(operations_of("defaults").push_many([Push("page")]))
     [push] = telemetry.spans
     assert (push.name, said(push)["error.type"]) == (f"push {q.queue_name}", "interrupted")
+
+
+@pytest.mark.parametrize("texts", [True, False])
+def test_the_text_of_an_error_can_be_left_out(make: Make, queue_name: str, texts: bool) -> None:
+    """Of a lease and of a call: then its type stands in the span, and nothing that it says."""
+    telemetry = Telemetry(queue_name)
+    telemetry.instrument(error_texts=texts)
+    try:
+        q = make()
+        q.push("page")
+        with pytest.raises(ValueError, match="hunter2"), q.lease():
+            raise ValueError("hunter2")
+        with pytest.raises(ConfigurationError):
+            q.push("page", on_duplicate="hunter2")  # type: ignore[arg-type]
+    finally:
+        dpq.otel.uninstrument()
+        telemetry.tracer_provider.shutdown()
+    failed = [each for each in telemetry.spans if "error.type" in said(each)]
+    assert {each.name.split(" ")[0] for each in failed} == {"process", "push"}
+    assert {each.status.status_code for each in failed} == {StatusCode.ERROR}
+    assert [len(each.events) for each in failed] == [int(texts)] * len(failed)
+    assert ["hunter2" in each.to_json() for each in failed] == [texts] * len(failed)
 
 
 def test_what_is_refused_is_an_error_of_its_call(make: Make, telemetry: Telemetry) -> None:

@@ -1,8 +1,10 @@
 """Private servers: started once, shared, stopped with their last user, whatever kills whom."""
 
 import contextlib
+import grp
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -10,6 +12,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -18,6 +22,7 @@ from support import PATIENCE_S, wait_for
 import dpq.server.embedded
 from dpq.model.errors import ConfigurationError
 from dpq.server import Binary, Server, find_all_binaries, find_binary, open_embedded
+from dpq.server.embedded import _own_group, _require_safe_way
 
 ROOT = Path(dpq.server.embedded.__file__).parents[2]
 pytestmark = pytest.mark.usefixtures("scratch")
@@ -505,6 +510,63 @@ def test_a_directory_of_another_user_is_refused(
     with pytest.raises(ConfigurationError, match=rf"to user {data.stat().st_uid}, .* is user 1234"):
         Server.join(data)
     assert list(data.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_a_directory_that_others_may_replace_is_refused(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """The error names the directory above it and the way out; nothing is made there."""
+    above = scratch / "above"
+    above.mkdir()
+    above.chmod(mode)
+    monkeypatch.setattr("dpq.server.embedded._own_group", lambda gid: False)
+    with pytest.raises(ConfigurationError, match=rf"{above} above .*mode {mode:o}.*chmod go-w"):
+        Server.join(above / "x" / "data")
+    assert list(above.iterdir()) == []
+
+
+@pytest.mark.parametrize(("mode", "own"), [(0o1777, False), (0o775, True), (0o755, False)])
+def test_a_directory_that_nobody_else_can_replace_is_used(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, mode: int, own: bool
+) -> None:
+    """A sticky bit keeps others from renaming, and a group of one user has no others."""
+    above = scratch / "above"
+    above.mkdir()
+    above.chmod(mode)
+    monkeypatch.setattr("dpq.server.embedded._own_group", lambda gid: own)
+    _require_safe_way(above / "data")
+
+
+def test_a_directory_below_that_of_another_user_is_refused(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner can replace whatever is in it."""
+    above = scratch / "above"
+    above.mkdir()
+    real = Path.stat
+
+    def owned(path: Path, **said: Any) -> Any:
+        status = real(path, **said)
+        return SimpleNamespace(st_uid=12345, st_mode=status.st_mode) if path == above else status
+
+    monkeypatch.setattr(Path, "stat", owned)
+    with pytest.raises(ConfigurationError, match=rf"{above} above it belongs to user 12345"):
+        _require_safe_way(above / "data")
+
+
+def test_whose_group_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group of the user's name without other members, and root's; no other."""
+    users = {7: ("ann", 0)}
+    groups = {7: ("ann", []), 8: ("ann", ["ann", "bob"]), 9: ("staff", []), 0: ("root", ["x"])}
+    monkeypatch.setattr(os, "geteuid", lambda: 7)
+    monkeypatch.setattr(pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=users[uid][0]))
+    monkeypatch.setattr(
+        grp, "getgrgid", lambda gid: SimpleNamespace(gr_name=groups[gid][0], gr_mem=groups[gid][1])
+    )
+    assert [_own_group(gid) for gid in (7, 8, 9, 0)] == [True, False, False, True]
+    users.clear()
+    assert [_own_group(gid) for gid in (7, 8, 0)] == [True, False, True]
 
 
 def marker(data: Path, **wrote: str) -> None:

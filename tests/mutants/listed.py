@@ -2034,6 +2034,130 @@ DASHBOARD = [
         f"{WEB}safety.py",
     ),
     _py(
+        "the dashboard takes actions from another port",
+        "web/access",
+        "return named.removesuffix(usual) == host.lower().removesuffix(usual)",
+        'return named.partition(":")[0] == host.lower().partition(":")[0]',
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard takes actions whose page nobody names",
+        "web/access",
+        "if own if site is None else",
+        "if own or not origin if site is None else",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "a form of the dashboard is good in any session",
+        "web/access",
+        'return self._signed("form", session)',
+        'return self._signed("form")',
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard logs no action that an application refuses",
+        "web/access",
+        "self._note(request, f\"{'' if allowed else 'refused: '}{action}",
+        "allowed and self._note(request, f\"{'' if allowed else 'refused: '}{action}",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard does not ask an application",
+        "web/access",
+        "self.access.allow is None or bool(self.access.allow(request, action, queue))",
+        "True",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard logs somebody in without a page of its own",
+        "web/forms",
+        "    guard.require_own_page(call.request)\n",
+        "",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard reads what a stranger sends",
+        "web/routes",
+        '            site.guard.admit(request, open_to_all=public)\n            body = b""',
+        "            body = await _read_body(request, BODY_BYTES)\n"
+        "            site.guard.admit(request, open_to_all=public)",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "a login of the dashboard is of any length",
+        "web/routes",
+        "LOGIN_BYTES if public else BODY_BYTES",
+        "BODY_BYTES",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard searches payloads that it does not show",
+        "web/pages",
+        "        payloads=call.site.guard.access.payloads,\n    )\n\n\ndef query_of",
+        "    )\n\n\ndef query_of",
+        f"{WEB}pages.py",
+    ),
+    _lua(
+        "a search that is blind reads payloads",
+        "search",
+        "string.match(raw, '^[^\\n]*')",
+        "raw",
+        f"{LUA}search.py",
+    ),
+    _py(
+        "the API of the dashboard sends payloads that pages do not show",
+        "web/api",
+        "fields = task_json(found, call.site.guard.access.payloads)",
+        "fields = task_json(found)",
+        f"{WEB}pages.py",
+    ),
+    _py(
+        "the API of the dashboard takes a form for no argument",
+        "web/site",
+        'elif body and self.path.startswith("/api/"):',
+        "elif not body and not self.path:",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "an action of the dashboard begins at any rate",
+        "web/actions",
+        'number("rate", rate, "tasks per second", 0.001, 1_000_000)',
+        "pass",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "a token of the dashboard is good without its session",
+        "web/access",
+        "if not session or not hmac.compare_digest(",
+        "if session and not hmac.compare_digest(",
+        f"{WEB}safety.py",
+    ),
+    _py(
+        "the dashboard confirms an action for another number",
+        "web/actions",
+        "if expected != job.count:",
+        "if expected < job.count:",
+        f"{WEB}actions.py",
+    ),
+    _py(
+        "an action of the dashboard is confirmed by an application that forbids it",
+        "web/forms",
+        '    call.site.guard.allow(call.request, found.action, name, f"job={found.id}")\n',
+        "",
+        f"{WEB}safety.py",
+        f"{WEB}actions.py",
+    ),
+    _py(
+        "the API of the dashboard runs an action that an application forbids",
+        "web/api",
+        "    call.site.guard.allow(call.request, found.action, found.queue.queue_name, "
+        'f"job={found.id} run")\n',
+        "",
+        f"{WEB}safety.py",
+        f"{WEB}actions.py",
+        f"{WEB}api.py",
+    ),
+    _py(
         "a dashboard that only shows acts",
         "web/routes",
         "if view is not forms.check:",
@@ -2262,6 +2386,13 @@ SEEN = [
         f"{UNIT}port.py",
     ),
     _py(
+        "a port waits for a request without end",
+        "cli/_port",
+        "asyncio.timeout(ASK_SECONDS)",
+        "asyncio.timeout(600)",
+        f"{UNIT}port.py",
+    ),
+    _py(
         "a port keeps any number of connections",
         "cli/_port",
         "if len(self._clients) >= MOST_CLIENTS:",
@@ -2274,6 +2405,24 @@ SEEN = [
         "asyncio.timeout(TAKE_SECONDS)",
         "asyncio.timeout(600)",
         f"{UNIT}port.py",
+    ),
+]
+
+EMBEDDED = [
+    _py(
+        "an embedded server is put below a directory that all may write",
+        "server/embedded",
+        "elif writable and not status.st_mode & stat.S_ISVTX:",
+        "elif writable and status.st_mode & stat.S_ISVTX:",
+        f"{DAEMON}server.py::test_a_directory_that_others_may_replace_is_refused",
+        f"{DAEMON}server.py::test_a_directory_that_nobody_else_can_replace_is_used",
+    ),
+    _py(
+        "a group with other members counts as one's own",
+        "server/embedded",
+        "group.gr_name == user and set(group.gr_mem) <= {user}",
+        "group.gr_name == user",
+        f"{DAEMON}server.py::test_whose_group_it_is",
     ),
 ]
 
@@ -2610,6 +2759,7 @@ MUTANTS: list[Mutant] = [
         + UNSETTLED
         + POOLS
         + DASHBOARD
+        + EMBEDDED
         + SEEN
         + TRACES
         + BATCHES
