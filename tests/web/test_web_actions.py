@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 import pytest
-from kit.web import Browser, furnish
+from kit.web import Browser, Open, furnish
 from support import wait_for
 
 from dpq import DPQ, ConfigurationError, Push, Quota, RateLimit, TaskNotFoundError, TaskState
@@ -54,6 +54,25 @@ def test_run_now_replay_bury_and_remove(change: Browser, q: DPQ, path: str) -> N
     do("cancel", "waiting")
     with pytest.raises(TaskNotFoundError):
         q.get(ids["waiting"])
+
+
+def test_an_action_is_run_and_stopped_by_those_who_may(dashboard: Open, q: DPQ, path: str) -> None:
+    """Who may not do an action can neither confirm nor stop what somebody else has begun."""
+    q.push("x")
+    rights = [True]
+    site = dashboard(write=True, allow=lambda *asked: rights[0])
+    chosen = {"action": "cancel", "filter": {"state": "ready"}}
+    job = site.call(f"/queues{path[2:]}/tasks:action", chosen, 202)["id"]
+    wait_for(lambda: site.api(f"/actions/{job}")["state"] == "counted", lambda: "not counted")
+    rights[0] = False
+    site.submit(f"/actions/{job}", 403, name=q.queue_name, expected=1)
+    site.submit(f"/actions/{job}", 403, stop=1)
+    site.call(f"/actions/{job}:run", {"expected": 1}, 403)
+    site.call(f"/actions/{job}", None, 403, "DELETE")
+    assert site.api(f"/actions/{job}")["state"] == "counted"
+    rights[0] = True
+    site.submit(f"/actions/{job}", 303, name=q.queue_name, expected=1)
+    wait_for(lambda: not len(q), lambda: site.api(f"/actions/{job}"))
 
 
 def test_what_has_changed_meanwhile_is_counted_and_left(q: DPQ) -> None:
