@@ -10,7 +10,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
 from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.queue.queue import inspect_server
+from dpq.queue.all_queues import inspect_server
 
 
 def doctor(

@@ -12,13 +12,12 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext, suppres
 from typing import Any, Self, cast
 
 from dpq.model.log_fields import fields
-from dpq.operations.workers import BEAT_SECONDS
 from dpq.protocol.command import Steps
 from dpq.queue.base import QueueBase
 from dpq.queue.queue_async import AsyncDPQ
 from dpq.worker.base import WorkerBase
 from dpq.worker.fetcher_async import AsyncFetcher, Change
-from dpq.worker.run_state import LEAVE_SECONDS, MAIN_LOOP, RunState
+from dpq.worker.run_state import BEAT_SECONDS, LEAVE_SECONDS, MAIN_LOOP, RunState
 from dpq.worker.runner_async import AsyncRunner, cancel_all
 from dpq.worker.wakeups_async import AsyncWakeUps
 
