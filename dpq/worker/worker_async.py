@@ -4,6 +4,8 @@ It begins, stops, gives back and leaves. What happens in between stands elsewher
 calls handlers, fetcher_async.py asks the server.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import signal
