@@ -32,7 +32,7 @@ from dpq.cli import (
     web,
     worker,
 )
-from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, Queue, Url
+from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, TAKES_IDS, AnyUrl, Queue
 from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, tell_warnings
 
 __all__ = ["app", "main"]
@@ -57,7 +57,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    url: Url = DEFAULT_URL,
+    url: AnyUrl = DEFAULT_URL,
     queue: Queue = DEFAULT_QUEUE,
     verbose: Annotated[
         int,

@@ -52,7 +52,7 @@ class AsyncWorker(WorkerBase[AsyncDPQ[Any]]):
         """Async `Worker.running`; an `async with`."""
         body, over, crashed = cast("asyncio.Task[Any]", asyncio.current_task()), False, False
 
-        def ended(run: "asyncio.Task[int]") -> None:
+        def ended(run: asyncio.Task[int]) -> None:
             nonlocal crashed
             if not over and not run.cancelled() and run.exception():
                 crashed = True

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -1117,6 +1118,22 @@ def test_every_command_explains_itself(words: tuple[str, ...], command: Any) -> 
     ):  # they have servers of their own
         assert {"DPQ_URL"} <= {option.envvar for option in command.params}
         assert "[default: redis://localhost:6379/0]" in shown
+
+
+TWO_SCREENS = 48
+"""Lines of two terminals of 24 lines and 80 columns."""
+
+LONG_HELPS = {("run",), ("limit", "set"), ("worker",)}
+"""Commands whose everyday options end on the second screen; what is seldom needed comes below."""
+
+
+@pytest.mark.parametrize("words", [words for words, _ in commands()], ids=" ".join)
+def test_a_help_fits_two_screens(words: tuple[str, ...]) -> None:
+    """The everyday options of each command are seen at once; only the list of all is longer."""
+    lines = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    if words in LONG_HELPS:
+        lines = list(takewhile(lambda line: not line.startswith("╭─ Seldom needed"), lines))
+    assert len(lines) <= TWO_SCREENS or not words
 
 
 def test_the_help_is_enough_to_start() -> None:
