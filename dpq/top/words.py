@@ -126,8 +126,8 @@ def state(snapshot: Snapshot, now_ms: float) -> str:
 
 def drain(found: Drain) -> str:
     """Say when all that is due will have begun, and why then."""
-    if found.state == "empty":
-        return "no task is due"
+    if found.state in ("empty", "none due"):
+        return found.because
     if found.state == "unknown":
         return "no limit says when it is done, and too little was seen to tell"
     if found.seconds is None:
