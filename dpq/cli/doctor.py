@@ -10,7 +10,7 @@ from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
 from dpq.protocol.keys import STORAGE_FORMAT
-from dpq.queue.all_queues import inspect_server
+from dpq.queue.all_queues import inspect_server, missing_queue
 
 
 def doctor(
@@ -39,6 +39,7 @@ def doctor(
         mended = q.repair() if repair else []
         left = q.check()
         of_server, missing = inspect_server(q)
+        unknown = missing_queue(q)
         left += of_server
     for problem in mended:
         _tell(problem, json, mended=True)
@@ -52,7 +53,7 @@ def doctor(
         talk(f"warning: the server was not checked{seen}: the Redis user needs {' '.join(missing)}")
     if left:
         raise Failed(f"{len(left)} problems in {where}")
-    talk(f"no problems {'left ' if mended else ''}in {where}")
+    talk(unknown or f"no problems {'left ' if mended else ''}in {where}")
 
 
 def upgrade(url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:

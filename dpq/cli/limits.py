@@ -6,6 +6,7 @@ import typer
 
 from dpq import DPQ, Adaptive, LimitState, Quota, RateLimit, Reserve
 from dpq.cli import _rates
+from dpq.cli._existing import existing
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, SELDOM, Json, Queue, Url
 from dpq.cli._render import group_sheet, limit_table, scope_name
 from dpq.cli._terminal import emit, tables, talk
@@ -179,7 +180,7 @@ def set_limit(
 @app.command("list")
 def list_limits(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show all limits, the units that are left, and which groups are closed."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         _show(f"limits of {queue}", queue, q.limits(), json)
 
 
@@ -207,7 +208,7 @@ def clear_limit(
 @groups.command("list")
 def list_groups(json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE) -> None:
     """Show the groups that are closed or have a limit of their own."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         found = q.groups()
     if found:
         _show(f"groups of {queue}", queue, found, json)
@@ -220,7 +221,7 @@ def show_group(
     name: GroupName, json: Json = False, url: Url = DEFAULT_URL, queue: Queue = DEFAULT_QUEUE
 ) -> None:
     """Show one group: its limit, the units left, and whether it is open, or why not."""
-    with DPQ[Any].from_url(url, queue) as q:
+    with existing(url, queue) as q:
         state = q.group(name)
     if json:
         emit({"queue": queue, **state.model_dump()})

@@ -16,6 +16,7 @@ from dpq.operations.queue import QueueOperations
 from dpq.protocol.command import Steps
 from dpq.protocol.keys import REGISTRY, key_of
 from dpq.queue.base import operations_of
+from dpq.queue.registry import absent, no_such_queue
 from dpq.transport.cluster import ask, reachable, unspoiled
 from dpq.transport.connections import Connections
 from dpq.transport.server_check import keeps_nothing_on_purpose
@@ -71,6 +72,27 @@ def all_names(redis: Any) -> list[bytes]:
 def known_queues(redis: Any) -> list[str]:
     """List the names of all queues on a server or a cluster, in alphabetical order."""
     return sorted(name.decode("utf-8", "replace") for name in all_names(redis))
+
+
+def missing_queue(queue: "DPQ[Any]") -> str:
+    """Say that a queue does not exist, with the nearest name; "" if anything of it is stored.
+
+    A user who may not look counts as one whose queue exists.
+    """
+    session = queue._session
+    session.ready()
+    if session.operations.settings is not None:
+        return ""
+    try:
+        if not session.send(absent(queue.queue_name)):
+            return ""
+    except ResponseError:
+        return ""
+    try:
+        names = known_queues(queue.redis)
+    except ResponseError:
+        names = []
+    return no_such_queue(queue.queue_name, names)
 
 
 def forget_queues(redis: Any, names: Sequence[bytes]) -> int:
