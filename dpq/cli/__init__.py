@@ -38,7 +38,7 @@ from dpq.cli._terminal import BareNumber, Program, log_to_stderr, show_fault, te
 __all__ = ["app", "main"]
 
 DAEMONS = ("scheduler", "worker", "web", "metrics")
-"""Commands that run for long, and log what they do without `-v`."""
+"""Commands that run for long: they log what they do without `-v`, and warn of the server."""
 
 app = typer.Typer(
     cls=Program,
@@ -91,8 +91,9 @@ def root(
     Data goes to stdout, messages to stderr.
     Exit codes: 0 done, 1 failed, 2 wrong usage.
     """
-    log_to_stderr(ctx, verbose + (ctx.invoked_subcommand in DAEMONS))
-    tell_warnings(ctx)
+    is_daemon = ctx.invoked_subcommand in DAEMONS
+    log_to_stderr(ctx, verbose + is_daemon)
+    tell_warnings(ctx, of_servers=is_daemon)
 
 
 _command: Callable[..., None]

@@ -1,11 +1,10 @@
 """`dpq doctor`: problems of the server and of a queue, their meaning, and the repair."""
 
-import warnings
 from typing import Annotated, Any
 
 import typer
 
-from dpq import DPQ, Problem, ServerWarning
+from dpq import DPQ, Problem
 from dpq.cli._options import DEFAULT_QUEUE, DEFAULT_URL, Json, Queue, Url
 from dpq.cli._terminal import Failed, emit, say, talk
 from dpq.model.diagnosis import explain
@@ -34,7 +33,6 @@ def doctor(
     The exit code is 1 if there are problems; with --repair, if some are left. It is safe while the
     queue is in use, and safe to repeat.
     """
-    warnings.simplefilter("ignore", ServerWarning)  # shown below
     with DPQ[Any].from_url(url, queue, partitions=partitions) as q:
         mended = q.repair() if repair else []
         left = q.check()
