@@ -15,7 +15,8 @@ import pytest
 from dpq import Release, Retry, Signal
 from dpq.batch import BatchJob, Progress
 from dpq.batch import results as module
-from dpq.batch.reader import Batch, Reader
+from dpq.batch.errors import BatchError
+from dpq.batch.reader import Batch, Reader, target
 from dpq.batch.results import Results, hash_text, result_line
 from dpq.batch.sender import Sender
 
@@ -323,6 +324,21 @@ def test_an_answer_goes_into_the_file_that_replaced_the_old_one(
     monkeypatch.setattr(module.fcntl, "flock", wait)
     asyncio.run(Results(saved, (), batch).save(3, answer(batch, 3)))
     assert lines_of(saved) == [1, 2, 3]
+
+
+# What is sent, and where
+
+
+@pytest.mark.parametrize(
+    "path", ["http://b.example/v1", "https://a.example/v1", "//b.example/v1", "http://a.example:81"]
+)
+def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
+    """Which would see the key: it is refused before anything is sent."""
+    asks = tmp_path / "asks.jsonl"
+    asks.write_text(json.dumps({"url": path, "body": {"model": "m"}}) + "\n")
+    with pytest.raises(BatchError, match="line 1: url is .*: it must be a path, or on the host"):
+        Reader(asks, "http://a.example/v1").check()
+    assert target("http://a.example/v1", "/v2") == "http://a.example/v2"
 
 
 # What ends a run
