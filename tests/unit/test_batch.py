@@ -336,7 +336,7 @@ def test_a_line_cannot_name_another_host(tmp_path: Path, path: str) -> None:
     """Which would see the key: it is refused before anything is sent."""
     asks = tmp_path / "asks.jsonl"
     asks.write_text(json.dumps({"url": path, "body": {"model": "m"}}) + "\n")
-    with pytest.raises(BatchError, match="line 1: url is .*: it must be a path, or on the host"):
+    with pytest.raises(BatchError, match=r"line 1: url is .*: it must be a path, or on the host"):
         Reader(asks, "http://a.example/v1").check()
     assert target("http://a.example/v1", "/v2") == "http://a.example/v2"
 
