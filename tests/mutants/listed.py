@@ -215,7 +215,7 @@ LEASES = [
         "an interrupted connection is kept with its reply under way",
         "transport/connections",
         "        except BaseException as error:  # replies may still come\n"
-        "            connection.disconnect()\n",
+        "            self._keep_closed(connection)\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
     ),
@@ -325,7 +325,7 @@ LIMITS = [
     ),
     _lua(
         "a task of any cost pays for one",
-        "pop/judge",
+        "pop/charge",
         "+ time_of(units, window)",
         "+ time_of(1, window)",
         f"{LUA}pop_limits.py",
@@ -535,7 +535,7 @@ LIMITS = [
     ),
     _lua(
         "a budget is not charged",
-        "pop/judge",
+        "pop/charge",
         "math.max(0, budget.left - units)",
         "budget.left",
         f"{LUA}observe.py",
@@ -602,14 +602,14 @@ ADAPTIVE = [
     ),
     _lua(
         "a rate rises though nobody uses it",
-        "pop/judge",
+        "pop/charge",
         "gate.used * 2 >= gate.rate",
         "true",
         f"{LUA}adaptive.py",
     ),
     _lua(
         "the rate that met the last 429 is forgotten",
-        "pop/judge",
+        "pop/charge",
         "rules.step, gate.learned",
         "rules.step, 0",
         f"{LUA}adaptive.py",
@@ -1762,7 +1762,7 @@ UNITS = [
     ),
     _lua(
         "each window is charged requests",
-        "pop/judge",
+        "pop/charge",
         "math.min(cost[rule.unit] or 0",
         "math.min(cost[''] or 0",
         f"{LUA}units.py",
@@ -2268,8 +2268,36 @@ FORESIGHT = [
 
 PERMITS = [
     _lua(
+        "a booking goes into the next period of a quota",
+        "acquire",
+        "shuts(at >= ends and ends or 0, i)",
+        "shuts(0, i)",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "a booking that was closed keeps its lease",
+        "acquire",
+        "elseif held ~= '' then\n  settle(held)",
+        "elseif false then\n  settle(held)",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "callers do not age",
+        "acquire/booking",
+        "(tonumber(aging or '') or 0) * (came",
+        "0 * (came",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "one caller of a pool goes at a time",
+        "lib/line",
+        "sum = is_full and sum or sum +",
+        "sum = is_full and sum or 0 +",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
         "a booking is charged as if it were now",
-        "pop/judge",
+        "pop/charge",
         "math.max(window.owed, moment or instant)",
         "math.max(window.owed, instant)",
         f"{LUA}acquire.py",
@@ -2474,6 +2502,27 @@ TRACES = [
 
 MOVING = [
     _lua(
+        "a moving window keeps the earlier of two slots",
+        "lib/slots",
+        "{ found[n][1], found[n][2] + (found[n - 1]",
+        "{ (found[n - 1] or found[n])[1], found[n][2] + (found[n - 1]",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has a slot for each grant before a booking",
+        "lib/slots",
+        "elseif found[n - 2] and tick - found[n - 2][1] <= span then",
+        "elseif false then",
+        f"{LUA}moving.py",
+    ),
+    _py(
+        "drain forgets when units leave a moving window",
+        "model/moving",
+        "tick * self._tick + self.length - begin",
+        "tick * self._tick - begin",
+        f"{CONTRACT}forecast.py",
+    ),
+    _lua(
         "a moving window forgets what has not left",
         "lib/moving",
         "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
@@ -2619,6 +2668,20 @@ MOVING = [
 BATCH = f"{UNIT}batch.py"
 
 BATCHES = [
+    _py(
+        "an answer goes into a file that was replaced",
+        "batch/results",
+        "same = os.stat(self.path).st_ino == os.fstat(file).st_ino",
+        "same = True",
+        f"{UNIT}batch.py",
+    ),
+    _py(
+        "a line of a batch may name another host",
+        "batch/reader",
+        "if urlsplit(full)[:2] != urlsplit(url)[:2]:",
+        "if urlsplit(full)[:1] != urlsplit(url)[:1]:",
+        f"{UNIT}batch.py",
+    ),
     _py(
         "dpq run acks before its answer is on the disk",
         "batch/results",
