@@ -14,6 +14,7 @@
 -- ARGV[10] held       the lease that the last answer gave with its booking; "" if none
 -- ARGV[11] partitions of the queue, as the client knows it; 0 before it does
 -- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
+-- ARGV[13] pin        the member of the pool that it must be; "" for any; a TAB, which no member is, refuses a pool
 --
 -- Returns one of:
 -- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
@@ -23,12 +24,13 @@
 --   does not wait.
 -- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
 -- * {-1, us}: beyond the timeout; nothing is charged.
+-- * {-2, members}: the pool of the group has no such member; nothing is charged. Its members, with a TAB before each.
 -- * {-7, ...}, {-8, ...}, {-9}: as pop.
 -- Lost reply: units are charged twice, and a lease stays until its end; or the caller stands in the line twice, until
 -- its first place is forgotten, seconds later.
 local time, group, cost, priority, timeout, partitions = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[11]
 local lease, id, booked, standing_at, held = tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), ARGV[9], ARGV[10]
-local channel = ARGV[12]
+local channel, pin = ARGV[12], ARGV[13]
 if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
@@ -52,8 +54,11 @@ go_on()
 seen.texts, seen.lacking = { settings[5], settings[6] }, {} -- nothing is lost, see above
 local name, member = string.match(group, '^([^\t]*)\t?(.*)$')
 local score, place = place_in_line(standing_at, priority, id, settings[8], settings[9])
-local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held)
-local lines = { scopes[1], scopes[2] } -- the gates that have lines
+local scopes, units, added, tells, moved = gates_of(name, member, cost, -score, held, pin)
+if not scopes then
+  return { -2, units }
+end
+local lines = { scopes[1], scopes[2], pin ~= '' and scopes[3] or nil } -- the gates in whose line it may stand
 local left = leave_lines(standing_at ~= '' and lines or {}, place)
 callers().asks = place
 local opening, closer, probing, taken = 0, nil, false, nil
@@ -70,7 +75,7 @@ end
 local function settle(lost)
   -- Needs: open_or_close, place
   for gate in pairs(left) do
-    stirred[gate.scope] = true
+    stirred[string.match(gate.scope, '^[^\t]*')] = true
   end
   if lost then
     ended(lost, name, true, member ~= '' and member or nil)
@@ -115,10 +120,10 @@ elseif taken then
   end
   line, code, again = taken, 2, math.huge
 else
-  local own = decider and decider ~= scopes[3] and decider or lines[2] or lines[1]
+  local own = decider and (lines[3] or decider ~= scopes[3]) and decider or lines[2] or lines[1]
   line, code, again = own, 0, decider and far_ahead(decider, own, at, units, place, at - earliest > 50)
   if not again then
-    code, line, again = 2, come_before(lines, place, units, at)
+    code, line, again = 2, come_before(scopes, lines, place, units, at)
   end
 end
 local leased, token, changes

@@ -66,6 +66,9 @@ local function group_judge(judge_queue)
     if at <= instant and gate and is_awaited(gate) then
       at = callers().kept(gate, score, raw) or at
     end
+    if at <= instant and mate and is_awaited(mate) then -- callers who are pinned to it
+      at = callers().kept(mate, score, raw) or at
+    end
     if at > instant then
       shut(group)
       close(group, at)
