@@ -7,7 +7,7 @@ makes, takes too long for a million tasks. A course knows one function and its i
     course.count(ms)   the tasks that may start before then
 
 Windows are lines, or rounds if they move. A quota cuts the course below it into periods: the
-running one, and fresh ones. Source: docs/design.md, "Drain time".
+running one, and fresh ones. Source: docs/design.md, "Forecast".
 """
 
 import math
