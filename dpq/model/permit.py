@@ -43,6 +43,7 @@ class PermitRequest:
         timeout: Seconds to wait at most; None waits for ever.
         lease: Seconds of the lease, where the permit is one.
         member: The member of the group's pool that it must be; "" for any; `UNKNOWN_MEMBER`.
+        host: The host of the request, for the log; or None.
     """
 
     group: str | None
@@ -51,6 +52,7 @@ class PermitRequest:
     timeout: float | None
     lease: float
     member: str = ""
+    host: str | None = None
 
     @classmethod
     def checked(
@@ -61,6 +63,7 @@ class PermitRequest:
         priority: float,
         lease: float,
         member: str | None = None,
+        host: str | None = None,
     ) -> "PermitRequest":
         """Check the arguments.
 
@@ -79,7 +82,7 @@ class PermitRequest:
                     f"member is {member!r} without a group: name the group whose pool has it"
                 )
         text, _ = encode_priority(priority)
-        return cls(group, str(write_cost(cost)), text, timeout, lease, member or "")
+        return cls(group, str(write_cost(cost)), text, timeout, lease, member or "", host)
 
     @property
     def scope(self) -> str:
@@ -94,8 +97,8 @@ class PermitRequest:
             shown += f" and {len(members) - SHOWN_MEMBERS} more"
         if self.member == UNKNOWN_MEMBER:
             return ConfigurationError(
-                f"group {self.group!r} is a pool ({shown}), and nothing says which member a request "
-                "uses: give the transport `prepare=`, a function that sets the key of "
+                f"group {self.group!r} is a pool ({shown}), and nothing says which member a "
+                "request uses: give the transport `prepare=`, a function that sets the key of "
                 "`permit.member`, or `member=`, which names the member of a request"
             )
         return ConfigurationError(

@@ -35,7 +35,7 @@ if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, callers, booking, stand, grant
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, booking, stand, grant
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
@@ -60,8 +60,7 @@ if not scopes then
 end
 local lines = { scopes[1], scopes[2], pin ~= '' and scopes[3] or nil } -- the gates in whose line it may stand
 local left = leave_lines(standing_at ~= '' and lines or {}, place)
-callers().asks = place
-local opening, closer, probing, taken = 0, nil, false, nil
+local opening, closer, probing, taken, at, decider, earliest = 0, nil, false, nil, instant, nil, math.huge
 local function shuts(moment, i)
   if moment > opening then
     opening, closer = moment, lines[i] or lines[2]
@@ -83,6 +82,14 @@ local function settle(lost)
   admit()
 end
 
+-- A lease of a task may be over, and there may be no consumer to see it.
+local function end_leases()
+  if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
+    -- Needs: upkeep
+    upkeep(100)
+  end
+end
+
 -- A closing moves a booking: the caller asks anew. Its time is lost, but nobody could have used it.
 if booked and booked >= instant - 1000 and opening == 0 and not probing and not moved then
   return { 1, math.ceil(math.max(0, booked - instant) * 1000), string.format('%.17g', booked), held }
@@ -90,7 +97,6 @@ elseif held ~= '' then
   settle(held)
 end
 
-local at, decider, earliest = instant, nil, math.huge
 for i, gate in ipairs(scopes) do
   taken = full(gate) and (lines[i] or lines[2]) or taken
   local free, counted = opens_at(gate, units, -score)
@@ -103,10 +109,7 @@ for i, gate in ipairs(scopes) do
   end
   forget_ended(gate)
 end
-for i, gate in ipairs(scopes) do
-  local ends = gate.quotas and gate.quotas.ends() or math.huge
-  shuts(at >= ends and ends or 0, i)
-end
+shuts(period_over(scopes, at))
 
 local reply, line, code, again
 if timeout ~= '' and at - instant > tonumber(timeout) then
@@ -114,10 +117,7 @@ if timeout ~= '' and at - instant > tonumber(timeout) then
 elseif opening > 0 then
   line, code, again = closer, 0, opening
 elseif taken then
-  if (tonumber(redis.call('HGET', conf, 'next_event') or '') or math.huge) <= instant then
-    -- Needs: upkeep
-    upkeep(100) -- a lease of a task may be over, and there may be no consumer to see it
-  end
+  end_leases()
   line, code, again = taken, 2, math.huge
 else
   local own = decider and (lines[3] or decider ~= scopes[3]) and decider or lines[2] or lines[1]
@@ -126,13 +126,12 @@ else
     code, line, again = 2, come_before(scopes, lines, place, units, at)
   end
 end
-local leased, token, changes
+local leased, changes
 if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
-  token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
-  leased = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
+  leased = grant(scopes, units, id, at, math.floor(at) + lease, settings[7], tells)
   changes = added and estimates().change(cost, added)
 end
 if next(left) then

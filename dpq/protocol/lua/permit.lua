@@ -2,7 +2,7 @@
 --
 -- Keys: ready delayed invisible waiting groups closed meta dead conf wake tick limits gates tracked
 -- ARGV[1]  time       ms, or "" for the server's clock
--- ARGV[2]  group      the scope, as acquire has answered; of a caller in a line the group, TAB and the member it must be
+-- ARGV[2]  group      the scope, as acquire has answered; of a caller in a line: the group, TAB and the member it wants
 -- ARGV[3]  held       what acquire, or the last call, has answered; or the place of a caller that leaves its line
 -- ARGV[4]  ms         from now; 0 ends it
 -- ARGV[5]  told       what it has spent, as in spent; "" for nothing
