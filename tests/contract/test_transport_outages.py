@@ -82,6 +82,9 @@ def test_answers_come_though_the_limiter_dies(limiter, host, caplog):
                 taken.wait(60)
                 return pool.handle_request(request)
 
+            def close(self) -> None:
+                pool.close()
+
         answers: list[httpx.Response] = []
 
         def post() -> None:
