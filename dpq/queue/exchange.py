@@ -32,6 +32,9 @@ S = TypeVar("S")
 
 log = logging.getLogger(__name__)
 
+BAD_REQUEST = 400
+"""The first status of answers that need not say what they have spent."""
+
 
 class ExchangeBase(Generic[R, Q]):
     """The common part of `Exchange` and `AsyncExchange`.
@@ -94,6 +97,8 @@ class ExchangeBase(Generic[R, Q]):
             cost = self._options.spent(answer)
             if cost is not None:
                 self.permit.spent(cost)
+            elif answer.complete and answer.status < BAD_REQUEST:
+                self._options.say_unsaid(self._queue.queue_name, self.permit.group)
         except Exception as error:  # the caller's function: its answer is not to be spoiled
             raise_interruption(error)
             self._log("say what an answer has spent", error, trace=True)

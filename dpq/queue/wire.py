@@ -153,6 +153,7 @@ class Options(Generic[R, Q]):
         if isinstance(member, str):
             member_name(member)
         self.outage = Outage(passes=when_away == "pass")
+        self._said = False
 
     def permit_for(self, request: R, host: str | None) -> PermitRequest:
         """Return the units that a request takes; without a group, those of its host."""
@@ -168,6 +169,17 @@ class Options(Generic[R, Q]):
         return PermitRequest.checked(
             group, cost, self._timeout, priority, DEFAULT_LEASE, member, host
         )
+
+    def say_unsaid(self, queue_name: str, group: str | None) -> None:
+        """Log, once, that a good answer does not say what it has spent."""
+        if not self._said:
+            self._said = True
+            log.warning(
+                "%s: an answer of group %r does not say what it has spent, so what was charged "
+                "stays. A stream may have to be asked for it. This is logged once",
+                *(queue_name, group),
+                extra=fields("spent_not_said", queue=queue_name, group=group),
+            )
 
 
 class Outage:
