@@ -61,6 +61,9 @@ class Answers(BaseHTTPRequestHandler):
     """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told.
 
     `/usage` says what it has spent, packed; `/events` the same as a stream; `/cut` hangs up.
+
+    Attributes:
+        body: The body of the request.
     """
 
     server: Host
@@ -69,8 +72,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         headers = self.headers
-        if length := int(headers.get("Content-Length") or 0):
-            self.rfile.read(length)
+        self.body = self.rfile.read(int(headers.get("Content-Length") or 0))
         key = headers.get("X-Api-Key") or headers.get("Authorization", "").removeprefix("Bearer ")
         accepts = headers.get("Accept-Encoding", "")
         self.server.came.append(Came(time.monotonic(), self.path, key, accepts))
