@@ -60,7 +60,8 @@ class Host(ThreadingHTTPServer):
 class Answers(BaseHTTPRequestHandler):
     """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told.
 
-    `/usage` says what it has spent, packed; `/events` the same as a stream; `/cut` hangs up.
+    `/left` says what is left of its limit; `/usage` says what it has spent, packed; `/events` the same
+    as a stream; `/cut` hangs up.
 
     Attributes:
         body: The body of the request.
@@ -90,6 +91,8 @@ class Answers(BaseHTTPRequestHandler):
             self.reply(b"", status=302, Location=f"/{int(name) - 1}")
         elif name == "429":
             self.reply(b"too many", status=429, Retry_After="30")
+        elif name == "left":
+            self.reply(b"ok", RateLimit="limit=9, remaining=4, reset=60")
         elif name == "stream":
             self.send_response(200)
             self.send_header("Content-Length", "4")

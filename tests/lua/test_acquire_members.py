@@ -93,6 +93,23 @@ def test_a_better_task_comes_before_a_caller_of_a_member(q, clock):
     assert q.check() == []
 
 
+def test_a_caller_of_a_member_comes_before_lesser_tasks(q, clock):
+    """The lease of its member is kept for it; the tasks go on when it has its permit."""
+    q.set_limit(concurrency=2, group="g", members=["a"])
+    out = [Asker(q, member="a") for _ in range(2)]
+    for asker in out:
+        asker.ask()
+    waits = Asker(q, member="a", priority=5)
+    assert waits.ask().code == 2
+    fill(q, 2)
+    out[0].end()
+    assert payloads(q) == []
+    assert waits.ask().code == 1
+    out[1].end()
+    assert payloads(q) == [0]
+    assert q.check() == []
+
+
 def test_a_caller_who_leaves_frees_the_line_of_its_member(q, clock):
     """Nothing of it stays, and the next one goes."""
     q.set_limit(concurrency=1, group="g", members=["a"])
