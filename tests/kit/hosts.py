@@ -60,8 +60,8 @@ class Host(ThreadingHTTPServer):
 class Answers(BaseHTTPRequestHandler):
     """`/n` redirects n times; `/429` is too many; `/stream` sends its end when it is told.
 
-    `/left` says what is left of its limit; `/usage` says what it has spent, packed; `/events` the same
-    as a stream; `/cut` hangs up.
+    `/left` says what is left of its limit, `/usage` what it has spent, packed; `/events` says the
+    same as a stream; `/cut` hangs up.
 
     Attributes:
         body: The body of the request.
