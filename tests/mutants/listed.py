@@ -2270,8 +2270,8 @@ PERMITS = [
     _lua(
         "a booking goes into the next period of a quota",
         "acquire",
-        "shuts(at >= ends and ends or 0, i)",
-        "shuts(0, i)",
+        "shuts(period_over(scopes, at))",
+        "",
         f"{LUA}acquire.py",
     ),
     _lua(
