@@ -5,43 +5,13 @@ from operator import itemgetter
 from typing import Any
 
 import pytest
+from kit.askers import Asker
 from kit.limits import SCOPES, fill, payloads, take
 from redis.exceptions import ResponseError
 
-from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, RateLimited, Reserve
-from dpq.model.permit import Caller, HeldPermit, PermitAnswer, PermitRequest
+from dpq import DPQ, LimitTimeoutError, Quota, RateLimit, Reserve
+from dpq.model.permit import PermitRequest
 from dpq.transport.listener import PREFIX
-
-
-class Asker:
-    """A caller that does not sleep: the test moves the clock."""
-
-    def __init__(
-        self, q: DPQ[Any], group: str | None = "g", timeout: float | None = None, **more: Any
-    ) -> None:
-        given = {"cost": 1, "priority": 0, "lease": 60.0, **more}
-        self.q = q
-        self.caller = Caller(PermitRequest.checked(group, timeout=timeout, **given), 0.0)
-
-    def ask(self) -> PermitAnswer:
-        answer = self.q._session.run(self.q._operations.acquire, self.caller, 0.0)
-        self.caller.receive(answer, 0.0)
-        return answer
-
-    def end(self, told: str = "") -> None:
-        self.q._session.run(self.q._operations.end_permit, self.caller, self.caller.held, told)
-
-    def extend(self, seconds: float) -> str:
-        held = HeldPermit(self.caller.id, self.caller.request.group, self.caller.held, "g")
-        kept = self.q._session.run(self.q._operations.extend_many, [(held, seconds)])
-        self.caller.held = held.member if kept[0] else ""
-        return self.caller.held
-
-    def met(self, retry_after: float, scope: Any = "member", told: str = "") -> None:
-        self.q._session.run(
-            *(self.q._operations.met_limit, self.caller, RateLimited(retry_after, scope=scope)),
-            *(self.caller.held, told),
-        )
 
 
 def full(q: DPQ[Any], group: str | None = "g") -> bool:

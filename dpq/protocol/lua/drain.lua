@@ -111,5 +111,5 @@ end
 local first = redis.call('ZRANGE', delayed, '0', '0', 'WITHSCORES')[2] or ''
 return { { string.format('%.17g', instant), redis.call('HGET', conf, 'paused_until') or '',
   string.format('%.0f', queued + heads), string.format('%.0f', totals[1] + totals[2]),
-  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)), first,
-  string.format('%.0f', redis.call('ZCARD', invisible)) }, reply }
+  string.format('%.0f', totals[3] + totals[4] + acked), string.format('%.0f', redis.call('ZCARD', delayed)),
+  first, string.format('%.0f', redis.call('ZCARD', invisible)) }, reply }
