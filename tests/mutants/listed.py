@@ -3009,7 +3009,7 @@ CONTACT = [
         "batch/loader",
         "if self._job.is_private and not missing:",
         "if not missing:",
-        f"{DAEMON}cli_run.py::test_a_finished_batch_leaves_no_queue",
+        f"{DAEMON}cli_run.py::test_a_machine_that_comes_late_sends_nothing",
     ),
 ]
 
