@@ -22,7 +22,14 @@ try:
 except ImportError as error:  # pragma: no cover - a test does it in a process of its own
     raise missing_extra("httpx2", error) from error
 
-__all__ = ["Answer", "AsyncTransport", "Transport", "anthropic_usage", "openai_usage"]
+__all__ = [
+    "Answer",
+    "AsyncTransport",
+    "Transport",
+    "TransportOptions",
+    "anthropic_usage",
+    "openai_usage",
+]
 
 
 class _Stream(Body, httpx2.SyncByteStream):
@@ -53,7 +60,7 @@ class Transport(BlockingTransport, httpx2.BaseTransport):
             transport: The transport that sends; None makes an `httpx2.HTTPTransport` without
                 retries, since those would take no unit.
             options: Those of all transports: `cost`, `timeout`, `priority`, `member`, `prepare`,
-                `spent`, `when_away`. `dpq.queue.wire.TransportOptions` describes them.
+                `spent`, `when_away`. `TransportOptions` describes them.
 
         Raises:
             ConfigurationError: An argument is out of its bounds.
