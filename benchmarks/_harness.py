@@ -51,6 +51,7 @@ ALL = (
         "spin",
         "llm",
         "web",
+        "imports",
     ),
 )
 NAMED = ("ten_million", "peers", "tracing")

@@ -2268,6 +2268,34 @@ FORESIGHT = [
 
 PERMITS = [
     _lua(
+        "a booking goes into the next period of a quota",
+        "acquire",
+        "shuts(period_over(scopes, at))",
+        "",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "a booking that was closed keeps its lease",
+        "acquire",
+        "elseif held ~= '' then\n  settle(held)",
+        "elseif false then\n  settle(held)",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "callers do not age",
+        "acquire/booking",
+        "(tonumber(aging or '') or 0) * (came",
+        "0 * (came",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
+        "one caller of a pool goes at a time",
+        "lib/line",
+        "sum = is_full and sum or sum +",
+        "sum = is_full and sum or 0 +",
+        f"{LUA}acquire.py",
+    ),
+    _lua(
         "a booking is charged as if it were now",
         "pop/charge",
         "math.max(window.owed, moment or instant)",
@@ -2474,6 +2502,27 @@ TRACES = [
 
 MOVING = [
     _lua(
+        "a moving window keeps the earlier of two slots",
+        "lib/slots",
+        "{ found[n][1], found[n][2] + (found[n - 1]",
+        "{ (found[n - 1] or found[n])[1], found[n][2] + (found[n - 1]",
+        f"{LUA}moving.py",
+    ),
+    _lua(
+        "a moving window has a slot for each grant before a booking",
+        "lib/slots",
+        "elseif found[n - 2] and tick - found[n - 2][1] <= span then",
+        "elseif false then",
+        f"{LUA}moving.py",
+    ),
+    _py(
+        "drain forgets when units leave a moving window",
+        "model/moving",
+        "tick * self._tick + self.length - begin",
+        "tick * self._tick - begin",
+        f"{CONTRACT}forecast.py",
+    ),
+    _lua(
         "a moving window forgets what has not left",
         "lib/moving",
         "parts.drop(window, (instant - length_of(gate, rule)) / rule.tick)",
@@ -2619,6 +2668,20 @@ MOVING = [
 BATCH = f"{UNIT}batch.py"
 
 BATCHES = [
+    _py(
+        "an answer goes into a file that was replaced",
+        "batch/results",
+        "same = os.stat(self.path).st_ino == os.fstat(file).st_ino",
+        "same = True",
+        f"{UNIT}batch.py",
+    ),
+    _py(
+        "a line of a batch may name another host",
+        "batch/reader",
+        "if urlsplit(full)[:2] != urlsplit(url)[:2]:",
+        "if urlsplit(full)[:1] != urlsplit(url)[:1]:",
+        f"{UNIT}batch.py",
+    ),
     _py(
         "dpq run acks before its answer is on the disk",
         "batch/results",
