@@ -72,6 +72,7 @@ class PermitAnswer(NamedTuple):
         held: The lease of the permit, or "".
         scope: The group, and behind a TAB the member of its pool.
         cost: The units that were charged, as the text of a record.
+        brief: "1" if the lease is there only until the answer is observed.
     """
 
     code: int
@@ -80,6 +81,7 @@ class PermitAnswer(NamedTuple):
     held: str = ""
     scope: str = ""
     cost: str = ""
+    brief: str = ""
 
 
 class HeldPermit:
@@ -116,6 +118,7 @@ class Caller:
         held: The lease of its booking, or "".
         scope: Its group, and behind a TAB the member of the pool that a booking is of.
         cost: The units that were charged.
+        brief: Its lease is there only until the answer is observed, which ends it.
         granted: It may go, once it has slept.
     """
 
@@ -124,7 +127,7 @@ class Caller:
         self.id = secrets.token_urlsafe(9)
         self.moment, self.place, self.held, self.channel = "", "", "", ""
         self.scope, self.cost = request.group or "", request.cost
-        self.granted = False
+        self.granted = self.brief = False
         self._until = None if request.timeout is None else now + request.timeout
 
     def remaining(self, now: float) -> float | None:
@@ -142,7 +145,7 @@ class Caller:
         if not answer.moment or answer.code != 1:
             self.scope = self.request.group or ""
         elif answer.cost:
-            self.scope, self.cost = answer.scope, answer.cost
+            self.scope, self.cost, self.brief = answer.scope, answer.cost, bool(answer.brief)
         if answer.code == 1:
             self.moment, self.place = answer.moment, ""
             self.granted = wait <= ASK_AGAIN_SECONDS

@@ -93,12 +93,16 @@ class LimitOperations(CommandMaker):
                 scope += f"\t{target.member}"
         else:
             scope = target.scope if isinstance(target, Caller) else target or ""
-        args: list[Any] = [self._now(), scope, task.id if task else ""]
-        args.append(task.token if task else "")
+        args: list[Any] = [self._now(), scope]
+        if isinstance(target, Caller):
+            args += [target.held, "1" if target.brief else ""]
+        else:
+            args += [task.id, task.token] if task else ["", ""]
         for budget in budgets:
-            ends = milliseconds("seconds", budget.seconds)
-            full = "" if budget.full is None else budget.full
-            args += [budget.unit, budget.left, ends, costs.get(budget.unit, 0), full]
+            args += [budget.unit, budget.left, milliseconds("seconds", budget.seconds)]
+            args.append(costs.get(budget.unit, 0))
+            args += ["" if value is None else value for value in (budget.full, budget.limit)]
+            args.append(milliseconds("window", budget.window or 0))
         return self._ask("observe", args, same)
 
     def close(self, retry_after: float) -> Steps[Any]:

@@ -134,6 +134,9 @@ class Permit(PermitBase):
         limited, budgets = self._read(response, headers, scope)
         operations = self._queue._operations
         if budgets:
+            if self._held and self._caller.brief:
+                self._queue._leases.let_go(self._held)
+                self._let_go()
             self._queue._session.run(operations.observe, self._caller, budgets)
         if limited and limited.scope != "task":
             if self._held:

@@ -16,9 +16,10 @@
 -- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
+-- * {1, us, moment, held, scope, cost, brief}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
 --   "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a TAB the
---   member of its pool. `cost`: what was charged, with estimates. For a booking that stands, the last two are left out.
+--   member of its pool. `cost`: what was charged, with estimates. Then "1" if the permit is a lease only until its
+--   answer is observed, else "". For a booking that stands, the last three are left out.
 -- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
 --   does not wait.
 -- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
@@ -90,7 +91,7 @@ for i, gate in ipairs(scopes) do
   taken = full(gate) and (lines[i] or lines[2]) or taken
   local free, counted = opens_at(gate, units, -score)
   free = opening > 0 and opening or free
-  -- A booking counts in the period of its moment, so none goes beyond a quota's.
+  -- A booking counts in the period of its moment, so none goes beyond a quota's, or the reset of a host.
   shuts(counted > instant and counted or 0, i)
   earliest = gate[1] and math.min(earliest, math.max(free, instant)) or earliest
   if free > at then
@@ -100,6 +101,9 @@ for i, gate in ipairs(scopes) do
 end
 for i, gate in ipairs(scopes) do
   local ends = gate.quotas and gate.quotas.ends() or math.huge
+  for _, budget in pairs(gate.observed or {}) do
+    ends = math.min(ends, budget.interval and math.huge or budget.ends, budget.asks or math.huge)
+  end
   shuts(at >= ends and ends or 0, i)
 end
 
@@ -121,13 +125,13 @@ else
     code, line, again = 2, come_before(lines, place, units, at)
   end
 end
-local leased, token, changes
+local leased, token, changes, brief
 if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
   token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
-  leased = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
+  leased, brief = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
   changes = added and estimates().change(cost, added)
 end
 if next(left) then
@@ -135,4 +139,5 @@ if next(left) then
 end
 keep()
 return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
-  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost }
+  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost,
+  brief and '1' or '' }

@@ -1,13 +1,16 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
 -- Needs: now, charge, mark, pool
--- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "". `tells` if it may tell
---        what it has spent, at its end.
+-- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "", and true if it is one
+--        only until its answer is observed: its host may not know of it yet. `tells` if it may tell what it has spent,
+--        at its end.
 local function grant(scopes, units, id, moment, ends, token, tells)
-  local leased, entry = '', string.format('~%013.0f~', ends) .. id
+  local leased, stays, entry = '', tells, string.format('~%013.0f~', ends) .. id
   for _, gate in ipairs(scopes) do
     charge(gate, units, entry, token, moment)
-    local counts, note = tells or gate.busy or gate.rules.concurrency > 0, gate.booked or { 0, 0, 0, 0, 0 }
+    stays = stays or gate.busy or gate.rules.concurrency > 0
+    local counts = tells or gate.busy or gate.rules.concurrency > 0 or gate.observed
+    local note = gate.booked or { 0, 0, 0, 0, 0 }
     if instant < note[3] + 50 then -- it comes before the tasks that have their turn
       note[3] = 0
     end
@@ -24,5 +27,5 @@ local function grant(scopes, units, id, moment, ends, token, tells)
   if scopes[3] then
     granted_to(scopes[3])
   end
-  return leased
+  return leased, leased ~= '' and not stays
 end

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules, booked
+-- Needs: now, rules, booked, tokens
 -- Gives: keep().
 local REPEATED_MS = 120000 -- so long a 429 that a permit has met may be told again
 
@@ -47,8 +47,7 @@ local function keep()
       end
       if gate.observed then
         for unit, budget in pairs(gate.observed) do
-          text = text .. string.format('O%s:%.0f:%.17g', unit, budget.left, budget.ends)
-            .. (budget.interval and string.format(':%.9f ', budget.interval) or ' ')
+          text = text .. budget_tokens(unit, budget)
         end
       end
       for i, rule in ipairs(gate.moves and gate.rules or {}) do
