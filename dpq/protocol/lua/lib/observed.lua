@@ -59,22 +59,25 @@ local function told_refill(gate, left, ends, more, full)
 end
 
 -- A later reset is another window of the host, and replaces the budget. For the same one, or a sooner one, the lower
--- number counts: answers may come in any order. The end of a window that was not told yet is that of this answer, if it
--- is later. If two answers name the same reset, it is believed.
+-- number counts: answers may come in any order. Its end is the first one that was told; but the last one, if nothing is
+-- left, since hosts say whole seconds: so requests do not run into the window before. If two answers name the same
+-- reset, it is believed.
 local function told_window(gate, known, left, ends, size, length)
   local latest = believed(gate)
   local budget, same = known, known and not known.interval and math.abs(ends - known.ends) <= SAME_MS
   if not known or known.interval or ends > known.ends + SAME_MS then
-    budget = { left = left, ends = ends }
+    budget = { left = left, ends = ends, reset = ends }
   else
     budget.left = math.min(known.left, left)
-    budget.ends = (not same or known.size and known.ends > known.reset) and (same and math.max(known.ends, ends) or ends)
-      or known.ends
+    local is_guess = known.size and known.ends > known.reset -- it was renewed
+    local later = same and is_guess and math.max(known.ends, ends) or known.ends
+    budget.ends = same and later or ends
+    budget.reset = same and math.max(known.reset or 0, ends) or ends
   end
   budget.asks = not same and budget.ends > latest and latest or nil
   length = math.min(math.max(length, ends - now), same and MOST_MS or latest - instant)
   budget.length = math.ceil(known and known.size == size and math.max(known.length or 0, length) or length)
-  budget.size, budget.reset = size, budget.ends
+  budget.size = size
   return budget
 end
 
