@@ -816,7 +816,8 @@ def _soonest(waits: Iterable[int | None]) -> int | None:
 
 def _share(budget: Budget, parts: int) -> Budget:
     full = None if budget.full is None else budget.full // parts
-    return replace(budget, left=budget.left // parts, full=full)
+    limit = None if budget.limit is None else max(1, budget.limit // parts)
+    return replace(budget, left=budget.left // parts, full=full, limit=limit)
 
 
 def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
@@ -828,6 +829,7 @@ def _one_budget(budgets: Sequence[Budget]) -> tuple[Budget, ...]:
             few[0],
             left=sum(budget.left for budget in few),
             full=None if few[0].full is None else sum(budget.full or 0 for budget in few),
+            limit=None if few[0].limit is None else sum(budget.limit or 0 for budget in few),
         )
         for few in shares
     )

@@ -246,7 +246,7 @@ def test_it_is_forgotten(q, redis, queue_name, clock):
 
 
 @pytest.mark.damaged
-@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4", "Otokens::"])
+@pytest.mark.parametrize("token", ["O:1", "O:x:9", "O:1:2:3:4:5", "Otokens::", "A:0:9:9"])
 def test_an_unreadable_budget(q, redis, queue_name, clock, token):
     """The gate cannot be read: check says so, and repair mends it."""
     q.set_limit(60, 60, group="g")

@@ -16,9 +16,9 @@
 -- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost, brief}: granted, from `us` microseconds on, at `moment`. The units are charged. `held`:
---   "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a TAB the
---   member of its pool. `cost`: what was charged, with estimates. Then "1" if the permit is a lease only until its
+-- * {1, us, moment, held, scope, cost, brief}: granted, from `us` microseconds on, at `moment`. The units are charged.
+--   `held`: "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a
+--   TAB the member of its pool. `cost`: what was charged, with estimates. `brief`: "1" if it is a lease only until its
 --   answer is observed, else "". For a booking that stands, the last three are left out.
 -- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
 --   does not wait.
@@ -34,7 +34,8 @@ if #group > 301 then
   return redis.error_reply('ERR DPQ: the group is too long: at most 200 bytes, a member 100')
 end
 
--- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, callers, booking, stand, grant
+-- Needs: now, refusal, go_on, rules, gate, opens, keep, estimate, gates_of, booked, callers, booking, stand, grant,
+--        budgets
 local settings = redis.call('HMGET', conf, 'format', 'partitions', 'limited', 'gated', 'queue_rules', 'queue_gate',
   'token', 'aging', 'aging_since')
 local refused, format = refusal(settings[1], settings[2], partitions)
@@ -100,10 +101,7 @@ for i, gate in ipairs(scopes) do
   forget_ended(gate)
 end
 for i, gate in ipairs(scopes) do
-  local ends = gate.quotas and gate.quotas.ends() or math.huge
-  for _, budget in pairs(gate.observed or {}) do
-    ends = math.min(ends, budget.interval and math.huge or budget.ends, budget.asks or math.huge)
-  end
+  local ends = math.min(gate.quotas and gate.quotas.ends() or math.huge, budgets().ends(gate.observed or {}))
   shuts(at >= ends and ends or 0, i)
 end
 
@@ -139,5 +137,4 @@ if next(left) then
 end
 keep()
 return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
-  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost,
-  brief and '1' or '' }
+  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost, brief }

@@ -22,7 +22,7 @@ local refused, format = refusal(redis.call('HGET', conf, 'format'), nil, '0', tr
 if refused then
   return refused
 end
--- Needs: rules, gate, open_or_close, place, go_on, mark, observed, held
+-- Needs: rules, gate, open_or_close, place, go_on, mark, observed, held, booked
 go_on()
 if not format and redis.call('EXISTS', meta) == 0 then -- nothing is lost: no task was pushed yet
   seen.lacking = {}

@@ -9,7 +9,7 @@
 --        place, blocks), for the gate that decides, and the one in whose line it is to stand: when to ask again, ms, or
 --        nil if it may book at that moment; turn_of(gate, cost, at, place, last): until when tasks may take what is
 --        free at that moment, ms, or nil; `last` if there is one lease for both.
-local turn_of
+local TURN_MS, FREE_MS = 50, 1000
 
 local function place_in_line(text, priority, id, aging, since)
   local came = tonumber(string.sub(text, 19, 34)) or math.floor(instant * 1000)
@@ -43,32 +43,28 @@ local function far_ahead(gate, line, at, cost, place, blocks)
   return math.min(math.max(at - ahead + standing(line, place) * pause, instant + 10), instant + 10000)
 end
 
-do
-  local TURN_MS, FREE_MS = 50, 1000
-
-  -- Is there enough for this caller and for a task as well?
-  local function plenty(gate, cost)
-    for i, rule in ipairs(gate.rules) do
-      local units = cost[rule.unit] or 0
-      local at = rule.moving and moving().opens(gate, i, 2 * units)
-      if units > 0 and (at or gate[i].owed + (2 * units - rule.burst) * gate[i].interval) > instant then
-        return false
-      end
+-- Is there enough for this caller and for a task as well?
+local function plenty(gate, cost)
+  for i, rule in ipairs(gate.rules) do
+    local units = cost[rule.unit] or 0
+    local at = rule.moving and moving().opens(gate, i, 2 * units)
+    if units > 0 and (at or gate[i].owed + (2 * units - rule.burst) * gate[i].interval) > instant then
+      return false
     end
-    return true
   end
+  return true
+end
 
-  -- If no task came in its turn, callers are free for a second.
-  function turn_of(gate, cost, at, place, last)
-    local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
-    if not best or best > string.sub(place, 1, 34) then
-      return nil
-    end
-    gate.booked = gate.booked or { 0, 0, 0, 0, 0 }
-    local booked = gate.booked
-    if booked[3] == 0 or instant >= booked[3] + TURN_MS + FREE_MS then
-      booked[3], gate.changed = at, true
-    end
-    return instant < booked[3] + TURN_MS and booked[3] + TURN_MS or nil
+-- If no task came in its turn, callers are free for a second.
+local function turn_of(gate, cost, at, place, last)
+  local best = (last or not plenty(gate, cost)) and the_line().best_of(gate)
+  if not best or best > string.sub(place, 1, 34) then
+    return nil
   end
+  gate.booked = gate.booked or { 0, 0, 0, 0, 0 }
+  local booked = gate.booked
+  if booked[3] == 0 or instant >= booked[3] + TURN_MS + FREE_MS then
+    booked[3], gate.changed = at, true
+  end
+  return instant < booked[3] + TURN_MS and booked[3] + TURN_MS or nil
 end

@@ -1,7 +1,7 @@
 -- keep: store the gates that have changed. A gate that holds only grants is stored in a short form, an empty one not at
 -- all.
 -- Keys: conf gates
--- Needs: now, rules, booked, tokens
+-- Needs: now, rules, booked, budgets
 -- Gives: keep().
 local REPEATED_MS = 120000 -- so long a 429 that a permit has met may be told again
 
@@ -46,9 +46,7 @@ local function keep()
         text = text .. gate.quotas.text()
       end
       if gate.observed then
-        for unit, budget in pairs(gate.observed) do
-          text = text .. budget_tokens(unit, budget)
-        end
+        text = text .. budgets().write(gate.observed)
       end
       for i, rule in ipairs(gate.moves and gate.rules or {}) do
         text = rule.moving and text .. '|' .. gate[i].body or text
