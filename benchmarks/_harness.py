@@ -41,6 +41,7 @@ ALL = (
     *(
         "adaptive",
         "jitter",
+        "budgets",
         "acquire",
         "apis",
         "worker",
