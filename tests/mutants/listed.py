@@ -215,7 +215,7 @@ LEASES = [
         "an interrupted connection is kept with its reply under way",
         "transport/connections",
         "        except BaseException as error:  # replies may still come\n"
-        "            connection.disconnect()\n",
+        "            self._keep_closed(connection)\n",
         "        except BaseException as error:\n            self._idle.kept.append(connection)\n",
         f"{CONTRACT}interrupted.py::test_an_interruption_spoils_nothing",
     ),
@@ -325,7 +325,7 @@ LIMITS = [
     ),
     _lua(
         "a task of any cost pays for one",
-        "pop/judge",
+        "pop/charge",
         "+ time_of(units, window)",
         "+ time_of(1, window)",
         f"{LUA}pop_limits.py",
@@ -658,14 +658,14 @@ ADAPTIVE = [
     ),
     _lua(
         "a rate rises though nobody uses it",
-        "pop/judge",
+        "pop/charge",
         "gate.used * 2 >= gate.rate",
         "true",
         f"{LUA}adaptive.py",
     ),
     _lua(
         "the rate that met the last 429 is forgotten",
-        "pop/judge",
+        "pop/charge",
         "rules.step, gate.learned",
         "rules.step, 0",
         f"{LUA}adaptive.py",
@@ -1818,7 +1818,7 @@ UNITS = [
     ),
     _lua(
         "each window is charged requests",
-        "pop/judge",
+        "pop/charge",
         "math.min(cost[rule.unit] or 0",
         "math.min(cost[''] or 0",
         f"{LUA}units.py",
@@ -2325,7 +2325,7 @@ FORESIGHT = [
 PERMITS = [
     _lua(
         "a booking is charged as if it were now",
-        "pop/judge",
+        "pop/charge",
         "math.max(window.owed, moment or instant)",
         "math.max(window.owed, instant)",
         f"{LUA}acquire.py",
