@@ -176,8 +176,7 @@ class Told:
         return []
 
     def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
-        """Lay it over the course of its limit: after its end, that alone decides, or the whole limit
-        in each window."""
+        """Lay it over the course of its limit: after its end, that decides, with its own windows."""
         if begin >= self.ends:
             return now
         needs = [Need(self._units(each.units)) for each in wanted]
@@ -195,7 +194,7 @@ class Refilling(Told):
     """A budget that refills evenly, up to `full` units at `ends`."""
 
     def __init__(
-        self, unit: str, left: int, ends: float, asks: float, full: int, interval: float
+        self, unit: str, left: int, ends: float, full: int, interval: float, asks: float = 0.0
     ) -> None:
         super().__init__(unit, left, ends, asks)
         self._full, self._interval = full, interval

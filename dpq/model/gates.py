@@ -491,7 +491,7 @@ def _told(
     unit: str, left: str, ends: str, asks: str, full: str, interval: str, *whole: str
 ) -> Told:
     if full:
-        return Refilling(unit, int(left), float(ends), float(asks), int(full), float(interval))
+        return Refilling(unit, int(left), float(ends), int(full), float(interval), float(asks))
     size, length, reset = whole or ("", "", "")
     limit = Whole(int(size), float(length), float(reset)) if size else None
     return Told(unit, int(left), float(ends), float(asks), limit)

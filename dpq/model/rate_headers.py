@@ -291,7 +291,7 @@ def _windows(fields: _Fields) -> dict[str, float]:
 
 
 def _policies(fields: _Fields) -> dict[str, dict[str, str]]:
-    """Read the parameters of each policy: `q` its units, `w` its window, `qu` the unit (draft-10)."""
+    """Read the parameters of each policy: its units (`q`), its window (`w`), its unit (`qu`)."""
     texts = (", ".join(v) for name, v in fields.items() if name.endswith("ratelimit-policy"))
     return {policy: params for text in texts for policy, params in _structured(text)}
 

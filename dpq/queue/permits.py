@@ -81,7 +81,7 @@ class PermitBase:
 
     @property
     def leased(self) -> bool:
-        """The permit counts towards a concurrency, or is a probe, until it ends."""
+        """The permit counts until it ends, for a concurrency or as a probe; or until its answer."""
         return self._held is not None
 
     def __del__(self) -> None:

@@ -844,9 +844,12 @@ class DPQ(QueueBase[P]):
     ) -> list[Budget]:
         """Take in what a host says is left of its limit: no consumer goes beyond it.
 
-        So a limit is obeyed before the first 429. Tasks that are still under way count as if the
-        host did not know them yet. What is left is forgotten at its reset; own limits hold beside
-        it, and it loosens none. Call it before the delivery is ended.
+        So a limit is obeyed before the first 429. Tasks and permits that are still under way count
+        as if the host did not know them yet. At the reset the whole limit is left again, if the
+        host says it, until an hour after its last reset; else nothing is known. A reset more than
+        60 s away, or than the longest window of the own limit, counts if two answers name it; until
+        then one task asks again, alone. Own limits hold beside it, and it loosens none. Call it
+        before the delivery is ended.
 
         Args:
             task_or_group: The task that has the answer, for its group (the queue, if it has none);
