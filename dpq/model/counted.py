@@ -176,7 +176,7 @@ class Told:
         return []
 
     def course(self, now: Course, fresh: Course, wanted: Sequence[Wanted], begin: float) -> Course:
-        """Lay it over the course of its limit: after its end, that decides, with its own windows."""
+        """Lay it over the course of its limit: after its end, that decides."""
         if begin >= self.ends:
             return now
         needs = [Need(self._units(each.units)) for each in wanted]

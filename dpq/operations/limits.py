@@ -1,5 +1,6 @@
 """The operations about limits and groups of one partition. No I/O."""
 
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -40,6 +41,7 @@ class LimitOperations(CommandMaker):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> Steps[None]:
         """Limit the queue, a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
@@ -49,7 +51,7 @@ class LimitOperations(CommandMaker):
         names, turns = pool_members(members, group), group_weight(weight, group)
         heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
         field, rules = _field(group), write_rules(windows, concurrency)
-        return self._set_rules(field, rules, heavy, quotas, names, turns)
+        return self._set_rules(field, rules, heavy, quotas, names, turns, reset=reset)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
         """Remove the limit of the queue, of a group, or of every group without its own."""
@@ -63,14 +65,17 @@ class LimitOperations(CommandMaker):
         quotas: Sequence[Quota] = (),
         members: Sequence[str] = (),
         weight: float | None = None,
+        *,
+        reset: bool = False,
     ) -> Steps[None]:
         walk, cursor = "set", "0"
+        anew = [secrets.randbelow(10**15)] if reset else []
         if quotas:  # they carry the clock changes of 10 years from the server's time on
             seen = yield self._command("view", [self._now(), ""], read_texts)
             rules += write_quotas(quotas, int(seen[6]))
         rules = add_pool(rules, members, weight)
         while walk != "done":
-            args = [self._now(), field, rules, heavy, walk, cursor]
+            args = [self._now(), field, rules, heavy, walk, cursor, *anew]
             walk, cursor = yield self._command("set_limit", args, read_texts)
 
     def delay_group(

@@ -575,6 +575,7 @@ class QueueOperations(Generic[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> Steps[None]:
         """Limit a group, or every group without a limit of its own."""
         rest, quotas = split_quotas(rate)
@@ -597,7 +598,7 @@ class QueueOperations(Generic[P]):
         parts = self.partitions if every else [self._group(str(group))]
         rules = (
             *(rate, per, burst, group, concurrency, adaptive, reserve, slack),
-            *(members, weight),
+            *(members, weight, reset),
         )
         return _done([self._noted(part, part.set_limit(*rules)) for part in parts])
 

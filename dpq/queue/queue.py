@@ -745,12 +745,13 @@ class DPQ(QueueBase[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> None:
         """Limit what is popped, for all consumers together, also for those that run already.
 
         The call replaces the limit of the same queue or group. Units that were granted before still
         count in a window of the same length, and a learned rate stays. So every process may set the
-        same limit at its start.
+        same limit at its start. `reset=True` lets it begin anew.
 
         Args:
             rate: Units in a window, 0.001 to 10^9; or a text with the window, as on the
@@ -774,6 +775,10 @@ class DPQ(QueueBase[P]):
             weight: Turns that the group gets where others get one, 0.01 to 100, in a queue with
                 `fairness="round_robin"`; alone or with a rate. None is 1. Not for the queue. In a
                 partitioned queue it is 1 or more.
+            reset: Forget what was granted and counted in its windows and quotas, the learned rate,
+                slack and estimates, and what the host has said is left. A closing stays:
+                `delay_group(group, 0)` opens a group. Of `"*"` for every group that has no limit of
+                its own, one after the other. Not for a program's start: each would reset it.
 
         Raises:
             ConfigurationError: An argument is out of its bounds, or the limit is for a whole queue
@@ -793,6 +798,7 @@ class DPQ(QueueBase[P]):
             slack,
             members,
             weight,
+            reset,
         )
 
     def clear_limit(self, group: str | None = None) -> None:

@@ -525,6 +525,7 @@ class AsyncDPQ(QueueBase[P]):
         slack: float | None = None,
         members: Sequence[str] | None = None,
         weight: float | None = None,
+        reset: bool = False,
     ) -> None:
         """Async `DPQ.set_limit`."""
         await self._session.run(
@@ -539,6 +540,7 @@ class AsyncDPQ(QueueBase[P]):
             slack,
             members,
             weight,
+            reset,
         )
 
     async def clear_limit(self, group: str | None = None) -> None:

@@ -548,6 +548,27 @@ LIMITS = [
         f"{LUA}observe.py",
     ),
     _lua(
+        "a reset that is sent again resets again",
+        "lib/reset",
+        "string.match(gate.reset, '^%d+') == id",
+        "false",
+        f"{LUA}set_limit.py",
+    ),
+    _lua(
+        "a reset leaves quotas spent",
+        "lib/reset",
+        "quota.count, quota.start, quota.reset, quota.next = 0, 0, 0, 0",
+        "quota.next = 0",
+        f"{LUA}set_limit.py",
+    ),
+    _lua(
+        "a reset of all groups resets the first hundred",
+        "lib/reset",
+        "return page[1]",
+        "return '0'",
+        f"{LUA}set_limit.py",
+    ),
+    _lua(
         "what comes back evenly comes back at the reset",
         "lib/observed",
         "full and full > left",
@@ -2587,9 +2608,9 @@ MOVING = [
     ),
     _lua(
         "a moving window of a member gives back under other rules",
-        "set_limit",
-        "distrust(mate)",
-        "mate.changed = mate.changed",
+        "lib/reset",
+        "each = { gate, unpack(gate.mates) }",
+        "each = { gate }",
         f"{LUA}moving.py",
     ),
     _lua(

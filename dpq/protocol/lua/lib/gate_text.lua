@@ -35,6 +35,7 @@ local function read_gate(gate, text, kept)
     if tokens and not kept then
       gate.observed, gate.spent = budgets().read(tokens), spent_of(tokens)
       gate.last, gate.turn = tonumber(tokens.L or 0) or 0, tonumber(tokens.T or 0) or 0
+      gate.reset = tokens.Z or ''
       gate.taught, gate.met = tonumber(tokens.P or 0) or 0, tonumber(tokens.R or 0)
       gate.taught = gate.taught <= instant + MOST_AHEAD_MS and gate.taught or 0 -- else the clock was set back
     end

@@ -3,7 +3,7 @@
 -- Keys: conf gates
 -- Needs: now, rules, booked, budgets
 -- Gives: keep().
-local REPEATED_MS = 120000 -- so long a 429 that a permit has met may be told again
+local REPEATED_MS = 120000 -- so long a 429 that a permit has met, or a reset, may be told again
 
 local function keep()
   local fields = {}
@@ -29,6 +29,9 @@ local function keep()
       end
       if gate.taught + REPEATED_MS > instant and gate.rules[1] then
         text = text .. string.format('P:%.17g ', gate.taught)
+      end
+      if (tonumber(string.match(gate.reset, ':(%d+)$') or 0) or 0) + REPEATED_MS > instant then
+        text = text .. 'Z:' .. gate.reset .. ' '
       end
       if gate.last > 0 then
         text = text .. string.format('L:%.17g ', gate.last)
