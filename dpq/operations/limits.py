@@ -20,6 +20,7 @@ from dpq.model.permit import Caller
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.task import Task
+from dpq.model.uncounted import warn_of_costs
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -76,7 +77,8 @@ class LimitOperations(CommandMaker):
         rules = add_pool(rules, members, weight)
         while walk != "done":
             args = [self._now(), field, rules, heavy, walk, cursor, *anew]
-            walk, cursor = yield self._command("set_limit", args, read_texts)
+            walk, cursor, *costs = yield self._command("set_limit", args, read_texts)
+        warn_of_costs(self.queue_name, costs)
 
     def delay_group(
         self, group: str, seconds: float | None, member: str | None = None

@@ -164,7 +164,9 @@ class Partition(
             self._short_push.refuse()
             self._short_push.expect(True)  # after a while
         keys = [prepared[2] for prepared in batch]
-        command = self._command("push", args, lambda reply: replies.read_ids(ids, keys, reply))
+        command = self._command(
+            "push", args, lambda reply: replies.read_ids(self.queue_name, ids, keys, reply)
+        )
         while (yield command):  # no queue yet, or it was dropped since this client opened it
             yield from self._make()
         return ids

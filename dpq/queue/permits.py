@@ -20,6 +20,7 @@ from dpq.model.permit import Caller, HeldPermit, PermitRequest
 from dpq.model.rate_headers import Headers
 from dpq.model.signals import RateLimited, Scope, signal_of
 from dpq.model.task import Cost
+from dpq.model.uncounted import warn_of_costs
 from dpq.queue.lease_renewal import Leases
 
 __all__ = ["Permit"]
@@ -47,6 +48,7 @@ class PermitBase:
         if caller.held:
             self._held = HeldPermit(caller.id, self.group, caller.held, caller.scope)
             queue._leases.hold((cast("Any", self._held),), caller.request.lease)
+        warn_of_costs(queue.queue_name, caller.costs)
 
     def spent(self, cost: Cost | None = None, **units: int) -> None:
         """Tell what the request has spent: it replaces what was charged, as in `DPQ.spent`.

@@ -16,10 +16,11 @@
 -- ARGV[12] channel    on which the caller hears that it may go; "" if it hears nothing
 --
 -- Returns one of:
--- * {1, us, moment, held, scope, cost, brief}: granted, from `us` microseconds on, at `moment`. The units are charged.
---   `held`: "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and behind a
---   TAB the member of its pool. `cost`: what was charged, with estimates. `brief`: "1" if it is a lease only until its
---   answer is observed, else "". For a booking that stands, the last three are left out.
+-- * {1, us, moment, held, scope, cost, brief, costs}: granted, from `us` microseconds on, at `moment`. The units are
+--   charged. `held`: "~", the end of its lease and its id, if the permit is a lease; else "". `scope`: the group, and
+--   behind a TAB the member of its pool. `cost`: what was charged, with estimates. `brief`: "1" if it is a lease only
+--   until its answer is observed, else "". `costs`: a line for each cost that a limit does not count as it is
+--   (uncounted). For a booking that stands, the last four are left out.
 -- * {0, us, place}: nothing is charged; ask again then. Until then the caller stands in a line at that place, unless it
 --   does not wait.
 -- * {2, us, place}: leases are out, or others come first: ask again when called, or then.
@@ -123,18 +124,18 @@ else
     code, line, again = 2, come_before(lines, place, units, at)
   end
 end
-local leased, token, changes, brief
+local granted, token, changes
 if line then
   left[line] = timeout == '0' and left[line] or nil
   reply = stand(line, place, channel, code, again, timeout ~= '0')
 elseif not reply then
   token = math.max(math.floor(at * 1000), (tonumber(settings[7] or '') or 0) + 1) -- after those of all tasks so far
-  leased, brief = grant(scopes, units, id, at, math.floor(at) + lease, token, tells)
+  granted = { grant(scopes, units, id, at, math.floor(at) + lease, token, tells) }
   changes = added and estimates().change(cost, added)
 end
 if next(left) then
   settle()
 end
 keep()
-return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), leased,
-  name ~= '' and scopes[#scopes].scope or '', changes and changes ~= true and changes.cost or cost, brief }
+return reply or { 1, math.ceil((at - instant) * 1000), string.format('%.17g', at), granted[1],
+  scopes[#scopes].scope, changes and changes ~= true and changes.cost or cost, granted[2], granted[3] }

@@ -11,7 +11,8 @@
 --                     e(rror). Without a task the call only reads the time. Last, unless it is one: the number of
 --                     partitions that the client knows
 --
--- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id.
+-- Returns {status, index, holder, ...}. Each index names a push that met a holder of its key, with the holder's id. A 0
+-- instead of an index: the text behind it names a cost that a limit does not count as it is (uncounted).
 -- Status 0: done. All others change nothing. 1: the queue does not exist: configure it and push again; 2: the time, ms,
 -- follows; -3: the key is taken (mode e); -4: the key's holder is in another group; {-7, ...}: the client has a wrong
 -- number of partitions; {-8, ...}: it knows another format (refusal).
@@ -27,7 +28,7 @@ local partitions = #args % 3 == 2 and table.remove(args) or nil
 -- Needs: bounds, refusal
 local group_of, wrong, units = bounded(args)
 local settings = redis.call('HMGET', conf, 'format', 'order', 'aging', 'aging_since', 'fairness', 'shut_until',
-  'partitions', 'payloads', 'trail_max_events')
+  'partitions', 'payloads', 'trail_max_events', 'queue_rules')
 local refused = wrong or not settings[1] and { 1 }
   or refusal(settings[1], settings[7], partitions, units or settings[1] == '3' and pinned(args))
 if refused then
@@ -91,6 +92,8 @@ end
 local reply = { 0 }
 if batch.heavy then
   redis.call('HSET', conf, 'heavy', '1')
+  -- Needs: costs
+  tell_uncounted(args, settings[10], reply)
 end
 if keyed then
   for key, made in pairs(claims) do

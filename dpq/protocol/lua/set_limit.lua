@@ -10,7 +10,8 @@
 -- ARGV[6]  cursor     "0" to begin, then what the last answer said
 -- ARGV[7]  reset      digits of the caller's own, to let the limit begin anew; or left out
 --
--- Returns {walk, cursor} to go on with, or {"done", "0"}. The rules hold from the first call on. Further calls count
+-- Returns {walk, cursor} to go on with, or {"done", "0"} and a text for each cost of the first waiting tasks that the
+-- limit does not count as it is (uncounted). The rules hold from the first call on. Further calls count
 -- the running tasks (about 400 in a call, so nearly always all in the first), and set new times for closed groups,
 -- which else open at their old times. Units granted before in a window of the same length still count; a learned rate
 -- and a closing stay. With a reset all of them are forgotten, but for the closing; of every group one after the other.
@@ -78,7 +79,7 @@ if walk == 'set' then
   redis.call('ZADD', wake, '0', 'w')
   walk = string.match(rules, '^0') and 'gates' or field ~= 'queue' and 'leases' or 'gates'
 end
--- Needs: record, rules, gate, open_or_close, place, counted, reset
+-- Needs: record, rules, gate, open_or_close, place, counted, reset, uncounted_waiting
 seen.realign = counts_periods
 if field ~= 'groups' and (differs or reset) then
   begin_anew(string.sub(field, 7), differs, reset)
@@ -114,4 +115,8 @@ elseif walk == 'closed' then
   walk = 'done'
 end
 admit()
+local group = string.match(field, '^group:(.*)$') or field == 'queue' and ''
+if walk == 'done' and rules ~= '' and group then
+  return { walk, cursor, unpack(uncounted_waiting(group, gate_of('').rules, group ~= '' and gate_of(group).rules)) }
+end
 return { walk, cursor }

@@ -1,9 +1,9 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
--- Needs: now, charge, mark, pool
+-- Needs: now, charge, mark, pool, uncounted
 -- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "", and "1" if it is one
 --        only until its answer is observed, else "": its host may not know of it yet. `tells` if it may tell what it
---        has spent, at its end.
+--        has spent, at its end. The third value names costs that are not counted as they are (uncounted).
 local function grant(scopes, units, id, moment, ends, token, tells)
   local leased, stays, entry = '', tells, string.format('~%013.0f~', ends) .. id
   for _, gate in ipairs(scopes) do
@@ -27,5 +27,7 @@ local function grant(scopes, units, id, moment, ends, token, tells)
   if scopes[3] then
     granted_to(scopes[3])
   end
-  return leased, leased ~= '' and not stays and '1' or ''
+  local texts = tells and uncounted(scopes[2] and scopes[2].scope or '', units, scopes[1].rules,
+    scopes[2] and scopes[2].rules) or {}
+  return leased, leased ~= '' and not stays and '1' or '', table.concat(texts, '\n')
 end
