@@ -20,7 +20,7 @@ from dpq.model.permit import Caller
 from dpq.model.pools import add_pool, group_weight, member_name, pool_members
 from dpq.model.quota import Quota, split_quotas, write_quotas
 from dpq.model.task import Task
-from dpq.model.uncounted import warn_of_costs
+from dpq.model.uncounted import warn_of_costs, warn_of_units
 from dpq.model.validation import label, milliseconds
 from dpq.operations.limit_replies import Waiting, explain, read_limits, read_waiting
 from dpq.protocol.command import CommandMaker, Steps, same, task_id
@@ -52,6 +52,9 @@ class LimitOperations(CommandMaker):
         names, turns = pool_members(members, group), group_weight(weight, group)
         heavy = int(any(w.reserve for w in windows) or any(quota.reserve for quota in quotas))
         field, rules = _field(group), write_rules(windows, concurrency)
+        warn_of_units(
+            self.queue_name, [*(w.unit for w in windows), *(quota.unit for quota in quotas)]
+        )
         return self._set_rules(field, rules, heavy, quotas, names, turns, reset=reset)
 
     def clear_limit(self, group: str | None) -> Steps[None]:
