@@ -129,6 +129,7 @@ def test_a_pool_and_a_learned_rate(q: DPQ[Any]) -> None:
 def test_acquire(q: DPQ[Any], cost: Any) -> None:
     """The grant tells it, at no further call."""
     q.set_limit([RateLimit(1, 60, 100), RateLimit(1, 60, 100, unit="tokens")], group="g")
+    q.push("the queue is there")
     called = calls_of(q)
     with told() as texts, q.acquire("g", cost=cost, timeout=0):
         assert called == ["acquire"]

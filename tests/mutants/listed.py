@@ -548,6 +548,27 @@ LIMITS = [
         f"{LUA}observe.py",
     ),
     _lua(
+        "a cost above the bound passes without a word",
+        "lib/uncounted",
+        "unknown and 0 or most[unit] or math.huge",
+        "unknown and 0 or math.huge",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _lua(
+        "a unit that no limit counts passes without a word",
+        "lib/uncounted",
+        "unknown and 0 or most",
+        "most",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _py(
+        "each push says again what a limit does not count",
+        "model/uncounted",
+        "_told.add(key)",
+        "pass",
+        f"{CONTRACT}uncounted.py",
+    ),
+    _lua(
         "a reset that is sent again resets again",
         "lib/reset",
         "string.match(gate.reset, '^%d+') == id",
