@@ -52,6 +52,7 @@ ALL = (
         "spin",
         "llm",
         "web",
+        "imports",
     ),
 )
 NAMED = ("ten_million", "peers", "tracing")

@@ -45,11 +45,12 @@ if TYPE_CHECKING:
         Task,
         TaskState,
     )
+    from dpq.queue.all_queues import known_queues
     from dpq.queue.dead import DeadLetters
     from dpq.queue.dead_async import AsyncDeadLetters
     from dpq.queue.permits import Permit
     from dpq.queue.permits_async import AsyncPermit
-    from dpq.queue.queue import DPQ, known_queues
+    from dpq.queue.queue import DPQ
     from dpq.queue.queue_async import AsyncDPQ
     from dpq.scheduler import Scheduler
     from dpq.tasks import TaskFunction, Tasks
@@ -158,7 +159,8 @@ _HOMES = {
     ),
     "model.backoff": ("Backoff",),
     "model.budget": ("Budget",),
-    "queue.queue": ("DPQ", "known_queues"),
+    "queue.queue": ("DPQ",),
+    "queue.all_queues": ("known_queues",),
     "queue.queue_async": ("AsyncDPQ",),
     "scheduler": ("Scheduler",),
     "tasks": ("TaskFunction", "Tasks"),
@@ -170,7 +172,7 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 _MODULES = (
-    *("aiohttp", "httpx", "metrics", "otel", "requests"),
+    *("aiohttp", "httpx", "httpx2", "metrics", "otel", "requests"),
     *("sampler", "scheduler", "server", "tasks", "testing"),
 )
 """Modules that are attributes after `import dpq` alone, as `dpq.testing`."""

@@ -578,10 +578,22 @@ def test_drain_counts_spread_quotas_and_whole_tasks(q: DPQ, clock: Clock) -> Non
 
 
 @engines
-def test_drain_of_an_empty_queue(q: DPQ) -> None:
-    """Nothing is due: empty, also with delayed tasks."""
-    q.push(1, delay=9)
-    assert q.drain() == Drain(seconds=0, state="empty", because="no task is due", backlog=0)
+def test_drain_without_a_task_that_is_due(q: DPQ, clock: Clock) -> None:
+    """A queue is empty only if no task is left; else it says what is, and when the next is due."""
+    assert q.drain() == Drain(seconds=0, state="empty", because="no live task is left", backlog=0)
+    q.push(1)
+    for delay in (9.5, 20):
+        q.push(1, delay=delay)
+    task = q.pop().task
+    assert task
+    said = "no task is due: 1 invisible, 2 delayed, the first of them due in 9.5 s"
+    assert q.drain() == Drain(seconds=0, state="none due", because=said, backlog=0)
+    q.ack(task)
+    clock.advance(9.5)
+    assert (q.drain().state, q.drain().seconds) == ("unknown", None)
+    assert q.drain().because == "delayed tasks are due: the next pop or a scheduler moves them"
+    q.promote()
+    assert q.drain().backlog == 1
 
 
 @engines
@@ -594,6 +606,27 @@ def test_drain_by_a_limit(q: DPQ, scope: str | None) -> None:
     assert (drain.state, drain.backlog) == ("clears", 14)
     assert drain.because == ("the queue: 10/min" if scope is None else "group 'g': 10/min")
     assert drain.seconds == q.forecast()[-1].in_seconds == 24
+
+
+@engines
+def test_drain_waits_for_the_end_of_a_pause(q: DPQ) -> None:
+    """And then for the limit."""
+    q.set_limit(1, 2, slack=0)
+    q.push_many(Push(i) for i in range(3))
+    q.pause(100)
+    assert q.drain().seconds == q.forecast()[-1].in_seconds == 104
+
+
+@engines
+@pytest.mark.parametrize("number", [3, 300])
+def test_drain_of_a_moving_window(q: DPQ, clock: Clock, number: int) -> None:
+    """What was granted leaves when it leaves, for few tasks and for many."""
+    q.set_limit([RateLimit(100, 60, moving=True, slack=0)], group="g")
+    q.push_many(Push(i, group="g") for i in range(100 + number))
+    for _ in range(2):
+        q.pop_many(50)
+        clock.advance(10)
+    assert q.drain().seconds == pytest.approx({3: 40, 300: 170}[number], abs=0.01)
 
 
 @engines

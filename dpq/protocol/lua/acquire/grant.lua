@@ -1,10 +1,13 @@
 -- grant: charge the units of a permit, and let it count as a lease where leases are counted.
 -- Keys: tracked
 -- Needs: now, charge, mark, pool, uncounted
--- Gives: grant(scopes, units, id, moment, ends, token, tells): the entry of its lease, or "", and "1" if it is one
---        only until its answer is observed, else "": its host may not know of it yet. `tells` if it may tell what it
---        has spent, at its end. The third value names costs that are not counted as they are (uncounted).
-local function grant(scopes, units, id, moment, ends, token, tells)
+-- Gives: grant(scopes, units, id, moment, ends, newest, tells): the entry of its lease, or "", and "1" if it is one
+--        only until its answer is observed, else "": its host may not know of it yet. `newest` is the last token of a
+--        task; `tells` if it may tell what it has spent, at its end. The third value names costs that are not
+--        counted as they are (uncounted).
+local function grant(scopes, units, id, moment, ends, newest, tells)
+  -- Its token comes after those of all tasks so far.
+  local token = math.max(math.floor(moment * 1000), (tonumber(newest or '') or 0) + 1)
   local leased, stays, entry = '', tells, string.format('~%013.0f~', ends) .. id
   for _, gate in ipairs(scopes) do
     charge(gate, units, entry, token, moment)
