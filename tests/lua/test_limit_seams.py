@@ -92,7 +92,6 @@ def test_a_quota_gives_back_only_what_it_has_counted(q, clock):
     assert payloads(q) == []
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 def test_a_raised_quota_gives_back_no_more_than_was_charged(q, clock):
     """A task above the amount was charged the amount, as it was then."""
     q.set_limit(Quota(4, "day", unit="tokens"), group="g")
@@ -275,7 +274,6 @@ def test_a_429_of_a_permit_that_is_told_twice_teaches_once(q, clock, members):
     assert (state.members[0] if members else state).rate == 10
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 @pytest.mark.parametrize("scopes", [("*", "*"), ("g", None), ("*", "g")])
 def test_another_quota_of_a_group_gives_back_nothing_of_before(q, clock, scopes):
     """Also where the limit of all groups was changed while the group was open, or its own went."""

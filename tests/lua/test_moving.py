@@ -87,7 +87,6 @@ def test_a_reserve(q: DPQ[Any], clock: Any, scope: str | None) -> None:
     assert len(payloads(q)) == 1, "nothing was granted: it need not leave what it cannot"
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 def test_a_cost_above_the_rate_has_the_window_for_itself(q: DPQ[Any], clock: Any) -> None:
     """It waits until nothing is in the window, and nothing else comes until it has left."""
     q.set_limit([TEN], group="g")

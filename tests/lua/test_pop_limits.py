@@ -146,7 +146,6 @@ few = settings(
 )
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 @pytest.mark.parametrize("scope", SCOPES)
 @few
 @given(windows=st.lists(a_window, min_size=1, max_size=3), costs=costs, gaps=gaps)
@@ -195,7 +194,6 @@ def look_again(q):
 # Cost
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 @pytest.mark.parametrize("scope", SCOPES)
 @pytest.mark.parametrize(("cost", "seconds"), [(3, 0.75), (1_000_000, 1)])
 def test_a_cost_above_the_burst_waits_for_its_units(q, clock, scope, cost, seconds):

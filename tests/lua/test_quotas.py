@@ -187,7 +187,6 @@ def test_a_day_when_clocks_change(q, clock, date, hours, spread):
 # Counting
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 def test_tasks_that_cost_more(q, clock):
     """Units are counted by what a task costs; one that costs more than all takes all."""
     at(clock, 2026, 3, 2, 12)

@@ -360,7 +360,6 @@ def test_a_group_opens_when_its_estimate_fits(q: DPQ[Any], clock: Any, named: bo
     assert q.check() == []
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 def test_it_is_estimated_again_at_the_next_delivery(q: DPQ[Any], redis: Any, clock: Any) -> None:
     """A changed estimate, or none, replaces what stands in the record."""
     q.set_limit([ESTIMATED], group="g")

@@ -65,7 +65,6 @@ def test_the_best_task_waits_for_its_units(q, clock):
     assert payloads(q) == [1, 2]
 
 
-@pytest.mark.filterwarnings("ignore::dpq.CostWarning")
 def test_more_than_a_window_ever_grants(q, clock):
     """It takes the whole window, and is not stuck."""
     q.set_limit([RateLimit(60, 60, 5, unit="t")], group="g")
