@@ -139,7 +139,9 @@ def set_limit(
     reset: Annotated[
         bool,
         typer.Option(
-            "--reset", help="Forget what was granted, counted and learned: the limit begins anew."
+            "--reset",
+            help="Forget what was granted, counted and learned.",
+            rich_help_panel=SELDOM,
         ),
     ] = False,
     url: Url = DEFAULT_URL,

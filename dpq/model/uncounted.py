@@ -17,7 +17,7 @@ MOST_TOLD = 10_000
 USUAL = ("tokens", "input_tokens", "output_tokens")
 """The units that the headers of hosts name."""
 
-LIKENESS = 0.85
+LIKENESS = 0.9
 """The share of letters from which on a unit is taken for a misspelt usual one."""
 
 _told: set[tuple[str, str, str]] = set()
