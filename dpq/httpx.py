@@ -2,6 +2,7 @@
 
     client = httpx.Client(transport=dpq.httpx.Transport(q))
     client = httpx.AsyncClient(transport=dpq.httpx.AsyncTransport(aq))
+
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
 reported to the queue, and returned as it is. The permit stands in the extensions of the request
 and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.

@@ -2,6 +2,7 @@
 
     client = httpx2.Client(transport=dpq.httpx2.Transport(q))
     client = httpx2.AsyncClient(transport=dpq.httpx2.AsyncTransport(aq))
+
 A redirect is another request, so it takes a unit of its own. Retries are the caller's: a 429 is
 reported to the queue, and returned as it is. The permit stands in the extensions of the request
 and of its response, as `dpq_permit`. `queue/httpx_like` has what httpx and httpx2 share.

@@ -77,10 +77,11 @@ class Adapter(BaseAdapter):
         """
         exchange: Exchange[PreparedRequest] = Exchange(self._queue, self._options)
         exchange.take(request, urlsplit(request.url or "").hostname)
-        setattr(request, PERMIT, exchange.permit)
+        sent = request.copy()  # a redirect is made from the other one: it carries no key away
+        setattr(sent, PERMIT, exchange.permit)
         response = exchange.send(
-            request,
-            lambda: self._inner.send(request, stream=stream, **more),
+            sent,
+            lambda: self._inner.send(sent, stream=stream, **more),
             lambda response: response.close(),
         )
         setattr(response, PERMIT, exchange.permit)
