@@ -125,6 +125,25 @@ def test_a_pool_and_a_learned_rate(q: DPQ[Any]) -> None:
     assert len(texts) == 1
 
 
+def test_the_server_looks_at_larger_costs_only(q: DPQ[Any]) -> None:
+    """A producer asks about a cost that is larger than those before, of its group and unit."""
+    asked: list[bool] = []
+    original = q._session.connections.call_all
+
+    def call_all(commands: Any) -> Any:
+        pushes = (command for command in commands if command.script.name == "push")
+        asked.extend(command.args[-1] == "1?" for command in pushes)
+        return original(commands)
+
+    q.set_limit([RateLimit(10, 1, 10), TOKENS], group="g")
+    q.push("the queue is there")
+    q._session.connections.call_all = call_all  # type: ignore[method-assign]
+    for cost in (3, 3, 2, 4, {"tokens": 7}, {"tokens": 7}, {"": 4, "tokens": 7}, {"tokens": 8}):
+        q.push(1, group="g", cost=cost)
+    q.push(1, group="h", cost=2)
+    assert asked == [True, False, False, True, True, False, False, True, True]
+
+
 @pytest.mark.parametrize("cost", [{"tokens": 5000}, {"tokns": 5}, 800])
 def test_acquire(q: DPQ[Any], cost: Any) -> None:
     """The grant tells it, at no further call."""

@@ -522,7 +522,7 @@ LIMITS = [
     _lua(
         "callers book beyond the reset of a host",
         "acquire/booking",
-        "budgets().ends(gate.observed or {})",
+        "budgets().ends(gate.observed)",
         "math.huge",
         f"{LUA}observe.py",
     ),

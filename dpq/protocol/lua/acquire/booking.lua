@@ -60,7 +60,8 @@ end
 local function period_over(gates, at)
   local latest, n = 0, nil
   for i, gate in ipairs(gates) do
-    local ends = math.min(gate.quotas and gate.quotas.ends() or math.huge, budgets().ends(gate.observed or {}))
+    local ends = math.min(gate.quotas and gate.quotas.ends() or math.huge,
+      gate.observed and budgets().ends(gate.observed) or math.huge)
     if at >= ends and ends > latest then
       latest, n = ends, i
     end
