@@ -1,66 +1,159 @@
-"""How well is a limit learned that nobody knows and that changes? A simulation: time goes by hand.
+"""How well is a limit learned that nobody tells, on ten hosts, against a plain AIMD? A simulation.
 
-A host allows so many requests in any second, and changes that twice. Four consumers ask it; an
-answer takes 60 ms, and a 429 says Retry-After: 1. The queue's only knowledge is `Adaptive`.
+Time goes by hand: five minutes of each host. Each way starts at 10 a second, between 1 and 100, and
+knows nothing but the 429s, which say Retry-After: 1. A request reaches its host after 20 to 30 ms.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from math import pi, sin
+from random import Random
+from typing import NamedTuple
 
-from benchmarks._harness import Bench, Result, Target, run_one
-from benchmarks._simulated import START_MS, Host, crawl, fill
-from dpq import DPQ, Adaptive
+from benchmarks._harness import SEED, Bench, Result, Target, run_one
+from benchmarks._simulated import (
+    START_MS,
+    Bucket,
+    Caller,
+    Concurrent,
+    Fixed,
+    Host,
+    Limit,
+    Queued,
+    Sliding,
+    crawl,
+)
+from dpq import Adaptive
 
-STEPS = (20, 5, 40)  # what the host allows in a second
-STEP_MS = 120_000
-ANSWER_MS = 60
-CONSUMERS = 4
+SECONDS = 300
+LEARN = Adaptive(floor=1, ceiling=100, step=1)
+FIRST = 10  # a second
 
 
-def _way(
-    bench: Bench, name: str, tell: Callable[[DPQ[Any]], None], *bounds: float
-) -> Iterator[Result]:
-    """Crawl through all steps; `bounds`, where there are targets, of the share and of the 429s."""
-    host, clock, end = Host(), [START_MS], START_MS + STEP_MS * len(STEPS)
-    queue = bench.queue(clock=lambda: clock[0])
-    tell(queue)
-    fill(queue)
+class Place(NamedTuple):
+    """A host, and the conditions there.
 
-    def step(ms: float) -> int:
-        return min(len(STEPS) - 1, int(ms - START_MS) // STEP_MS)
+    Attributes:
+        kind: How it counts.
+        limit: Its limit, by the seconds since the start.
+        answer_ms: The least and the most ms that an answer takes.
+        foreigner: The requests in a second that somebody else sends, at random moments.
+        consumers: Requests under way at once, at most.
+    """
 
+    kind: type[Host]
+    limit: Callable[[float], float]
+    answer_ms: tuple[float, float] = (30, 50)
+    foreigner: float = 0
+    consumers: int = 8
+
+    def allowed(self, taken: int) -> float:
+        """Compute the requests that it has allowed; it served `taken` of somebody else."""
+        whole = sum(self.limit(second) for second in range(SECONDS))
+        if self.kind is Concurrent:
+            whole *= 2000 / sum(self.answer_ms)
+        return whole - taken
+
+
+def _steps(each: float, *limits: float) -> Callable[[float], float]:
+    return lambda second: limits[int(second // each) % len(limits)]
+
+
+PLACES = {
+    "bucket, flat": Place(Bucket, _steps(SECONDS, 20)),
+    "bucket, a step each 30 s": Place(Bucket, _steps(30, 20, 5, 40, 10)),
+    "bucket, a foreigner takes half": Place(Bucket, _steps(SECONDS, 20), foreigner=10),
+    "sliding, flat": Place(Sliding, _steps(SECONDS, 20)),
+    "sliding, a step each 30 s": Place(Sliding, _steps(30, 20, 5, 40, 10)),
+    "sliding, a step each 100 s": Place(Sliding, _steps(100, 20, 5, 40)),
+    "fixed, flat": Place(Fixed, _steps(SECONDS, 20)),
+    "fixed, day and night": Place(Fixed, lambda second: int(20 + 15 * sin(second * pi / 75))),
+    "concurrent, flat": Place(Concurrent, _steps(SECONDS, 4), (100, 300), consumers=16),
+    "concurrent, a step each 60 s": Place(
+        Concurrent, _steps(60, 4, 2, 8), (100, 300), consumers=16
+    ),
+}
+"""What limits are: 20 and the like in a second, or 4 and the like at once."""
+
+
+class Aimd:
+    """A rate for all consumers: one more after each clean second that was used, half after a 429.
+
+    Requests go evenly, none before the time of a 429 is over. Requests of before that halve
+    nothing again.
+    """
+
+    def __init__(self, clock: list[int]) -> None:
+        self._clock = clock
+        self._rate = float(FIRST)
+        self._paid = self._opens = 0.0
+        self._since, self._used, self._cut = 0.0, 0, 0.0
+
+    def take(self) -> float | None:
+        now = float(self._clock[0])
+        if now < max(self._paid, self._opens):
+            return None
+        if now >= self._since + 1000:
+            if self._since and self._used * 2 >= self._rate:
+                self._rate = min(LEARN.ceiling, self._rate + LEARN.step)
+            self._since, self._used = now, 0
+        self._used += 1
+        self._paid = max(self._paid, now) + 1000 / self._rate
+        return now
+
+    def opens_in(self) -> float:
+        return (max(self._paid, self._opens) - self._clock[0]) / 1000
+
+    def done(self, taken: float) -> None:
+        pass
+
+    def refused(self, taken: float, seconds: float) -> None:
+        now = float(self._clock[0])
+        self._opens = max(self._opens, now + seconds * 1000)
+        if taken > self._cut:
+            self._rate = max(LEARN.floor, self._rate / 2)
+            self._cut, self._since, self._used = now, self._opens, 0
+
+
+def _poisson(chance: Random, rate: float) -> Iterator[float]:
+    at = float(START_MS)
+    while rate:
+        at += chance.expovariate(rate / 1000)
+        yield at
+
+
+def run(caller: Caller, clock: list[int], place: Place, seed: int) -> tuple[float, int]:
+    """Crawl a host: the share of what it allows, and its 429s."""
+    chance = Random(seed)
+    limit: Limit = lambda ms: place.limit((ms - START_MS) / 1000)  # noqa: E731
+    host = place.kind(limit, _poisson(Random(seed + 1), place.foreigner))
     crawl(
-        queue,
+        caller,
         clock,
         host,
-        lambda ms: STEPS[step(ms)],
-        ends=lambda: clock[0] >= end,
-        consumers=CONSUMERS,
-        answer_ms=ANSWER_MS,
+        ends=lambda: clock[0] >= START_MS + SECONDS * 1000,
+        consumers=place.consumers,
+        way_ms=lambda: chance.uniform(20, 30),
+        answer_ms=lambda: chance.uniform(*place.answer_ms),
     )
-    queue.drop()
-    allowed = [limit * STEP_MS // 1000 for limit in STEPS]
-    served = [sum(step(ms) == n for ms in host.served) for n in range(len(STEPS))]
-    by_step = ", ".join(
-        f"{limit}/s: {count / most:.2f}"
-        for limit, count, most in zip(STEPS, served, allowed, strict=True)
-    )
-    share = len(host.served) / sum(allowed)
-    refused = host.refused / (len(host.served) + host.refused) * 1000
-    least, most = (
-        (Target("at least", bounds[0]), Target("at most", bounds[1])) if bounds else (None, None)
-    )
-    yield Result(f"{name}: share of the allowed requests", "", least, [share], by_step)
-    yield Result(f"{name}: 429s in 1000 requests", "", most, [refused])
+    return len(host.served) / place.allowed(host.taken), host.refused
 
 
 def measure(bench: Bench) -> Iterator[Result]:
-    learn = Adaptive(floor=1, ceiling=100, step=1)
-    yield from _way(
-        bench, "learned", lambda q: q.set_limit(10, 1, group="api", adaptive=learn), 0.85, 15
-    )
-    yield from _way(bench, "fixed at 20/s", lambda q: q.set_limit(20, 1, group="api"))
-    yield from _way(bench, "closings alone", lambda q: None)
+    for name, place in PLACES.items():
+        clock = [START_MS]
+        plain, plain_refused = run(Aimd(clock), clock, place, SEED)
+        now = [START_MS]
+        queue = bench.queue(clock=lambda now=now: now[0])
+        queue.set_limit(FIRST, 1, group="api", adaptive=LEARN)
+        share, refused = run(Queued(queue), now, place, SEED)
+        queue.drop()
+        yield Result(
+            f"{name}: share of what the host allows",
+            "",
+            Target("at least", round(plain, 3)),
+            [round(share, 3)],
+            f"{refused} 429s; AIMD: {plain:.3f}, {plain_refused} 429s",
+        )
 
 
 if __name__ == "__main__":

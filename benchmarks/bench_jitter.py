@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from benchmarks._harness import Bench, Result, Target, run_one
-from benchmarks._simulated import START_MS, Host, crawl, fill
+from benchmarks._simulated import START_MS, Queued, Sliding, crawl
 from dpq import DPQ
 
 CONSUMERS = 4
@@ -45,19 +45,17 @@ WAYS = {
 
 def _crawl(bench: Bench, way: Way, slack: float | None, requests: int) -> tuple[float, float]:
     """Crawl until so many are served: the 429s in 200 requests, and the time over the least."""
-    host, clock = Host(), [START_MS]
+    host, clock = Sliding(lambda _: way.rate), [START_MS]
     queue: DPQ[Any] = bench.queue(clock=lambda: clock[0])
     queue.set_limit(way.rate, 1, group="api", slack=slack)
-    fill(queue)
     crawl(
-        queue,
+        Queued(queue),
         clock,
         host,
-        lambda _: way.rate,
         ends=lambda: len(host.served) == requests,
         consumers=CONSUMERS,
         way_ms=lambda: way.takes(bench.random),
-        answer_ms=ANSWER_MS,
+        answer_ms=lambda: ANSWER_MS,
     )
     queue.drop()
     least_ms = (requests / way.rate - 1) * 1000  # a second's at once, then as many each second
