@@ -6,7 +6,7 @@ a crawl take seconds, and what else the machine does changes nothing.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from itertools import count
 from math import ceil, inf
 from typing import Any, Protocol
@@ -32,12 +32,12 @@ class Host:
         taken: The requests of somebody else that it served.
     """
 
-    def __init__(self, limit: Limit, others: Iterator[float] = iter(())) -> None:
+    def __init__(self, limit: Limit, others: Iterable[float] = ()) -> None:
         self.limit = limit
         self.served: list[float] = []
         self.refused = self.taken = 0
-        self._others = others
-        self.foreign = next(others, inf)
+        self._others = iter(others)
+        self.foreign = next(self._others, inf)
 
     def ask(self, ms: float, answer_ms: float) -> bool:
         """Ask it; True if it serves the request, whose answer takes so long."""
@@ -57,7 +57,7 @@ class Host:
 class Sliding(Host):
     """Never more than its limit in any second."""
 
-    def __init__(self, limit: Limit, others: Iterator[float] = iter(())) -> None:
+    def __init__(self, limit: Limit, others: Iterable[float] = ()) -> None:
         super().__init__(limit, others)
         self._recent: deque[float] = deque()
 
@@ -100,7 +100,7 @@ class Bucket(Host):
 class Concurrent(Host):
     """Never more than its limit at once."""
 
-    def __init__(self, limit: Limit, others: Iterator[float] = iter(())) -> None:
+    def __init__(self, limit: Limit, others: Iterable[float] = ()) -> None:
         super().__init__(limit, others)
         self._ends: list[float] = []
 
