@@ -1,9 +1,11 @@
 -- pace: compute how fast the windows of a limit grant their units. Layout: docs/design.md, "Limits".
 -- Needs: now, window_rule
--- Gives: MOST_SLACK_MS, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
+-- Gives: MOST_SLACK_MS, CLIMB, LEAST_CLIMB, pace(window, rule, rate, learned_slack), recall(gate, text); time_of(units, window), the ms
 --        that so many units take, rounded up; reach_of(window, rule, slack), the ms from now that grants pay at most.
 -- A learned slack halves in 20 minutes, or in the time of 5000 units if that is longer: learning it again takes 429s.
 local HALF_MS, HALF_UNITS, MOST_SLACK_MS = 1200000, 5000, 3600000
+-- The share of the last refused rate that a clean window adds below it: at first, and after many 429s at that rate.
+local CLIMB, LEAST_CLIMB = 3 / 128, 1 / 1024
 
 -- One unit each `interval` ms, rounded up to what doubles of the size of a time add exactly. A short interval would
 -- grow too much by that, so only its sums are rounded. `slack` widens the window for requests that are not equally
@@ -23,14 +25,15 @@ local function reach_of(window, rule, slack)
   return rule.per + slack + time_of(rule.burst, window)
 end
 
--- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: the rate
--- that met the last 429, and the rate of the last clean window since. Else: the slack, ms, and since when; that is the
--- end of a closing, and before that it is no larger.
+-- What the limit has learned stands in its gate as "0:learned:beside". Of a limit that learns its rate: where the last
+-- 429 was, the rate of the last clean window since, and a third number if the climb is slower than at first. Else: the
+-- slack, ms, and since when; that is the end of a closing, and before that it is no larger.
 local function recall(gate, text)
-  local learned, beside = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+) ')
+  local learned, beside, climb = string.match(text or '', '^%-? 0:([%d.]+):([%d.]+):?([%d.]*) ')
   learned, beside = math.min(tonumber(learned or 0) or 0, MOST_UNITS), math.min(tonumber(beside or 0) or 0, 1e15)
   if gate.rules.ceiling > 0 and beside <= MOST_UNITS then -- a larger one is a moment: of a slack from before
     gate.learned, gate.beside = learned, beside
+    gate.climb = tonumber(climb or '') and math.max(LEAST_CLIMB, math.min(CLIMB, tonumber(climb)))
   elseif gate.rules.ceiling == 0 and learned + beside > 0 then
     beside = math.min(beside, math.max(instant, gate.opens)) -- else the clock was set back
     for _, rule in ipairs(gate.rules) do
