@@ -42,7 +42,7 @@ local function lower(gate, rules)
   local before = math.max(0, 1 - (instant - gate.since) / rules[1].per) * clean -- began, in the last clean window
   local through = math.max(clean, math.min(rate, gate.used - 1 + before))
   if clean > 0 and last > 0 and rate >= last * 0.9375 and through <= last * 1.25 then
-    gate.climb = math.max(LEAST_CLIMB, (gate.climb or CLIMB) * 0.75)
+    gate.climb = math.max(CLIMB / 24, (gate.climb or CLIMB) * 0.75)
   elseif last > 0 then
     gate.climb = nil -- the limit has changed
   end
